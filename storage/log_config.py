@@ -14,7 +14,8 @@ DAY_MS = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The settings of one log. The defaults are those of Apache Kafka 4.3. A limit of -1 means none, as in Kafka."""
+    """The settings of one log. The defaults are those of Apache Kafka 4.3. A limit of -1 means that there is no limit,
+    as in Kafka."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -26,14 +27,15 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     is_always_flushed: bool = False
-    """Whether the owner syncs before it acknowledges, whatever flush.messages says. This holds for the metadata log."""
+    """Whether appends are synced before they are acknowledged, whatever flush.messages says. True for
+    the metadata log."""
     max_message_bytes: int = 1_048_588
     expanded_bytes_max: int = 100 << 20
     """The most bytes to which the records of a compressed batch may expand."""
     expanded_record_bytes_max: int = RECORD_SIZE_UNLIMITED
     """The most bytes of one record of a compressed batch, in validation, compaction and search by time."""
     compression_type: Codec | None = None
-    """The codec; None is `producer`: batches keep the codec that the client chose."""
+    """The codec in which batches are stored; None means `producer`: batches keep the codec that the client chose."""
     compression_level: int | None = None
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = INT64_MAX
@@ -48,24 +50,25 @@ class LogConfig:
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     is_tiered: bool = False
-    """Whether segments are stored remotely: the log may then begin before its first local segment."""
+    """Whether segments are copied to remote storage. The log may then begin before its first local segment."""
     local_retention_ms: int = 7 * DAY_MS
-    """How long segments stay local once they are stored remotely; never more than `retention_ms`."""
+    """For how long (ms) segments stay local once they are copied to remote storage; at most `retention_ms`."""
     local_retention_bytes: int = -1
     remote_log_copy_disable: bool = False
-    """Whether copying is disabled: no further segments are copied, and the copied ones can still be read."""
+    """Whether copying to remote storage is disabled. No further segments are copied, and the copied ones can still be
+    read."""
     remote_copy_lag_ms: int = 0
-    """The age (ms) at which a segment is copied to remote storage. 0: all segments at once; -1: no age counts."""
+    """The age (ms) at which a segment is copied to remote storage. With 0 all segments are copied at once; with -1 the
+    age does not count."""
     remote_copy_lag_bytes: int = -1
-    """The bytes of newer segments from which on a segment is copied to remote storage. 0: all segments at once; -1: no
-    number counts.
-    """
+    """A segment is copied to remote storage when newer segments have this many bytes. With 0 all segments are copied at
+    once; with -1 the bytes do not count."""
 
     @property
     def promises_disk(self) -> bool:
-        """Whether appended batches are flushed: at each acknowledgement, or as flush.messages says.
+        """Whether appended batches are flushed at each acknowledgement, or as flush.messages says.
 
-        Recovery then reads them from the disk: the page cache may show what a failed sync did not write.
+        Recovery then reads the batches past the page cache, which may show what a failed sync did not write.
         """
         return self.is_always_flushed or self.flush_messages != INT64_MAX
 

@@ -6,7 +6,7 @@
     0000.log.deleted    a segment that was replaced, or deleted by retention: removed
 
 One compaction may make several segments. While the last of them is `.cleaned`, those that are `.swap` already belong to
-an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed as well. Apache Kafka uses the same names.
+an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed, too. Apache Kafka uses the same names.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
 def own_names(fs: FileSystem, directory: str, report: Callable[[str], None] | None = None) -> list[str]:
-    """The names of the files, sorted. A name that ends like a segment's file but does not begin with an offset is left
-    out and reported; its file stays. Raises OSError.
+    """The names of the files in a log's directory, sorted. A file whose name ends like that of a segment's file but
+    does not begin with an offset is left out and reported; it stays on the disk. Raises OSError.
 
     DIVERGES: Apache Kafka does not start with such a file.
     """
@@ -48,8 +48,8 @@ def own_names(fs: FileSystem, directory: str, report: Callable[[str], None] | No
 
 def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], None]) -> tuple[list[str], list[int]]:
     """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted, and the
-    base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` if a `.swap`
-    file does not consist of batches."""
+    base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` if a `.swap` file
+    does not consist of batches."""
     names = own_names(fs, directory, report)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -73,10 +73,10 @@ def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], Non
 
 
 def remove_cleaned(fs: FileSystem, directory: str) -> None:
-    """Remove the files of an interrupted cleaning. Raises OSError.
+    """Remove the `.cleaned` files of an interrupted cleaning. Raises OSError.
 
-    Call it before the next cleaning writes a file: if a `.cleaned` file exists, a start would undo a swap at or past
-    its offset, although the replaced segments may not exist any more.
+    Called before the next cleaning writes a file. If a `.cleaned` file exists, a start would undo a swap at or past its
+    offset, although the replaced segments may not exist any more.
     """
     unlink(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])
 
@@ -101,7 +101,7 @@ def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
 
 
 def end_offset_of(fs: FileSystem, directory: str, name: str) -> int:
-    """The offset after the last batch of a .log file. Raises OSError and `MalformedMessage`."""
+    """Read a .log file, and return the offset after its last batch. Raises OSError and `MalformedMessage`."""
     opened = OpenFile(fs.open(f"{directory}/{name}"))
     last_offset = offset_of_name(name)
     for place in walk_places(opened.file, 0, opened.file.size()):

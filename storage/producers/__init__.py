@@ -1,1 +1,1 @@
-"""The producer state of a log."""
+"""The producer state of a log: sequences, epochs, open transactions and their verification."""

@@ -17,11 +17,13 @@ VERSION = 1
 
 
 class CorruptSnapshot(ValueError):
-    """The file is torn or has an unknown version: it is removed, and the state is rebuilt from the log."""
+    """A producer snapshot is torn or has an unknown version. It is removed, and the producer state is rebuilt from the
+    log."""
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
-    """The content of a snapshot file. Kafka's format has room for the last batch of each producer only."""
+    """The content of a snapshot file for a producer state. Kafka's format has room only for the last batch of each
+    producer."""
     out = bytearray(HEADER.pack(VERSION, 0, len(states.entries)))
     for entry in states.entries.values():
         last = entry.batches[-1] if entry.batches else None
@@ -40,7 +42,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(data: BytesLike) -> list[ProducerEntry]:
-    """Decode the entries. Raises `CorruptSnapshot`."""
+    """Decode the content of a snapshot file into its producers. Raises `CorruptSnapshot`."""
     if len(data) < HEADER.size:
         raise CorruptSnapshot(f"{len(data)} bytes hold no snapshot")
     version, crc, count = HEADER.unpack_from(data, 0)
@@ -66,18 +68,17 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 
 
 def _is_before(entry: ProducerEntry, offset: int) -> bool:
-    """Whether all offsets in an entry are before the offset of its snapshot. In the snapshot of another log they need
-    not be.
-    """
+    """Whether all offsets in an entry are before the offset of its snapshot. If they are not, the snapshot is of
+    another log."""
     last_offset = entry.batches[-1].last_offset if entry.batches else NO_OFFSET
     return last_offset < offset and entry.open_transaction_offset < offset
 
 
 class ProducerSnapshots:
-    """The snapshot files of one log, by offset.
+    """The producer snapshot files of one log, by offset.
 
-    Those of rolled segments are synced by the next flush of the log. A snapshot that a crash tore before that is
-    recognized by its checksum, and the state is rebuilt from the log.
+    The next flush of the log syncs the snapshots that were written at a roll. A snapshot that a crash tore before that
+    is recognized by its checksum, and the producer state is rebuilt from the log.
     """
 
     __slots__ = ("_directory", "_fs", "offsets")
@@ -91,9 +92,8 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write a snapshot of the state at its `map_end_offset`, which the caller syncs. Returns False if there is a
-        snapshot at that offset or past it. Raises OSError.
-        """
+        """Write a snapshot of a producer state at its `map_end_offset`, which the caller syncs. Returns False if there
+        is already a snapshot at or past that offset. Raises OSError."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False
@@ -108,18 +108,16 @@ class ProducerSnapshots:
         return True
 
     def adopt(self, offset: int, data: BytesLike) -> None:
-        """Write the snapshot of another replica, durably, because the batches before it are not in this log and the
-        state could not be rebuilt. This log must have no snapshot at or past its offset. Blocks for the sync. Raises
-        OSError.
-        """
+        """Write `data`, a producer snapshot of another replica, durably. The producer state could not be rebuilt
+        otherwise, because this log does not have the batches before `offset`. This log must have no snapshot at or past
+        `offset`. Blocks for the sync. Raises OSError."""
         assert offset > (self.offsets[-1] if self.offsets else -1)
         write_atomically(self._fs, self.path(offset), data)
         self.offsets.append(offset)
 
     def load_latest(self, offset_min: int, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
-        """Return the newest readable snapshot in a range of offsets, both inclusive, with its offset. The snapshots
-        that the search passes are removed: later ones and unreadable ones. Raises OSError.
-        """
+        """Return the newest readable snapshot from `offset_min` to `offset_max` (inclusive), with its offset; None if
+        there is none. Later snapshots and unreadable ones are removed. Raises OSError."""
         for offset in reversed(self.offsets):
             if offset_min <= offset <= offset_max:
                 try:
@@ -132,7 +130,7 @@ class ProducerSnapshots:
         return None
 
     def remove_after(self, offset: int) -> None:
-        """Remove the snapshots past an offset, to which the log was truncated. Raises OSError."""
+        """Remove the snapshots past `offset`, to which the log was truncated. Raises OSError."""
         for late in [each for each in self.offsets if each > offset]:
             self.remove(late)
 
@@ -143,5 +141,5 @@ class ProducerSnapshots:
             self._fs.unlink(path)
 
     def forget(self, offset: int) -> None:
-        """Remove a snapshot from the list; the caller renames its file."""
+        """Remove a snapshot from `offsets`. The caller renames its file."""
         self.offsets.remove(offset)

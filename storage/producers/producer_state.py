@@ -1,4 +1,5 @@
-"""The producer state of a log: it suffices to accept each batch once, in order, and only from the newest epoch.
+"""The producer state of a log, by which a batch is accepted once, in order, and only from the newest epoch of its
+producer.
 
 For each producer id the last five batches are remembered, because a client may have five requests in flight and send
 any of them again. The decision about a data batch from a client, with `last` the last sequence accepted in the known
@@ -39,8 +40,8 @@ A marker (a control batch that ends a transaction), with the known epoch that of
 |                                |                          | which has no next one                               |
 | above the known one            | accepted                 | accepted                                            |
 
-An accepted epoch with a coordinator epoch below the known one is TRANSACTION_COORDINATOR_FENCED. A marker moves the
-producer's epoch to its own.
+A marker with an accepted epoch but a coordinator epoch below the known one is refused with
+TRANSACTION_COORDINATOR_FENCED. A marker moves the producer's epoch to its own.
 
 Followers and recovery take every batch that the leader took, without a decision. Open transactions are noted with their
 first offset: the last stable offset does not go past the earliest of them.
@@ -84,7 +85,8 @@ _new_tuple = tuple.__new__  # This is what the constructor of a named tuple call
 
 
 class ProducerBatch(NamedTuple):
-    """One remembered batch: enough to recognize it when it comes again, and to answer with its offsets."""
+    """One remembered batch of a producer: its sequences, by which a duplicate is recognized, and its offsets, with
+    which the duplicate is answered."""
 
     first_sequence: int
     last_sequence: int
@@ -98,7 +100,7 @@ class ProducerBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer id."""
+    """The state of one producer id: its epoch, its last batches, and its open transaction."""
 
     __slots__ = (
         "batches",
@@ -120,7 +122,7 @@ class ProducerEntry:
         self.open_transaction_offset = NO_OFFSET
 
     def note_batch(self, epoch: int, batch: ProducerBatch) -> None:
-        """Remember a batch; forget the oldest one if there are more than `BATCHES_KEPT`."""
+        """Remember a batch of this producer. If there are more than `BATCHES_KEPT`, the oldest one is forgotten."""
         if epoch != self.producer_epoch:
             self.move_to(epoch)
         batches = self.batches
@@ -131,14 +133,15 @@ class ProducerEntry:
         self.last_timestamp = batch.timestamp
 
     def move_to(self, epoch: int) -> None:
-        """Enter another epoch. Sequences begin anew, so no batch of the former epoch can be a duplicate any more."""
+        """Change the producer's epoch. Sequences begin anew, so no batch of the former epoch can be a duplicate any
+        more."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
             self.last_sequence = NO_SEQUENCE
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
-        """The remembered batch with the same sequences, None if there is none."""
+        """The remembered batch with this epoch and these sequences; None if there is none."""
         if epoch == self.producer_epoch:
             for batch in self.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
@@ -159,7 +162,7 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Offset of the marker."""
+    """The offset of the marker."""
     is_aborted: bool
 
 
@@ -181,16 +184,14 @@ class ProducerStates:
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}  # Producer id by first offset, ascending.
         self.undecided: dict[int, CompletedTransaction] = {}
-        """The undecided transactions by first offset, in ascending order of last offset. If there is none,
-        `on_high_watermark` does nothing.
-        """
+        """The transactions whose marker is not below the high watermark yet, by first offset, in ascending order of
+        last offset. If there is none, `on_high_watermark` does nothing."""
 
     # The decision
 
     def check(self, header: BatchHeader) -> ErrorCode | ProducerBatch:
-        """Decide about a client's batch: NONE accepts it, an error refuses it, and a `ProducerBatch` is the remembered
-        batch of which it is a duplicate. Changes nothing.
-        """
+        """Decide about a client's batch. The result NONE accepts it, another error refuses it, and a `ProducerBatch` is
+        the remembered batch of which it is a duplicate. Changes nothing."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ACCEPTED
@@ -213,11 +214,11 @@ class ProducerStates:
     def check_transactional(
         self, header: BatchHeader, guard: VerificationGuard | None, *, is_from_client: bool
     ) -> ErrorCode | ProducerBatch:
-        """Check a batch of a transaction, or any batch while verifications are in progress; the result is that of
-        `check`.
+        """Decide about a batch of a transaction, or about any batch while a transaction is being verified. The result
+        is that of `check`.
 
-        `guard`: the one that `Verifications.begin` gave for the batch; `NOT_REQUIRED` if transactions open without a
-        verification. The sequences of coordinators' batches are not compared.
+        `guard`: the guard that `Verifications.begin` returned for the batch; `NOT_REQUIRED` if transactions open
+        without a verification. The sequences of coordinators' batches are not compared.
         """
         entry = self.entries.get(header.producer_id)
         epoch = header.producer_epoch
@@ -254,7 +255,7 @@ class ProducerStates:
         return ACCEPTED
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer has a transaction open in this log, in this epoch."""
+        """Whether the producer has a transaction open in this log, in this producer epoch."""
         entry = self.entries.get(producer_id)
         return (
             entry is not None and entry.open_transaction_offset != NO_OFFSET and entry.producer_epoch == producer_epoch
@@ -262,10 +263,9 @@ class ProducerStates:
 
     def must_be_verified(self, header: BatchHeader) -> bool:
         """Whether a client's transactional batch must be verified with the transaction coordinator before the append.
-
         False if the producer's epoch is fenced, if the producer has a transaction open in this log, or if the batch is
-        a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate: what it
-        repeats was in no transaction that has ended.
+        a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate, because the
+        batch that it repeats was in no transaction that has ended.
 
         DIVERGES: Apache Kafka asks the coordinator about each duplicate, also about one from a transaction that has
         ended. The guard of that question would refuse the next batch of the producer as out of order.
@@ -282,7 +282,8 @@ class ProducerStates:
         return entry.duplicate_of(epoch, header.base_sequence, last_sequence) is None
 
     def check_marker(self, header: BatchHeader, marker: TransactionMarker, transaction_version: int = 0) -> ErrorCode:
-        """Return NONE, or the error for a marker of a wrong producer epoch or of a former transaction coordinator."""
+        """Decide about a transaction marker. Returns NONE, or the error if the marker has a wrong producer epoch or
+        comes from a former transaction coordinator."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ErrorCode.NONE
@@ -303,7 +304,7 @@ class ProducerStates:
     # Batches that are in the log
 
     def note_data(self, header: BatchHeader, base_offset: int) -> None:
-        """Account for a data batch with a producer id that was appended at an offset."""
+        """Note a data batch with a producer id that was appended at `base_offset`."""
         producer_id = header.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -327,9 +328,9 @@ class ProducerStates:
             self.verifications.appended(header)
 
     def note_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
-        """Account for data batches of one producer outside of transactions, in order.
+        """Note data batches of one producer that are outside of transactions, in order.
 
-        Each is given as the fields of a `ProducerBatch`.
+        Each tuple in `batches` has the fields of a `ProducerBatch`.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -338,7 +339,8 @@ class ProducerStates:
             entry.note_batch(epoch, ProducerBatch(*batch))
 
     def note_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
-        """Apply a transaction marker. Returns the transaction that it ended; None if none was open."""
+        """Apply a transaction marker that is at `offset`. Returns the transaction that the marker ended; None if the
+        producer had none open."""
         self.verifications.appended(header)
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -357,9 +359,8 @@ class ProducerStates:
         return completed
 
     def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> CompletedTransaction | None:
-        """Apply a stored batch while the state is restored. Returns the transaction that the batch ended, None if it
-        ended none.
-        """
+        """Apply a stored batch while the producer state is restored. Returns the transaction that the batch ended; None
+        if it ended none."""
         completed = None
         if header.producer_id >= 0:
             if not header.attributes & CONTROL_BIT:
@@ -372,7 +373,7 @@ class ProducerStates:
     # Transactions
 
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest transaction that is open or undecided, None if there is none."""
+        """The first offset of the earliest transaction that is open or undecided; None if there is none."""
         if not self._open_transactions and not self.undecided:
             return None  # Every fetch asks this, and most logs have no open transaction.
         first = next(iter(self._open_transactions), None)
@@ -380,22 +381,19 @@ class ProducerStates:
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def oldest_transaction_timestamp(self) -> float:
-        """The batch timestamp (ms) of the last batch in the oldest open transaction; infinity if no transaction is
-        open.
-        """
+        """The timestamp (ms) of the last batch in the oldest open transaction; infinity if no transaction is open."""
         for producer_id in self._open_transactions.values():
             return self.entries[producer_id].last_timestamp
         return inf
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset when `completed` is decided and no other open transaction has ended. The transaction
-        index stores it.
-        """
+        """The last stable offset once `completed` is decided, if no other open transaction has ended by then. The
+        transaction index stores it."""
         open_offset = next((offset for offset in self._open_transactions if offset != completed.first_offset), None)
         return completed.last_offset + 1 if open_offset is None else open_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Note that the high watermark moved: transactions whose marker is below it are decided."""
+        """Drop the undecided transactions that are decided now, because their markers are below the high watermark."""
         if not self.undecided:
             return
         decided: list[int] = []
@@ -410,7 +408,7 @@ class ProducerStates:
             del self.undecided[first_offset]
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
-        """The transaction index entry of an aborted transaction."""
+        """The entry of the transaction index for an aborted transaction."""
         return AbortedTransaction(
             completed.producer_id,
             completed.first_offset,
@@ -421,8 +419,8 @@ class ProducerStates:
     # Expiring and restoring
 
     def expire(self, now_ms: int) -> list[int]:
-        """Remove the producers that have no open transaction and whose last batch is producer.id.expiration.ms old or
-        older. Returns their ids. Verification guards expire after the same time."""
+        """Remove the producers that have no open transaction and whose last batch is at least producer.id.expiration.ms
+        old. Returns their ids. Verification guards expire after the same time."""
         self.verifications.expire(now_ms, self.expiration_ms)
         expired = [producer_id for producer_id, entry in self.entries.items() if self.is_expired(entry, now_ms)]
         for producer_id in expired:
@@ -430,11 +428,12 @@ class ProducerStates:
         return expired
 
     def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        """Whether the producer has expired, by the largest timestamp of its last batch, as in Kafka."""
+        """Whether a producer has expired: it has no open transaction, and its last batch is producer.id.expiration.ms
+        old by its largest timestamp, as in Kafka."""
         return entry.open_transaction_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def restore(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
-        """Replace the state by that of a snapshot at an offset, without the producers that have expired since."""
+        """Replace the state by the producers of a snapshot at `end_offset`, without those that have expired since."""
         self.clear(end_offset)
         for entry in entries:
             if not self.is_expired(entry, now_ms):
@@ -444,7 +443,7 @@ class ProducerStates:
             self._open_transactions[entry.open_transaction_offset] = entry.producer_id
 
     def clear(self, end_offset: int) -> None:
-        """Reset to the empty state of a log that begins at an offset."""
+        """Reset the state to that of an empty log that begins at `end_offset`."""
         self.entries.clear()
         self._open_transactions.clear()
         self.undecided.clear()
@@ -452,23 +451,25 @@ class ProducerStates:
 
 
 USUAL: Final = Struct(">i5shhchic")
-"""The end of a marker as coordinators write it: the count of records, then the one record, in fields of fixed sizes.
+"""The end of a marker batch as coordinators write it: the count of records, then one record whose fields have fixed
+sizes.
 
-A record without headers, the first of its batch in offset and time, with a key of 4 bytes and a value of 6.
+The record has no headers, deltas of 0, a key of 4 bytes and a value of 6.
 """
 COUNT_POSITION: Final = HEADER_SIZE - 4
 USUAL_SIZE: Final = COUNT_POSITION + USUAL.size
 BEFORE_KEY: Final = b"\x20\0\0\0\x08"
-"""The size of the record, no attributes, both deltas, the size of the key."""
+"""The bytes of a usual marker before the key: the size of the record, no attributes, both deltas, the
+size of the key."""
 BEFORE_VALUE: Final = b"\x0c"
-"""The size of the value."""
+"""The byte of a usual marker before the value: the size of the value."""
 NO_HEADERS: Final = b"\0"
 ABORT: Final = int(ControlRecordType.ABORT)
 COMMIT: Final = int(ControlRecordType.COMMIT)
 
 
 def read_transaction_marker(batch: BytesLike) -> TransactionMarker | None:
-    """The transaction marker in a control batch; None if it is another kind of control batch.
+    """Read the transaction marker in a control batch; None if it is another kind of control batch.
 
     Raises `MalformedMessage` if the record cannot be read.
     """

@@ -1,16 +1,16 @@
 """The verification of transactions before they open in a log (KIP-890).
 
 A transactional batch that arrives late, after the marker of its transaction, would open a transaction that no
-coordinator ends: the last stable offset would stay at it permanently. Therefore the leader asks the transaction
-coordinator before the first batch of a transaction, and appends the batch only with the guard that it noted when it
+coordinator ends: the last stable offset would never pass its first offset. Therefore the leader asks the transaction
+coordinator before the first batch of a transaction. It appends the batch only with the guard that it noted when it
 began to ask:
 
     begin ──▶ noted ──the coordinator confirms──▶ the batch is appended with the guard: the transaction opens
-                │
-                ├── a transactional batch of the producer is appended: the guard is used up
-                ├── a marker of the producer is appended: the transaction that the coordinator confirmed has ended
-                ├── the replica does not lead any more, or leads in a new term
-                └── producer.id.expiration.ms is over
+               │
+               ├── a transactional batch of the producer is appended: the guard is used up
+               ├── a marker of the producer is appended: the transaction that the coordinator confirmed has ended
+               ├── the replica does not lead any more, or leads in a new term
+               └── producer.id.expiration.ms is over
 
 A guard that is not noted any more opens no transaction: the append is refused with INVALID_TXN_STATE.
 """
@@ -25,8 +25,8 @@ NO_TERM: Final = -1
 
 
 class VerificationGuard:
-    """A verification under way: Apache Kafka's VerificationStateEntry and its guard in one. It is compared by
-    identity."""
+    """The token of a verification that is under way: Apache Kafka's VerificationStateEntry and VerificationGuard in
+    one. It is compared by identity."""
 
     __slots__ = ("leader_epoch", "lowest_sequence", "noted_ms", "producer_epoch", "supports_epoch_bump")
 
@@ -37,15 +37,14 @@ class VerificationGuard:
         self.lowest_sequence = lowest_sequence
         """The lowest first sequence among the batches that wait. A batch with a higher sequence must not go first."""
         self.leader_epoch = leader_epoch
-        """The leader's term in which the verification began."""
+        """The leader epoch of the replica when the verification began."""
         self.noted_ms = now_ms
         self.supports_epoch_bump = supports_epoch_bump
-        """Whether the client speaks the protocol of transaction.version 2: its epoch is new in each transaction, and
-        sequences begin at 0.
-        """
+        """Whether the client uses the protocol of transaction.version 2: its epoch is new in each transaction, and
+        sequences begin at 0."""
 
     def asked_again(self, producer_epoch: int, sequence: int) -> None:
-        """Note that another batch of the producer waits for the same verification."""
+        """Note that another batch of the producer waits for this verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -54,11 +53,11 @@ class VerificationGuard:
 
 
 NOT_REQUIRED: Final = VerificationGuard(NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TERM, 0, supports_epoch_bump=False)
-"""The value in place of a guard for a batch that may open a transaction without a verification."""
+"""The guard for a batch that may open a transaction without a verification."""
 
 
 class Verifications:
-    """The guards that are noted in one log; at most one for each producer id."""
+    """The guards of the verifications that are under way in one log, at most one for each producer id."""
 
     __slots__ = ("guards",)
 
@@ -75,9 +74,8 @@ class Verifications:
         *,
         supports_epoch_bump: bool,
     ) -> VerificationGuard:
-        """Return the guard for a batch with this first sequence. Batches of one producer that wait at the same time
-        share a guard.
-        """
+        """Begin a verification, and return the guard for a batch whose first sequence is `sequence`. Batches of one
+        producer that wait at the same time share a guard."""
         guard = self.guards.get(producer_id)
         if guard is None:
             guard = self.guards[producer_id] = VerificationGuard(
@@ -88,10 +86,11 @@ class Verifications:
         return guard
 
     def appended(self, header: BatchHeader) -> None:
-        """Drop the guard of a producer whose transactional batch or marker was appended.
+        """Drop the guard of a producer when its transactional batch or its marker was appended.
 
-        Under transaction.version 2 a marker with the epoch of the guard keeps it: that marker ended the transaction
-        *before* the one that is verified. The marker of the verified transaction carries the producer's next epoch.
+        Under transaction.version 2 the guard is kept if the marker has the epoch of the guard: that marker ended the
+        transaction *before* the one that is verified. The marker of the verified transaction carries the producer's
+        next epoch.
         """
         guard = self.guards.get(header.producer_id)
         if guard is None:
@@ -101,7 +100,7 @@ class Verifications:
             del self.guards[header.producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Drop the guards that were noted at least that long ago."""
+        """Drop the guards that were noted at least `expiration_ms` ago."""
         for producer_id in [key for key, each in self.guards.items() if now_ms - each.noted_ms >= expiration_ms]:
             del self.guards[producer_id]
 

@@ -1,1 +1,1 @@
-"""One segment of a log: batches back to back, and the sparse indexes beside them."""
+"""One segment of a log: a .log file of batches, and the sparse indexes beside it."""

@@ -1,11 +1,12 @@
-"""The inner loop of recovery: a walk over plain batches that checks each and collects what recovery has to note.
+"""The inner loop of recovery: it checks plain batches one after another, and collects what recovery has to note of
+them.
 
-A batch is plain if it needs no decision: it is whole, its checksum is right, its offsets come next, and its leader
-epoch is that of the batches before. Outside of transactions its producer epoch is that of the batches before, too.
-Nearly all batches are plain. The walk stops at the first that is not, and `TailRecovery` decides about that one.
+A batch is plain if recovery has no decision to make about it: it is complete, its checksum is valid, its offsets come
+next, and its leader epoch is that of the batches before. Outside of transactions its producer epoch is that of the
+batches before, too. Nearly all batches are plain. The walk stops at the first batch that is not plain, about which
+`TailRecovery` decides.
 
-Ordinary typed Python that `building/` compiles: one call for many batches, and machine integers
-inside.
+Ordinary typed Python that `building/` compiles: one call for many batches, and machine integers inside.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 _FIELDS = Struct(">qiibIhi8xqqhi")
-"""A batch header without the base timestamp and the count of records."""
+"""The struct of a batch header. The base timestamp and the count of records are left out."""
 OfProducer: TypeAlias = tuple[int, int, int, int, int]
-"""First and last sequence, last offset, offset delta and largest timestamp of a producer's batch."""
+"""A producer's batch: its first and last sequence, last offset, offset delta and largest timestamp."""
 InTransaction: TypeAlias = tuple[int, int, int, int, int, int, int, bytes]
-"""Attributes, producer id and epoch, first sequence, first offset, offset delta and largest timestamp of a batch of a
-transaction; and the whole batch, if it is a marker."""
+"""A batch of a transaction: its attributes, producer id, producer epoch, first sequence, first offset, offset delta and
+largest timestamp; and the bytes of the batch if it is a marker, else no bytes."""
 
 
 class BatchRun:
-    """The state of the walk, and what was collected since the last `clear`."""
+    """The state of the walk over plain batches, and the entries that it has collected since the last `clear`."""
 
     __slots__ = (
         "batches_kept_max",
@@ -63,26 +64,26 @@ class BatchRun:
         self.next_offset: int = next_offset
         self.leader_epoch: int = leader_epoch
         self.limit_offset: int = limit_offset
-        """A batch at or past this offset is not plain: the next segment begins there."""
+        """The offset at and past which no batch is plain, because the next segment begins there."""
         self.producers_offset: int = producers_offset
-        """The end of the part of the log that the producer state covers already."""
+        """The end (exclusive) of the part of the log that the producer state already covers. Batches before it are not
+        collected."""
         self.batches_kept_max: int = batches_kept_max
-        """How many of the last batches of each producer are noted."""
+        """The most batches that are collected of one producer; these are its last ones."""
         self.index_interval_bytes: int = 0
         self.bytes_since_index_entry: int = 0
         self.max_timestamp: int = -1
         self.offset_of_max_timestamp: int = -1
         self.index_entries: list[tuple[int, int, int, int]] = []
-        """For each batch that gets index entries: last offset, position, largest timestamp so far, offset of that
-        timestamp."""
+        """For each batch that gets an entry in the indexes: its last offset and position, the largest timestamp so far,
+        and the offset of that timestamp."""
         self.producers: dict[int, tuple[int, list[OfProducer]]] = {}
         """For each producer id, its epoch and its last batches outside of transactions, in order."""
         self.transactional: list[InTransaction] = []
-        """The batches and markers of transactions, in order."""
+        """The batches and markers of transactions that were collected, in order."""
         self.transactional_ids: set[int] = set()
-        """The ids of the producers of `transactional`. Batches of these producers outside of transactions are not
-        collected.
-        """
+        """The producer ids of the batches in `transactional`. Batches of these producers outside of transactions are
+        not plain."""
 
     def clear(self) -> None:
         """Discard the collected entries, after the caller has applied them."""
@@ -92,9 +93,8 @@ class BatchRun:
         self.transactional_ids = set()
 
     def walk(self, piece: bytes, start: i64, piece_position: i64) -> int:
-        """Check and collect the plain batches from `piece[start]` on. Returns the index of the first other batch, or of
-        the first that is not whole in `piece`. `piece_position`: the position of `piece` in the file.
-        """
+        """Check and collect the plain batches from `piece[start]` on. Returns the index in `piece` of the first batch
+        that is not plain, or that is not complete in `piece`. `piece_position`: the position of `piece` in the file."""
         at: i64 = start
         end: i64 = len(piece)
         view = memoryview(piece)
@@ -163,9 +163,8 @@ class BatchRun:
         return at
 
     def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
-        """Add a batch to those of its producer. Returns False, without a change, if the producer's earlier batches have
-        another epoch.
-        """
+        """Collect a batch of a producer outside of transactions. Returns False, without a change, if the collected
+        batches of the producer have another epoch."""
         known = self.producers.get(producer_id)
         if known is None:
             self.producers[producer_id] = (epoch, [batch])

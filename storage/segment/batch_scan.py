@@ -1,4 +1,5 @@
-"""Walking the batches of a .log file: their headers without the records between them, or whole with their checksums."""
+"""Scanning the batches of a .log file: only their headers, without the records, or whole batches with
+their checksums."""
 
 from __future__ import annotations
 
@@ -23,18 +24,21 @@ from moldau.protocol.record_batch import (
 from moldau.storage.files.port import File, Readable
 
 CHUNK_SIZE = 8192
-"""Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""
+"""The bytes that a scan of headers reads at once: about the distance between two index entries, so that a lookup costs
+one or two reads."""
 PIECE_SIZE = 1 << 20
-"""Bytes read at once if whole batches are read, from one end of a range to the other."""
+"""The bytes that are read at once if a range of whole batches is read from one end to the other."""
 _MAGIC_BYTE = bytes([MAGIC])
 _PLACE = Struct(">qi4xB6xi")  # Base offset, length, magic and last offset delta, as in the header of a batch.
 _OLD_LENGTH_MIN = OLD_SIZE_MIN - LOG_OVERHEAD
 _PADDING = bytes(HEADER_SIZE)
-"""For the last bytes of a file: a message of format 0 or 1 may be shorter than the header of a batch."""
+"""Zeros that are appended to the last bytes of a file, because a message of format 0 or 1 may be shorter than a batch
+header."""
 
 
 class BatchPlace(NamedTuple):
-    """The place of a batch in its segment; the `base_offset` of a message of format 0 or 1 is its last offset."""
+    """The position (bytes) and the size of a batch in a .log file, and its offsets. The `base_offset` of a message of
+    format 0 or 1 is its last offset."""
 
     position: int
     size: int
@@ -43,9 +47,10 @@ class BatchPlace(NamedTuple):
 
 
 def walk_places(file: Readable, position: int, end_position: int) -> Iterator[BatchPlace]:
-    """Yield the places of the whole batches between two positions.
+    """Yield the position, size and offsets of each whole batch between two positions.
 
-    Stops before a batch that is cut short. Raises `MalformedMessage` if no batch can begin at a position, and OSError.
+    Stops before a batch that is cut short. Raises `MalformedMessage` if no batch can begin at the position after a
+    batch, and OSError.
     """
     chunk: BytesLike = b""
     chunk_position = position
@@ -78,12 +83,12 @@ def find_batch(
     is_whole: bool = False,
     named_offset: int | None = None,
 ) -> BatchPlace | None:
-    """Return the first batch at or after a position that ends at or past an offset. Return None if all batches end
-    before it.
+    """Return the first batch from `position` on whose last offset is at or past `offset`; None if all batches end
+    before `offset`.
 
-    With `is_whole` the last batch must end at `end_position`: a length that goes past it would hide all batches behind
-    it. With `named_offset` the first batch must hold that offset. Raises `MalformedMessage` if such a condition does
-    not hold, and OSError.
+    With `is_whole` the last batch must end at `end_position`: a wrong length that goes past it would hide all batches
+    behind it. With `named_offset` the first batch must contain that offset. Raises `MalformedMessage` if such a
+    condition does not hold, and OSError.
     """
     for place in walk_places(file, position, end_position):
         if named_offset is not None:
@@ -99,7 +104,7 @@ def find_batch(
 
 
 def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The (position, header) of the whole batches between two positions; raises as `walk_places` does."""
+    """Yield the position and the header of each whole batch between two positions. Raises as `walk_places` does."""
     chunk: BytesLike = b""
     chunk_position = position
     while position + OLD_SIZE_MIN <= end_position:
@@ -127,8 +132,8 @@ def _chunk_at(file: Readable, position: int, end_position: int) -> BytesLike:
 
 
 def damage_in(records: BytesLike) -> str | None:
-    """The damage of the first bad batch in some stored bytes; None if all are good. A batch that is cut short at the
-    end is not bad: the read ended in it."""
+    """Return what is wrong with the first bad batch in stored bytes; None if all batches are good. A batch that is cut
+    short at the end is not bad: the read ended in it."""
     try:
         for position, header in iterate_batches(records):
             if not crc_is_valid(records, position, header):
@@ -139,7 +144,7 @@ def damage_in(records: BytesLike) -> str | None:
 
 
 class DamagedBatch(Exception):
-    """The .log file has no whole batch with a correct checksum at a position; the message has the reason."""
+    """No whole batch with a valid checksum begins at a position of a .log file. The message has the reason."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"{reason} at position {position}")
@@ -154,14 +159,14 @@ class Pieces:
     def __init__(self, file: File, position: int, end_position: int) -> None:
         self.file = file
         self.position = position
-        """The position in the file of the piece in `data`."""
+        """The position in the file at which `data` begins."""
         self.end_position = end_position
         self.data = b""
 
     def reach(self, position: int, size: int) -> int:
-        """Load `size` bytes from a position of the file into `data`, or all up to the end of the range.
+        """Load `size` bytes from `position` of the file on into `data`, or all bytes up to the end of the range.
 
-        Returns the index of the position in `data`. Raises OSError.
+        Returns the index in `data` that stands for `position`. Raises OSError.
         """
         inside = position - self.position
         if inside + size > len(self.data):
@@ -171,9 +176,10 @@ class Pieces:
 
 
 def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
-    """Return the header of the batch at a position, and the index in `pieces.data` at which the whole batch begins.
+    """Check the batch at `position`. Returns its header, and the index in `pieces.data` at which the whole batch
+    begins.
 
-    Raises `DamagedBatch` if there is no whole batch or its checksum does not match, and OSError.
+    Raises `DamagedBatch` if there is no whole batch or its checksum is wrong, and OSError.
     """
     inside = pieces.reach(position, HEADER_SIZE)
     try:
@@ -190,10 +196,10 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
 
 
 def whole_batch_after(file: File, position: int, end_position: int, offset_min: int) -> int | None:
-    """Find the first whole batch with a right checksum between two positions of a file that may be damaged. Returns its
-    base offset, which is at least `offset_min`; None if there is none. Raises OSError.
+    """Find the first whole batch with a valid checksum between two positions of a file that may be damaged. Returns its
+    base offset, which is at least `offset_min`; None if there is no such batch. Raises OSError.
 
-    No length can be trusted, so that a batch may begin at any byte. It is found by its magic.
+    No length in a damaged file can be trusted, so a batch may begin at any byte. It is found by its magic byte.
     """
     pieces = Pieces(file, position, end_position)
     while position + HEADER_SIZE <= end_position:

@@ -2,9 +2,9 @@
 the time to roll.
 
 Its files (`SegmentFiles`) are opened at their first use, closed when too many are open, and synced. The position of a
-batch is found through the offset index, which has an entry for about every `index.interval.bytes` of the .log file: the
-lookup gives a position at or before the batch, and the headers from there on are walked. The first batch of a segment
-never gets an entry, because position 0 is where a lookup without an entry begins.
+batch is found through the offset index, which has an entry for about every `index.interval.bytes` of the .log file. A
+lookup gives a position at or before the batch, from which on the headers are scanned. The first batch of a segment
+never gets an entry, because a lookup without an entry begins at position 0.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from moldau.storage.segment.sparse_index import NO_TIMESTAMP, OFFSET_ENTRY, TIME
 from moldau.storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
-"""The largest offset relative to the base offset: index entries have 31 bits for it."""
+"""The largest distance of an offset from the base offset of its segment: index entries have 31 bits for it."""
 
 
 class SegmentTail(NamedTuple):
-    """The end of the batches of a segment."""
+    """The end of the batches of a segment: its end offset, its end position, and the last leader epoch."""
 
     end_offset: int
     end_position: int
     leader_epoch: int
-    """The leader epoch of the last batch; -1 if there is none."""
+    """The leader epoch of the last batch; -1 if there is no batch."""
 
 
 WRITE_BACK_SIZE = 32 << 20
-"""Bytes of appends after which the owner has an executor thread start writing the .log file to the disk. Otherwise the
-kernel would write all of it at a time of its own choice, and block appends meanwhile."""
+"""The bytes of appends after which the log's owner has an executor thread start writing the .log file to the disk.
+Otherwise the kernel would write all of them at a time of its own choice, and block appends meanwhile."""
 
 
 class SegmentFiles:
@@ -72,9 +72,10 @@ class SegmentFiles:
         self._directory = directory
         self.base_offset = base_offset
         self.size = size
-        """Bytes of whole batches in the .log file."""
+        """The size (bytes) of the whole batches in the .log file."""
         self.write_back_at = size + WRITE_BACK_SIZE
-        """The size (bytes) of the file at which its owner starts to write the latest appends to the disk."""
+        """The size (bytes) of the .log file at which an executor thread has to begin to write the latest appends to the
+        disk."""
         self.offset_index = OffsetIndex(fs, self.path(OFFSET_INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(fs, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
@@ -83,17 +84,18 @@ class SegmentFiles:
         """Whether the .log file was used since `give_back` was last called."""
 
     def path(self, suffix: str) -> str:
-        """The path of one of the files."""
+        """The path of the segment's file with a suffix."""
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}"
 
     def existing_suffixes(self) -> list[str]:
-        """The suffixes of the files that are there: a segment without aborted transactions has no transaction index."""
+        """The suffixes of the segment's files that exist. A segment without aborted transactions has no transaction
+        index."""
         return [suffix for suffix in SEGMENT_SUFFIXES if self._fs.exists(self.path(suffix))]
 
     # The .log file
 
     def open_file(self) -> OpenFile:
-        """The .log file, opened if it is not open. Raises OSError."""
+        """Return the .log file, after opening it if it is not open. Raises OSError."""
         if self._open_file is None:
             self._open_file = open_kept(self._fs, self, self.path(LOG_SUFFIX))
         return self._open_file
@@ -103,16 +105,17 @@ class SegmentFiles:
         return (self._open_file or self.open_file()).file
 
     def is_as_noted(self) -> bool:
-        """Whether the .log file has the size that is noted here, as far as is known without opening it."""
+        """Whether the .log file has the size that is noted in `size`. A file that is not open counts as right."""
         return self._open_file is None or self._open_file.file.size() == self.size
 
     def slice(self, position: int, size: int) -> FileSlice:
-        """Bytes of the .log file that the caller reads, or sends, later. Raises OSError."""
+        """A part of the .log file that the caller reads, or sends, later. Raises OSError."""
         self._is_used = True
         return FileSlice(self._open_file or self.open_file(), position, size)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the whole batches from a position on. Raises OSError and `MalformedMessage`."""
+        """Yield the position and the header of each whole batch from `position` on. Raises OSError and
+        `MalformedMessage`."""
         return walk_headers(self.file(), position, self.size)
 
     # Indexes
@@ -123,7 +126,7 @@ class SegmentFiles:
 
     def has_sound_transaction_index(self, end_offset: int) -> bool:
         """Whether all entries of the transaction index are whole, in order, and of markers in this segment, which ends
-        at an offset. Raises OSError."""
+        at `end_offset` (exclusive). Raises OSError."""
         try:
             entries = self.transaction_index.entries()
         except CorruptTransactionIndex:
@@ -133,10 +136,10 @@ class SegmentFiles:
     # Syncing
 
     def files_to_sync(self) -> list[OpenFile | str]:
-        """What a flush must sync: the .log file, and the indexes that were written since the last flush.
+        """The files that a flush must sync: the .log file, and the indexes that were written since the last flush.
 
-        A path stands for a file that is not open. On a full disk the newest index entries stay in memory; an index that
-        ends early only costs lookups a longer walk.
+        A file that is not open is given as its path. On a full disk the newest index entries stay in memory. An index
+        without its newest entries only makes lookups slower.
         """
         self.offset_index.entries.write_pending_if_possible()
         self.time_index.entries.write_pending_if_possible()
@@ -153,7 +156,7 @@ class SegmentFiles:
             index.is_unsynced = True
 
     def begin_write_back(self) -> OpenFile:
-        """Return the .log file, which the caller has an executor thread sync.
+        """Return the .log file, which the caller has an executor thread sync, to write back recent appends.
 
         This syncs neither the indexes nor the directory, so the recovery point does not move. Raises OSError.
         """
@@ -163,9 +166,8 @@ class SegmentFiles:
     # Letting go
 
     def give_back(self) -> bool:
-        """Close the .log file for `OpenFiles`, and return True. Return False if the file was used since the last call;
-        then it stays open. The indexes have a `give_back` of their own.
-        """
+        """Close the .log file if `OpenFiles` has too many open files, and return True. If the file was used since the
+        last call, keep it open and return False. The indexes have a `give_back` of their own."""
         if self._is_used:
             self._is_used = False
             return False
@@ -195,9 +197,10 @@ class SegmentFiles:
 
 
 class Segment(SegmentFiles):
-    """The batches of a segment. Only the last segment of a log is appended to.
+    """One segment of a log with its batches. Only the last segment of a log is appended to.
 
-    The timestamps are loaded when they are first needed: a start that opens thousands of segments reads none of them.
+    The timestamps are loaded when they are first needed, so a start that opens thousands of segments reads none of
+    them.
     """
 
     __slots__ = (
@@ -226,15 +229,15 @@ class Segment(SegmentFiles):
         self._first_timestamp: int | None = None
         self._timestamps_loaded = size == 0
         self.max_timestamp = NO_TIMESTAMP
-        """The largest timestamp (ms) of all records, once the timestamps are loaded."""
+        """The largest timestamp (ms) of all records. It is valid once the timestamps are loaded."""
         self.offset_of_max_timestamp = base_offset
         """The last offset of the batch with the largest timestamp."""
 
     @classmethod
     def create(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """Make the .log file and the two indexes, empty. Raises OSError.
+        """Make an empty .log file with an empty offset index and time index. Raises OSError.
 
-        Files of these names may be there already, from an attempt that failed half-way: they are emptied.
+        Files of these names may exist already, from an attempt that failed half-way: they are emptied.
         """
         segment = cls(fs, directory, base_offset, config, now_ms, 0)
         try:
@@ -256,10 +259,10 @@ class Segment(SegmentFiles):
     # Appending
 
     def append(self, buffers: Sequence[BytesLike], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch of `size` bytes.
+        """Write one batch of `size` bytes, and note it in the indexes.
 
-        Raises OSError. If the .log file has raised it, nothing has changed. If an index has raised it, the batch is
-        written; it is then neither a full disk nor a lack of file descriptors.
+        Raises OSError. If the write of the .log file failed, nothing has changed. If the write of an index failed, the
+        batch is written; the error is then neither a full disk nor a lack of file descriptors.
         """
         position = self.size
         file = self._ready_file()
@@ -269,9 +272,10 @@ class Segment(SegmentFiles):
         self.note_appended(position, size, last_offset, max_timestamp)
 
     def append_run(self, run: BytesLike, batches: Sequence[tuple[int, int, int]]) -> None:
-        """Write several batches in one call; `batches` has (size, last offset, max timestamp) of each.
+        """Write several batches in one call, and note them in the indexes. `batches` has the size, the last offset and
+        the largest timestamp of each batch.
 
-        Raises OSError like `append`.
+        Raises OSError as `append` does.
         """
         position = self.size
         file = self._ready_file()
@@ -282,7 +286,7 @@ class Segment(SegmentFiles):
             position += size
 
     def _ready_file(self) -> File:
-        """Return the .log file, after opening and reading the indexes that `note_appended` may need.
+        """Return the .log file for an append, after opening and reading the indexes that `note_appended` may need.
 
         So if the process lacks file descriptors, the append fails before the batch is written, and changes nothing.
         """
@@ -295,7 +299,7 @@ class Segment(SegmentFiles):
         return (self._open_file or self.open_file()).file
 
     def note_appended(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Account for a batch that is in the file: its timestamps, and an index entry every `index.interval.bytes`."""
+        """Note a batch that is in the file: its timestamps, and an index entry every `index.interval.bytes`."""
         if not self._timestamps_loaded:
             self.load_timestamps()
         if position == 0:
@@ -314,7 +318,8 @@ class Segment(SegmentFiles):
             self._bytes_since_index_entry += size
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig) -> bool:
-        """Whether a batch has to go into a new segment: by size, age, full indexes or the range of relative offsets."""
+        """Whether a batch has to go into a new segment, because of size, age, a full index or the range of relative
+        offsets."""
         if self.size + size > config.segment_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not self.size:
@@ -335,16 +340,15 @@ class Segment(SegmentFiles):
         )
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """The time (ms) from the first batch to a batch with `max_timestamp`. Without timestamps, the time since the
-        segment was made.
-        """
+        """The age (ms) of the segment at the append of a batch with `max_timestamp`: the time from the timestamp of its
+        first batch. If the first batch has no timestamp, the time from the creation of the segment to `now_ms`."""
         first_timestamp = self.first_timestamp()
         if first_timestamp is not None and first_timestamp >= 0:
             return max_timestamp - first_timestamp
         return now_ms - self.created_ms
 
     def first_timestamp(self) -> int | None:
-        """The largest timestamp of the first batch (ms), None in an empty segment. Raises OSError."""
+        """The largest timestamp (ms) of the first batch; None if the segment is empty. Raises OSError."""
         if self._first_timestamp is None and self.size:
             for _, header in walk_headers(self.file(), 0, self.size):
                 self._first_timestamp = header.max_timestamp
@@ -352,9 +356,11 @@ class Segment(SegmentFiles):
         return self._first_timestamp
 
     def seal(self) -> None:
-        """End appending: the time index gets a last entry with the largest timestamp, and both indexes are written.
+        """End appending to the segment: add the largest timestamp to the time index as its last entry, and write both
+        indexes.
 
-        Retention by time relies on that entry: it is the largest timestamp without reading the batches. Raises OSError.
+        Retention by time relies on that entry, which gives the largest timestamp without a read of the batches. Raises
+        OSError.
         """
         self.load_timestamps()
         if self.max_timestamp >= 0:
@@ -365,10 +371,10 @@ class Segment(SegmentFiles):
     # Reading
 
     def find(self, offset: int, start_position: int = 0, *, waits: bool = True) -> BatchPlace | None:
-        """The batch that holds an offset, or the first one after it; None if all batches end before it.
+        """Return the batch that contains `offset`, or the first one after it; None if all batches end before it.
 
-        Without `waits` it raises `NotCached` if it would have to wait for the disk. It raises `MalformedMessage`
-        if the file does not consist of whole batches up to its recorded size, and OSError if the disk failed.
+        Without `waits` it raises `NotCached` if it would have to wait for the disk. It raises `MalformedMessage` if the
+        file does not consist of whole batches up to its recorded size, and OSError if the disk failed.
         """
         named_offset, position = self.offset_index.entry_at_or_before(offset, waits=waits)
         reads = (self._open_file or self.open_file()).reads(waits=waits)
@@ -382,14 +388,13 @@ class Segment(SegmentFiles):
         return find_batch(reads, 0, self.size, offset, is_whole=True)
 
     def start_position(self, offset: int) -> int:
-        """Return the position of a batch at or before an offset, at which a scan of the headers can begin. It is that
-        of an index entry if the batch that the entry names is there, and otherwise 0. Raises OSError.
-        """
+        """Return the position of a batch at or before `offset`, at which a scan of the headers can begin. It comes from
+        an index entry if the batch that the entry names is in the file; otherwise it is 0. Raises OSError."""
         last_offset, position = self.offset_index.entry_at_or_before(offset)
         return position if position and self._has_batch(position, last_offset) else 0
 
     def _has_batch(self, position: int, offset: int) -> bool:
-        """Whether the batch that an index entry names begins at a position. Raises OSError."""
+        """Whether a batch that contains `offset` begins at `position`, as an index entry says. Raises OSError."""
         if not 0 <= position < self.size:
             return False
         try:
@@ -421,14 +426,15 @@ class Segment(SegmentFiles):
         return SegmentTail(last.last_offset + 1, last.position + last.size, leader_epoch)
 
     def indexed_end_offset(self) -> int:
-        """The offset after the last batch that the offset index names, 0 if it names none. Raises OSError."""
+        """The offset after the last batch that the offset index names; 0 if it names none or cannot be trusted. Raises
+        OSError."""
         return self.offset_index.last_entry()[0] + 1 if self.offset_index.is_sound() else 0
 
     # Timestamps
 
     def load_timestamps(self) -> None:
-        """Set the largest timestamp from the last entry of the time index and the batch headers after the last entry of
-        the offset index. If the entry of the time index does not agree with its batch, all headers are read.
+        """Set `max_timestamp` from the last entry of the time index and the batch headers after the last entry of the
+        offset index. If the entry of the time index does not agree with its batch, all headers are read.
 
         Raises OSError and `MalformedMessage`.
         """
@@ -447,7 +453,8 @@ class Segment(SegmentFiles):
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
 
     def _has_timestamp(self, timestamp: int, offset: int) -> bool:
-        """Whether the batch at an offset has this largest timestamp. Raises OSError and `MalformedMessage`."""
+        """Whether the batch that contains `offset` has `timestamp` as its largest timestamp. Raises OSError and
+        `MalformedMessage`."""
         if timestamp > NO_TIMESTAMP:
             for _, header in walk_headers(self.file(), self.start_position(offset), self.size):
                 if header.last_offset >= offset:
@@ -455,21 +462,21 @@ class Segment(SegmentFiles):
         return False
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of the records in ms; if they have none, the time at which the .log file was last
-        changed."""
+        """The largest timestamp of the records in ms. If the records have none, the time at which the .log file was
+        last changed."""
         self.load_timestamps()
         return self.max_timestamp if self.max_timestamp >= 0 else self._fs.modified_ms(self.path(LOG_SUFFIX))
 
     def local_time(self, now_ms: int) -> int:
-        """The time (ms) by which local retention judges a copied segment: the largest timestamp of the records; if that
-        is past `now_ms`, the time at which the .log file was last changed."""
+        """The time (ms) by which local retention judges a copied segment: the largest timestamp of the records or, if
+        that is past `now_ms`, the time at which the .log file was last changed."""
         largest = self.largest_timestamp()
         return largest if largest <= now_ms else self._fs.modified_ms(self.path(LOG_SUFFIX))
 
     # Truncating and recovering
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove the batch that holds an offset and everything after it. Returns the new end offset.
+        """Remove the batch that contains `offset` and everything after it. Returns the new end offset.
 
         Raises OSError and `MalformedMessage`.
         """
@@ -484,7 +491,7 @@ class Segment(SegmentFiles):
         return min(offset, place.base_offset) if place else offset
 
     def cut(self, position: int, now_ms: int) -> None:
-        """Truncate the .log file to a position; the caller truncates the indexes.
+        """Truncate the .log file to `position`; the caller truncates the indexes.
 
         Raises OSError and `MalformedMessage`.
         """
@@ -499,7 +506,7 @@ class Segment(SegmentFiles):
         self.load_timestamps()
 
     def reset_indexes(self) -> None:
-        """Empty the offset and the time index, which `note_appended` then fills again from the first batch on."""
+        """Empty the offset index and the time index. `note_appended` then fills them again from the first batch on."""
         self.offset_index.entries.clear()
         self.time_index.entries.clear()
         self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
@@ -507,19 +514,20 @@ class Segment(SegmentFiles):
         self._bytes_since_index_entry = 0
 
     def resume_indexes(self) -> None:
-        """Continue `note_appended` at the batch to which the last entry of the offset index points."""
+        """Prepare the segment so that `note_appended` can be called for the batches after the last entry of the offset
+        index, beginning with the batch of that entry."""
         self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
         self._timestamps_loaded = True
         self._bytes_since_index_entry = 0
 
     def begin_run(self, run: BatchRun) -> None:
-        """Give `run` the state from which it continues the index entries of this segment."""
+        """Set the fields of `run` from which it continues the index entries of this segment."""
         run.index_interval_bytes = self.index_interval_bytes
         run.bytes_since_index_entry = self._bytes_since_index_entry
         run.max_timestamp, run.offset_of_max_timestamp = self.max_timestamp, self.offset_of_max_timestamp
 
     def note_run(self, run: BatchRun) -> None:
-        """Account for the batches that `run` has collected, as `note_appended` would for each of them."""
+        """Note the batches that `run` has collected, as `note_appended` would note each of them."""
         for last_offset, position, max_timestamp, offset_of_max_timestamp in run.index_entries:
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(max_timestamp, offset_of_max_timestamp)

@@ -1,10 +1,10 @@
 """Reading the segments of a partition's directory from another process (Spark), while a broker may be writing them.
 
-Nothing is locked and nothing is written. An index may be some entries behind its log (the reader then walks over more
-headers), the last batch may be half written, and retention or compaction may replace or delete a segment: the caller
-handles `FileNotFoundError`, and compares the stamp of the file that it opens with the listed one.
+Nothing is locked and nothing is written. An index may be some entries behind its log, so that the reader scans more
+headers. The last batch may be half written. Retention or compaction may replace or delete a segment: the caller handles
+`FileNotFoundError`, and compares the stamp of the file that it opens with the listed one.
 
-A lookup by time goes as in `moldau.storage.log.reading`: the time index narrows it to one index interval, and one or
+A lookup by time works as in `moldau.storage.log.reading`: the time index narrows it to one index interval, and one or
 two batches are decompressed.
 """
 
@@ -57,7 +57,8 @@ class PositionRange(NamedTuple):
 
 
 def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
-    """Return the segments in the order of their offsets, without files that are being deleted or cleaned.
+    """Return the segments in a partition's directory, in the order of their offsets, without files that are being
+    deleted or cleaned.
 
     While compaction swaps a segment, the replaced segments are gone and the new one does not have its final name yet.
     So the directory is listed again until no swap is under way, and nothing has changed since the previous listing.
@@ -82,21 +83,21 @@ def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
 
 
 def log_names(fs: FileSystem, directory: str) -> list[str]:
-    """The names of the .log files, and those of segments that are being swapped. Raises OSError."""
+    """The names of the .log files in a directory, also those that a swap has not renamed to their final name yet.
+    Raises OSError."""
     names = fs.list_directory(directory)
     return [name for name in names if name.endswith((LOG_SUFFIX, SWAP_SUFFIX)) and begins_with_offset(name)]
 
 
 def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | None:
-    """The index of a segment, None if it has no file."""
+    """The offset index of a segment; None if the segment has no index file."""
     path = segment.path(OFFSET_INDEX_SUFFIX)
     return OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
 
 
 def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | None:
-    """Return the batch that holds an offset, or the first one after it. Return None if all whole batches end before
-    it.
-    """
+    """Return the batch that contains `offset`, or the first one after it. Return None if all whole batches end before
+    `offset`."""
     index = offset_index_of(fs, segment)
     position = index.position_at_or_before(offset) if index else 0
     opened = OpenFile(fs.open(segment.path(), read_only=True))
@@ -104,9 +105,11 @@ def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | 
 
 
 def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_size: int) -> list[PositionRange]:
-    """Cut a range of whole batches into slices of about `slice_size` bytes at index entries, without reading a batch.
+    """Cut a range of whole batches into slices of about `slice_size` bytes. The cuts are at index entries, so no batch
+    is read.
 
-    Every slice but the last has at least `slice_size` bytes and at most one index interval or one batch more.
+    Every slice but the last has at least `slice_size` bytes, and exceeds them by at most one index interval or one
+    batch.
     """
     index = offset_index_of(fs, segment)
     cuts = [ranges.start_position]
@@ -119,8 +122,8 @@ def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_s
 
 
 def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:
-    """The largest timestamp (ms) of a segment that is not written any more, by its time index. None for the last
-    segment, and if there is no entry.
+    """The largest timestamp (ms) of a segment, from its time index. None for the last segment, which may still be
+    written, and if the index has no entry.
 
     Raises OSError.
     """
@@ -134,9 +137,9 @@ def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:
 def first_offset_at(
     fs: FileSystem, segment: ListedSegment, timestamp: int, start_offset: int, end_offset: int
 ) -> int | None:
-    """Return the offset of the first record of a segment with at least this timestamp (ms) and an offset in
-    [start_offset, end_offset). Return None if there is no such record. Raises OSError and `MalformedMessage`.
-    """
+    """Return the offset of the first record of a segment whose timestamp is at or after `timestamp` (ms) and whose
+    offset is in [start_offset, end_offset). Return None if there is no such record. Raises OSError and
+    `MalformedMessage`."""
     latest = largest_timestamp(fs, segment)
     if latest is not None and latest < timestamp:
         return None
@@ -161,6 +164,6 @@ def first_offset_at(
 
 
 def time_index_of(fs: FileSystem, segment: ListedSegment) -> TimeIndex | None:
-    """The time index of a segment, None if it has no file."""
+    """The time index of a segment; None if the segment has no index file."""
     path = segment.path(TIME_INDEX_SUFFIX)
     return TimeIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None

@@ -1,16 +1,16 @@
-"""The two sparse indexes of a segment, of offsets and of times: sorted files of fixed-size entries, with the newest
+"""The two sparse indexes of a segment, by offset and by time: sorted files of fixed-size entries, with the newest
 entries in memory.
 
     offset index    (last offset of a batch, position where that batch starts)
     time index      (largest timestamp so far, last offset of the batch that holds it)
 
-Entries are tuples of integers, and no column ever decreases. A lookup is a binary search in the file, so that an index
-takes no memory in proportion to its size. The newest entries, which readers at the tail need, are kept in memory.
-Entries are written in groups of `PENDING_COUNT_MAX`: an index that is behind its log after a crash costs nothing,
+Entries are tuples of integers, and no column ever decreases. A lookup is a binary search in the file, so the memory of
+an index does not grow with its size. The newest entries, which readers at the end of the log need, are kept in memory.
+Entries are written in groups of `PENDING_COUNT_MAX`. An index that is behind its log after a crash costs nothing,
 because the entries past the recovery point are made again from the batches in any case.
 
-Apache Kafka maps index files at their full size, so that files from it may end in zeros. An entry of zeros is never
-valid and ends the file.
+Apache Kafka maps index files at their full size, so files that it wrote may end in zeros. An entry of zeros is never
+valid, and ends the file.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from moldau.storage.files.port import PASSING, File, FileSystem
 # written: an idle partition takes no space, and a file is never truncated under a mapping.
 PENDING_COUNT_MAX = 64
 BLOCK_COUNT = 1024
-"""Entries that a search reads at once; it costs as much as reading one."""
+"""The number of entries that a search reads at once; reading them costs as much as reading one."""
 
 Entry = tuple[int, ...]
 
 
 class SparseIndex:
-    """A file of entries of a fixed size. `column` in lookups is the index of a field in an entry, 0 or 1."""
+    """A file of sorted entries of a fixed size. `column` in lookups is the index of a field in an entry, 0 or 1."""
 
     __slots__ = (
         "_count",
@@ -58,7 +58,7 @@ class SparseIndex:
         self._count = -1  # The count is not known until the file is read.
         self._near = 0  # The slot of the last lookup: a sequential reader soon needs the next one.
         self.is_unsynced = False
-        """The file was changed since the owner last synced it."""
+        """Whether the file was changed since the last flush collected it for a sync."""
         self._written_count = 0
         self._recent: list[Entry] = []  # The last entries; those from `_written_count` on are not in the file.
 
@@ -74,7 +74,7 @@ class SparseIndex:
         return self._count - self._written_count if self._count >= 0 else 0
 
     def create(self) -> None:
-        """Make the file, empty."""
+        """Make the index file, or empty it if it exists. Raises OSError."""
         opened = self._open_file = open_kept(self._fs, self, self._path, create=True)
         opened.file.truncate(0)
         self._count = self._written_count = 0
@@ -87,7 +87,7 @@ class SparseIndex:
         return self.entry_at(self._count - 1) if self.count else None
 
     def remember_last(self) -> None:
-        """Load the last entry into memory, so that an append that compares with it need not open the file.
+        """Load the last entry into memory, so that an append, which compares with it, need not open the file.
 
         Raises OSError.
         """
@@ -95,7 +95,7 @@ class SparseIndex:
             self._recent.append(self.entry_at(self._count - 1))
 
     def entry_at(self, slot: int) -> Entry:
-        """The entry at a slot below `count`. Raises OSError."""
+        """The entry at index `slot`, which must be below `count`. Raises OSError."""
         assert 0 <= slot < self.count
         recent_slot = slot - (self._count - len(self._recent))
         if recent_slot >= 0:
@@ -103,14 +103,14 @@ class SparseIndex:
         return self._read(slot, 1)[0]
 
     def all_entries(self) -> Iterator[Entry]:
-        """All entries from the first on, read in blocks. Raises OSError."""
+        """Yield all entries from the first on, reading the file in blocks. Raises OSError."""
         in_file_count = self.count - len(self._recent)
         for slot in range(0, in_file_count, BLOCK_COUNT):
             yield from self._read(slot, min(BLOCK_COUNT, in_file_count - slot))
         yield from self._recent
 
     def append(self, entry: Entry) -> None:
-        """Add an entry, which is not below the last in any column. Raises OSError, but not for a full disk."""
+        """Add an entry, which must not be below the last one in any column. Raises OSError, but not for a full disk."""
         if self._count < 0:
             self._load()
         self._recent.append(entry)
@@ -119,7 +119,7 @@ class SparseIndex:
             self.write_pending_if_possible()
 
     def lookup(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
-        """The last entry with a column not above the target, None if all are above. Raises OSError.
+        """The last entry whose `column` is not above `target`; None if all are above. Raises OSError.
 
         Without `waits` it raises `NotCached` if it would have to wait for the disk.
         """
@@ -132,7 +132,7 @@ class SparseIndex:
         return self._search(column, target, waits=waits)[1]
 
     def entry_after(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
-        """The first entry with a column above the target, None if there is none. Raises OSError.
+        """The first entry whose `column` is above `target`; None if there is none. Raises OSError.
 
         Without `waits` it raises `NotCached` if it would have to wait for the disk.
         """
@@ -151,7 +151,7 @@ class SparseIndex:
         return recent[recent_slot] if recent_slot >= 0 else self._read(slot, 1, waits=waits)[0]
 
     def truncate(self, column: int, bound: int) -> None:
-        """Keep the entries with a column below the bound. Raises OSError."""
+        """Remove the entries whose `column` is at or above `bound`. Raises OSError."""
         kept_count = self._upper_slot(column, bound - 1)
         if kept_count == self._count:
             return
@@ -174,7 +174,7 @@ class SparseIndex:
         self.file().truncate(0)
 
     def write_pending(self) -> None:
-        """Write the entries that are not in the file yet. Raises OSError, and then keeps them in memory."""
+        """Write the entries that are not in the file yet. If this raises OSError, they stay in memory."""
         pending_count = self.pending_count
         if not pending_count:
             return
@@ -186,9 +186,8 @@ class SparseIndex:
             del self._recent[:-PENDING_COUNT_MAX]
 
     def write_pending_if_possible(self) -> bool:
-        """Write the pending entries. Returns False on a full disk or for a lack of file descriptors, and then keeps
-        them in memory. Raises OSError for any other failure.
-        """
+        """Write the entries that are not in the file yet. On a full disk or for a lack of file descriptors, they stay
+        in memory and the result is False. Raises OSError for any other failure."""
         try:
             self.write_pending()
         except OSError as error:
@@ -198,7 +197,7 @@ class SparseIndex:
         return True
 
     def open_file(self) -> OpenFile:
-        """The file, opened if it is not open. Raises OSError."""
+        """Return the index file, after opening it if it is not open. Raises OSError."""
         if self._open_file is None:
             self._open_file = open_kept(self._fs, self, self._path, read_only=self._read_only)
         return self._open_file
@@ -208,9 +207,8 @@ class SparseIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
-        """Close the file for `OpenFiles`. Returns False if it stays open because pending entries could not be
-        written.
-        """
+        """Close the file if `OpenFiles` has too many open files. Returns False if it stays open because pending entries
+        could not be written."""
         self.release()
         return self._open_file is None
 
@@ -218,7 +216,8 @@ class SparseIndex:
         return (self._open_file or self.open_file()).file
 
     def release(self) -> None:
-        """Write pending entries, close the file and drop the entries in memory. On a full disk this does nothing."""
+        """Write pending entries, close the file and drop the entries in memory. If the disk is full, the file stays
+        open and the entries stay in memory."""
         if self.write_pending_if_possible():
             self._recent.clear()
             self.close()
@@ -229,7 +228,8 @@ class SparseIndex:
             self._fs.open_files.closed(self)
 
     def is_sound(self, column_min: Entry) -> bool:
-        """Whether the file can be trusted: whole entries without zeros behind them, and the first and last in order.
+        """Whether the file can be trusted: it has whole entries without zeros behind them, and the first and the last
+        entry are in order.
 
         No column of the first entry may be below `column_min`. Raises OSError.
         """
@@ -252,7 +252,8 @@ class SparseIndex:
         return file
 
     def _load(self, *, waits: bool = True) -> None:
-        """Find the number of entries: those before the zeros, by binary search. Raises OSError and `NotCached`."""
+        """Find the number of entries in the file. Zeros at its end are not entries; the search for them is binary.
+        Raises OSError and `NotCached`."""
         count = self.file().size() // self._entry.size
         if count and not any(self._read(count - 1, 1, waits=waits)[0]):
             low, high = 0, count - 1
@@ -275,17 +276,17 @@ class SparseIndex:
         return data
 
     def _upper_slot(self, column: int, target: int, *, waits: bool = True) -> int:
-        """The number of entries whose column is not above the target."""
+        """The number of entries whose `column` is not above `target`."""
         in_file_count = self.count - len(self._recent)
         if self._recent and self._recent[0][column] <= target:
             return in_file_count + bisect_right(self._recent, target, key=itemgetter(column))
         return self._search(column, target, waits=waits)[0]
 
     def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None, Entry | None]:
-        """Search the entries that are only in the file.
+        """Search the entries that are in the file and not in memory.
 
-        Returns the number of entries that are not above the target, the last of those, and the first one above it, if
-        that was read too.
+        Returns the number of entries whose `column` is not above `target`, the last of these entries, and the first
+        entry above `target`, if the search has read it.
         """
         size, unpack = self._entry.size, self._entry.unpack_from
         low, high = 0, self._count - len(self._recent)
@@ -318,9 +319,8 @@ class SparseIndex:
 
 
 def _upper_slot_in(block: BytesLike, count: int, entry: Struct, column: int, target: int) -> int:
-    """Return the number of entries of a block whose column is not above the target. `bisect_right` would call its key
-    function for each step.
-    """
+    """Return the number of entries of a block whose `column` is not above `target`. `bisect_right` is not used, because
+    it would call its key function for each step."""
     unpack, size = entry.unpack_from, entry.size
     low, high = 0, count
     while low < high:
@@ -337,7 +337,8 @@ _OFFSET, _POSITION = 0, 1
 
 
 class OffsetIndex:
-    """Positions in a .log file by offset, for about every `index.interval.bytes`."""
+    """The offset index of a segment: the position of a batch in the .log file by its last offset, for about every
+    `index.interval.bytes`."""
 
     __slots__ = ("_base_offset", "entries")
 
@@ -349,21 +350,18 @@ class OffsetIndex:
         self.entries.append((last_offset - self._base_offset, position))
 
     def entry_at_or_before(self, offset: int, *, waits: bool = True) -> tuple[int, int]:
-        """(last offset, position) of the last batch with an entry that ends at or before an offset; (-1, 0) if none
-        does. Without `waits` it may raise `NotCached`.
-        """
+        """The last offset and the position of the last batch with an entry that ends at or before `offset`; (-1, 0) if
+        there is none. Without `waits` it may raise `NotCached`."""
         entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
         return (entry[_OFFSET] + self._base_offset, entry[_POSITION]) if entry else (-1, 0)
 
     def position_at_or_before(self, offset: int) -> int:
-        """The position of a batch at or before an offset, at which a scan of the headers can begin. It is 0 if no batch
-        with an entry ends at or before the offset.
-        """
+        """The position of a batch at or before `offset`, at which a scan of the headers can begin. It is 0 if no batch
+        with an entry ends at or before `offset`."""
         return self.entry_at_or_before(offset)[1]
 
     def offset_after(self, position: int, *, waits: bool = True) -> int | None:
-        """The last offset of the first batch that has an entry and begins past a position. None if no entry is past the
-        position.
+        """The last offset of the first batch with an entry that begins past `position`; None if there is none.
 
         Without `waits` it may raise `NotCached`.
         """
@@ -371,22 +369,23 @@ class OffsetIndex:
         return None if entry is None else entry[_OFFSET] + self._base_offset
 
     def position_past(self, position: int) -> int | None:
-        """The first position in the index that is greater than a position; None if there is none. Raises OSError."""
+        """The smallest position in the index that is greater than `position`; None if there is none. Raises OSError."""
         entry = self.entries.entry_after(_POSITION, position)
         return None if entry is None else entry[_POSITION]
 
     def last_entry(self) -> tuple[int, int]:
-        """(last offset, position) of the last batch with an entry, (-1, 0) in an empty index. Raises OSError."""
+        """The last offset and the position of the last batch with an entry; (-1, 0) if the index is empty. Raises
+        OSError."""
         last = self.entries.last()
         return (last[_OFFSET] + self._base_offset, last[_POSITION]) if last else (-1, 0)
 
     def last_position(self) -> int:
-        """The position of the last entry, 0 in an empty index. Raises OSError."""
+        """The position of the last batch with an entry; 0 if the index is empty. Raises OSError."""
         last = self.entries.last()
         return last[_POSITION] if last else 0
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries of batches that end at or past an offset. Raises OSError."""
+        """Remove the entries of batches that end at or past `offset`. Raises OSError."""
         self.entries.truncate(_OFFSET, offset - self._base_offset)
 
     def is_sound(self) -> bool:
@@ -402,7 +401,8 @@ NO_TIMESTAMP = -1
 
 
 class TimeIndex:
-    """The largest timestamp (ms) so far, with the offset of its batch, for about every `index.interval.bytes`."""
+    """The time index of a segment: the largest timestamp (ms) so far, and the last offset of its batch, for about every
+    `index.interval.bytes`."""
 
     __slots__ = ("_base_offset", "entries")
 
@@ -411,23 +411,24 @@ class TimeIndex:
         self.entries = SparseIndex(fs, path, TIME_ENTRY, read_only=read_only)
 
     def append_if_later(self, timestamp: int, last_offset: int) -> None:
-        """Add an entry unless the last one has as large a timestamp: timestamps in the index strictly increase."""
+        """Add an entry if `timestamp` is larger than that of the last entry: timestamps in the index
+        strictly increase."""
         last = self.entries.last()
         if timestamp > (last[_TIMESTAMP] if last else NO_TIMESTAMP):
             self.entries.append((timestamp, last_offset - self._base_offset))
 
     def last(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (-1, base offset) of an empty index. Raises OSError."""
+        """The timestamp and the offset of the last entry; (-1, base offset) if the index is empty. Raises OSError."""
         entry = self.entries.last()
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 
     def at_or_before(self, timestamp: int) -> tuple[int, int]:
-        """The entry with the largest timestamp not above the target; (-1, base offset) if all are above."""
+        """The entry with the largest timestamp that is not above `timestamp`; (-1, base offset) if all are above."""
         entry = self.entries.lookup(_TIMESTAMP, timestamp)
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries of batches that end at or past an offset. Raises OSError."""
+        """Remove the entries of batches that end at or past `offset`. Raises OSError."""
         self.entries.truncate(_TIME_OFFSET, offset - self._base_offset)
 
     def is_sound(self) -> bool:

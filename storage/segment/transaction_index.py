@@ -1,8 +1,8 @@
 """The transaction index of a segment: its aborted transactions, in a file that is made for the first of them.
 
 A read_committed consumer gets the aborted transactions that overlap its read (`Log.aborted_transactions`) and skips
-their records. An entry is in the segment that holds the abort marker, which may be a later one than the segment of the
-records. A lookup therefore continues in later segments, up to an entry whose last stable offset is past the read.
+their records. An entry is in the segment with the abort marker, which may be later than the segment with the records. A
+lookup therefore continues in later segments, up to an entry whose last stable offset is past the read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ VERSION = 0
 
 
 class CorruptTransactionIndex(OSError):
-    """The file does not consist of whole entries in order: the next start makes it again from the batches.
+    """A transaction index does not consist of whole entries in order. The next start makes it again from the batches.
 
-    Its `errno` is EBADMSG: by this a log distinguishes damage from an error of the disk.
+    Its `errno` is EBADMSG, by which a log distinguishes damage from an error of the disk.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -31,23 +31,24 @@ class CorruptTransactionIndex(OSError):
         self._reason = reason
 
     def __reduce__(self) -> tuple[type[CorruptTransactionIndex], tuple[str, str]]:
-        """Pickle the error: the cleaner's process reports it to the broker."""
+        """Pickle the error, because the cleaner's process reports it to the broker."""
         return CorruptTransactionIndex, (self._path, self._reason)
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry of the index."""
+    """One entry of a transaction index."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """Offset of the abort marker."""
+    """The offset of the abort marker."""
     last_stable_offset: int
     """The log's last stable offset when the marker was appended and this transaction was decided."""
 
 
 class TransactionIndex:
-    """The index of one segment. It is read as a whole at its first use: it has one entry for each abort."""
+    """The transaction index of one segment. The file is read as a whole at the first use, because it has only one entry
+    for each abort."""
 
     __slots__ = ("_entries", "_fs", "_markers", "_open_file", "_path", "is_unsynced")
 
@@ -57,19 +58,19 @@ class TransactionIndex:
         self._open_file: OpenFile | None = None
         self._entries: list[AbortedTransaction] | None = None
         self._markers: list[int] = []
-        """The last offsets of the entries, for lookups."""
+        """The offsets of the abort markers of all entries, for lookups."""
         self.is_unsynced = False
-        """The file was changed since the owner last synced it."""
+        """Whether the file was changed since the last flush collected it for a sync."""
 
     def entries(self) -> list[AbortedTransaction]:
-        """All entries. Raises OSError, `CorruptTransactionIndex` among them."""
+        """All entries of the index. Raises OSError, and its subclass `CorruptTransactionIndex`."""
         if self._entries is None:
             self._entries = self._load()
             self._markers = [each.last_offset for each in self._entries]
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry. Raises OSError, `CorruptTransactionIndex` among them."""
+        """Add an entry and write it. Raises OSError, and its subclass `CorruptTransactionIndex`."""
         entries = self.entries()
         assert not entries or aborted.last_offset > entries[-1].last_offset, (
             "aborted transactions are noted in the order of their markers"
@@ -82,14 +83,15 @@ class TransactionIndex:
         self._markers.append(aborted.last_offset)
 
     def count_from(self, first_offset: int) -> int:
-        """The number of aborted transactions with their marker at or past an offset.
+        """The number of aborted transactions whose marker is at or past `first_offset`.
 
-        Raises OSError, `CorruptTransactionIndex` among them.
+        Raises OSError, and its subclass `CorruptTransactionIndex`.
         """
         return len(self.entries()) - bisect_left(self._markers, first_offset)
 
     def collect(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap [first, end), and whether no later segment can hold another one."""
+        """The aborted transactions of this segment that overlap [first_offset, end_offset), and whether no later
+        segment can have another one."""
         found = []
         entries = self.entries()
         for slot in range(bisect_left(self._markers, first_offset), len(entries)):
@@ -101,7 +103,8 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries of markers at or past an offset. Raises OSError, `CorruptTransactionIndex` among them."""
+        """Remove the entries whose markers are at or past `offset`. Raises OSError, and its subclass
+        `CorruptTransactionIndex`."""
         entries = self.entries()
         kept_count = sum(aborted.last_offset < offset for aborted in entries)
         if kept_count < len(entries):
@@ -120,7 +123,7 @@ class TransactionIndex:
             open_file.file.truncate(0)
 
     def open_file(self) -> OpenFile | None:
-        """The file, opened if it is not open; None if there is no file. Raises OSError."""
+        """Return the index file, after opening it if it is not open; None if there is no file. Raises OSError."""
         if self._open_file is None and self._fs.exists(self._path):
             self._open_file = open_kept(self._fs, self, self._path)
         return self._open_file
@@ -130,7 +133,7 @@ class TransactionIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
-        """Close the file for `OpenFiles`."""
+        """Close the file, because `OpenFiles` has too many open files. Returns True."""
         self.close()
         return True
 
@@ -151,7 +154,7 @@ class TransactionIndex:
 
 
 def decode_entries(path: str, data: bytes) -> list[AbortedTransaction]:
-    """The entries in the content of an index; `path` is for the messages. Raises `CorruptTransactionIndex`."""
+    """Decode the content of a transaction index file; `path` is for the messages. Raises `CorruptTransactionIndex`."""
     if len(data) % ENTRY.size:
         raise CorruptTransactionIndex(path, f"{len(data)} bytes are not whole entries")
     entries: list[AbortedTransaction] = []
@@ -164,9 +167,10 @@ def decode_entries(path: str, data: bytes) -> list[AbortedTransaction]:
 
 
 def _is_sound(entry: AbortedTransaction, offset_before: int) -> bool:
-    """Whether an entry may follow the marker at an offset.
+    """Whether an entry is possible after an entry whose marker is at `offset_before`.
 
-    A loss of power may leave zeros in place of written entries; no transaction is that short.
+    A loss of power may leave zeros in place of written entries. Such an entry is not sound, because a transaction has
+    at least one batch before its marker.
     """
     in_order = max(offset_before, entry.first_offset) < entry.last_offset
     return in_order and entry.first_offset >= 0 and entry.last_stable_offset <= entry.last_offset + 1

@@ -1,1 +1,1 @@
-"""Tiered storage: segments in remote storage, the records that list them, and how they are read."""
+"""Tiered storage: segments in remote storage, the metadata that lists them, and how they are read."""

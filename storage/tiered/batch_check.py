@@ -1,17 +1,18 @@
-"""Two walks over all batches of a segment, piece by piece from its first byte on. One checks the batches, and makes the
-offset index and the time index of them. The other makes the transaction index again.
+"""Two checks over all batches of a segment, piece by piece from its first byte on. One checks the batches, and makes
+the offset index and the time index from them. The other rebuilds the transaction index.
 
-Both walks require that every batch is whole and has a right checksum. The check (`BatchCheck`) uses the compiled loop
-of recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch
-before. A leader checks a segment before it copies it; the indexes of a remote segment are made again with the check.
+Both require that every batch is complete and has a valid checksum. The first (`BatchCheck`) uses the compiled loop of
+recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch before. A
+leader runs it before it copies a segment; it also rebuilds the indexes of a remote segment.
+
 The base offset and the leader epoch of a batch are not covered by its checksum: of these only the order of the offsets
 is checked. Whether an index file can be trusted is another question, answered by its entries alone.
 
-A transaction that ends in the segment may have begun before it, and a later one may be open at its end. So the walk for
-the transaction index (`TransactionWalk`) begins with the producer snapshot of the segment before, which holds the
-transactions that are open there. The first segment of a log needs none: nothing before it is read. The segments of a
-compacted topic are not walked: cleaning removes markers, and without them a transaction would seem to begin earlier
-than it did.
+A transaction that ends in the segment may have begun before it, and a later one may be open at its end. So the second
+(`TransactionWalk`) begins with the producer snapshot of the segment before, which has the transactions that are open
+there. The first segment of a log needs no snapshot, because nothing before it is read. `TransactionWalk` is not used
+for the segments of a compacted topic: cleaning removes markers, and without them a transaction would seem to begin
+earlier than it did.
 """
 
 from __future__ import annotations
@@ -38,24 +39,25 @@ from moldau.storage.tiered.port import CorruptObject, RemoteStorage, get_all
 from moldau.storage.tiered.segment_copy import get_manifest
 
 PIECE_SIZE: Final = 1 << 18
-"""A good size (bytes) of a piece: the compiled loop keeps other threads waiting for as long as one piece takes."""
+"""A good size (bytes) of a piece: the compiled loop blocks other threads for as long as it takes for one piece."""
 
 
 class SegmentPieces:
-    """The pieces of a .log file of `size` bytes, joined if a batch begins in one of them and ends in a later one."""
+    """The pieces of a .log file of `size` bytes, in order. Pieces are joined if a batch begins in one of them and ends
+    in a later one."""
 
     __slots__ = ("_parts", "_parts_size", "_wanted_size", "position", "read_size", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._parts: list[BytesLike] = []
-        """Pieces with a batch that is not whole yet; the first of them begins at `position`."""
+        """Pieces with the beginning of a batch that is not complete yet; the first of them begins at `position`."""
         self._parts_size = 0
         self._wanted_size = HEADER_SIZE
         self.position = 0
-        """The position after the last batch that was walked over."""
+        """The position (bytes) after the last batch that was processed."""
         self.read_size = 0
-        """Bytes of all pieces so far: the position of the next piece."""
+        """The bytes of all pieces so far, which is the position of the next piece."""
 
     def joined(self, piece: BytesLike) -> bytes:
         """Add the next piece. Return all bytes from `position` on, or empty bytes if they are surely too few for
@@ -71,9 +73,9 @@ class SegmentPieces:
 
     def batch_at(self, data: bytes, inside: int) -> BatchHeader | None:
         """Return the header of the batch at `position` of the file, which begins at `data[inside]`. Return None if the
-        batch is not whole yet.
+        batch is not complete yet.
 
-        Raises `DamagedBatch`, also if its checksum is wrong.
+        Raises `DamagedBatch`, also if the checksum of the batch is wrong.
         """
         if inside + HEADER_SIZE > len(data):
             return None
@@ -91,7 +93,7 @@ class SegmentPieces:
         return header
 
     def keep(self, data: bytes, inside: int) -> None:
-        """Keep the rest of the joined pieces, from `position` on, for the next piece."""
+        """Keep the bytes from `data[inside]` on, which begin at `position` of the file, for the next piece."""
         self._parts = [memoryview(data)[inside:]] if inside < len(data) else []
         self._parts_size = len(data) - inside
 
@@ -102,7 +104,8 @@ class SegmentPieces:
 
 
 class BatchCheck:
-    """The check of one segment. It blocks for CPU time, and does no I/O."""
+    """The check of the batches of one segment, which also makes its offset index and its time index. It blocks for CPU
+    time, and does no I/O."""
 
     __slots__ = (
         "_base_offset",
@@ -118,9 +121,8 @@ class BatchCheck:
     def __init__(
         self, base_offset: int, end_offset: int, size: int, index_interval_bytes: int, index_size_max: int
     ) -> None:
-        """`end_offset`: the end of the segment (exclusive). `size`: its bytes. The indexes have an entry for about
-        every `index_interval_bytes`, and never more than `index_size_max` bytes each.
-        """
+        """`end_offset`: the end of the segment (exclusive). `size`: its bytes. The indexes get an entry for about every
+        `index_interval_bytes`, and never more than `index_size_max` bytes each."""
         self._base_offset = base_offset
         self._end_offset = end_offset
         self._pieces = SegmentPieces(size)
@@ -130,7 +132,7 @@ class BatchCheck:
         self._time_entries = bytearray()
         self._last_time = NO_TIMESTAMP
         self.crc = 0
-        """CRC-32C of all bytes so far."""
+        """The CRC-32C of all bytes so far."""
 
     @property
     def position(self) -> int:
@@ -139,7 +141,7 @@ class BatchCheck:
 
     @property
     def read_size(self) -> int:
-        """Bytes of all pieces so far: the position of the next piece."""
+        """The bytes of all pieces so far, which is the position of the next piece."""
         return self._pieces.read_size
 
     @property
@@ -154,12 +156,13 @@ class BatchCheck:
 
     @property
     def offset_index(self) -> bytes:
-        """The offset index of the batches so far."""
+        """The content of the offset index for the batches so far."""
         return bytes(self._offset_entries)
 
     @property
     def time_index(self) -> bytes:
-        """The time index of the batches so far. Like a sealed segment's it ends with the largest timestamp."""
+        """The content of the time index for the batches so far. As in a sealed segment, its last entry has the largest
+        timestamp."""
         run = self._run
         if run.max_timestamp <= self._last_time:
             return bytes(self._time_entries)
@@ -167,7 +170,7 @@ class BatchCheck:
         return bytes(self._time_entries) + last
 
     def add(self, piece: BytesLike) -> None:
-        """Add the next piece, and check the batches that are whole now. Raises `DamagedBatch`."""
+        """Add the next piece, and check the batches that are complete now. Raises `DamagedBatch`."""
         self.crc = crc32c(piece, self.crc)
         pieces = self._pieces
         start_position, inside = pieces.position, 0
@@ -211,13 +214,12 @@ SNAPSHOT_SIZE_MAX = 1 << 30
 
 
 class TransactionWalk:
-    """Makes the transaction index of a segment from its batches, which it is given piece by piece. It blocks for CPU
-    time, without I/O.
-    """
+    """Makes the transaction index of a segment from its batches, which are passed piece by piece. It blocks for CPU
+    time, and does no I/O."""
 
     def __init__(self, start_offset: int, size: int, snapshot: BytesLike | None) -> None:
-        """`size`: the bytes of the segment. `snapshot`: the producers before `start_offset`; None at the start of a
-        log. Raises `CorruptSnapshot`."""
+        """`size`: the bytes of the segment. `snapshot`: the content of the producer snapshot at `start_offset`; None at
+        the start of a log. Raises `CorruptSnapshot`."""
         self._producers = ProducerStates()
         # At time 0 no producer has expired: an open transaction counts however old it is.
         self._producers.restore([] if snapshot is None else decode_snapshot(snapshot), start_offset, 0)
@@ -226,11 +228,11 @@ class TransactionWalk:
 
     @property
     def index(self) -> bytes:
-        """The transaction index of the batches so far."""
+        """The content of the transaction index for the batches so far."""
         return bytes(self._entries)
 
     def add(self, piece: BytesLike) -> None:
-        """Add the next piece, and note the transactions of the batches that are whole now. Raises `DamagedBatch`."""
+        """Add the next piece, and note the transactions of the batches that are complete now. Raises `DamagedBatch`."""
         pieces, inside = self._pieces, 0
         data = pieces.joined(piece)
         while data and (header := pieces.batch_at(data, inside)) is not None:
@@ -259,9 +261,10 @@ async def walk_of(
     segment: RemoteSegment,
     remote_log: RemoteLog | None,
 ) -> TransactionWalk:
-    """Return a walk that knows the transactions that are open at the start of a segment.
+    """Return the walk that can rebuild the transaction index of a segment. It knows the transactions that are open at
+    the start of the segment.
 
-    Raises `RemoteStorageError`: `CorruptObject` also if these transactions cannot be known.
+    Raises `RemoteStorageError`, and its subclass `CorruptObject` if these transactions cannot be known.
     """
     earlier = [] if remote_log is None else list(_earlier(remote_log, segment))
     adjacent = [each for each in earlier if each.last_offset + 1 == segment.start_offset]
@@ -284,18 +287,18 @@ async def walk_of(
 
 
 def _earlier(remote_log: RemoteLog, segment: RemoteSegment) -> Iterator[RemoteSegment]:
-    """The segments of the remote log that are read and begin before `segment`, in the order of their offsets."""
+    """Yield the segments that `remote_log` reads and that begin before `segment`, in the order of their offsets."""
     for each in remote_log.read_segments():
         if each.start_offset < segment.start_offset:
             yield each
 
 
 def offset_index_problem(data: bytes, last_offset_delta: int, size: int) -> str | None:
-    """What is wrong with the offset index of a segment of `size` bytes, None if nothing is.
+    """Return what is wrong with the offset index of a segment of `size` bytes; None if nothing is.
 
     `last_offset_delta`: the last offset of the segment, relative to its base offset. Offsets must increase and
     positions must not decrease; the first batch never has an entry. Whether a batch begins at each position is not
-    known here.
+    checked.
     """
     if len(data) % OFFSET_ENTRY.size:
         return f"{len(data)} bytes are not whole entries"
@@ -312,7 +315,8 @@ def offset_index_problem(data: bytes, last_offset_delta: int, size: int) -> str 
 
 
 def time_index_problem(data: bytes, last_offset_delta: int) -> str | None:
-    """What is wrong with a time index, None if nothing is. Timestamps must increase, offsets must not decrease."""
+    """Return what is wrong with a time index; None if nothing is. Timestamps must increase, and offsets must not
+    decrease. `last_offset_delta`: the last offset of the segment, relative to its base offset."""
     if len(data) % TIME_ENTRY.size:
         return f"{len(data)} bytes are not whole entries"
     timestamps = [timestamp for timestamp, _ in TIME_ENTRY.iter_unpack(data)]

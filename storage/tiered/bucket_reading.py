@@ -1,4 +1,4 @@
-"""Reading of remote storage without a broker: the manifests of a partition, and the choice of its current segments."""
+"""Reading remote storage without a broker: the manifests of a partition, and the choice of its current segments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStor
 
 
 class Replaceable(Protocol):
-    """The fields of a manifest from which the current segments are chosen: its own segment and those that it
-    replaces.
-    """
+    """The fields of a manifest from which the current segments are chosen: the offsets and the id of its segment, and
+    the ids of the segments that it replaces."""
 
     @property
     def segment_id(self) -> bytes: ...
@@ -39,7 +38,7 @@ S = TypeVar("S", bound=Replaceable)
 
 
 async def manifest_keys(storage: RemoteStorage, partition: RemotePartition) -> AsyncIterator[str]:
-    """The keys of the manifests of a partition, by start offset. Raises `RemoteStorageError`."""
+    """Yield the keys of the manifests of a partition, by start offset. Raises `RemoteStorageError`."""
     async for entry in list_all(storage, partition_prefix(partition)):
         found = parse_key(entry.key)
         if found is not None and found.kind is ObjectKind.MANIFEST:
@@ -68,9 +67,8 @@ def check_segment_manifest(manifest: SegmentManifest, cluster_id: str, key: str)
 async def current_manifests(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition
 ) -> list[SegmentManifest]:
-    """The manifests of the segments that a reader without a broker reads, by start offset. Raises
-    `RemoteStorageError`.
-    """
+    """Read the manifests of the segments that a reader without a broker has to read, by start offset. Segments that
+    another one replaces are left out. Raises `RemoteStorageError`."""
     found: list[SegmentManifest] = []
     async for key in manifest_keys(storage, partition):
         try:

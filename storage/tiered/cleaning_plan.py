@@ -1,14 +1,14 @@
-"""The plan of a cleaning pass: the remote segments of a compacted log that it cleans, and the sources that it reads
-(decision 14).
+"""The plan of a pass of cleaning over remote storage: the remote segments of a compacted log that the pass cleans, and
+the sources that it reads (decision 14).
 
     cleaned end offset of a group          where the local log is clean
-              E ------------- keys of this part ------------- D
-                  remote segments      |   local segments
-                                 local start
+      E ------------- keys of this part ------------- D
+               remote segments      |   local segments
+                                local start
 
-A group that was cleaned against everything below E is cleaned against the keys of [E, D). The local log has them, or,
-if local retention has deleted them, other remote segments. A group whose whole range is local and clean is copied
-from there.
+A group that was cleaned against everything below E is cleaned against the keys of [E, D). The local log has these keys,
+or, if local retention has deleted them, other remote segments have them. A group whose whole range is local and clean
+is copied from the local segments.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class PlannedPart(NamedTuple):
 
 
 class PlannedGroup(NamedTuple):
-    """Remote segments that are cleaned into one."""
+    """Neighbouring remote segments that are cleaned into one."""
 
     segments: tuple[RemoteSegment, ...]
     parts: tuple[PlannedPart, ...]
     cleaned_end_offset: int
-    """The cleaned end offset of the sources: E, or D if they are local."""
+    """The offset up to which the sources are clean (exclusive): E, or D if the sources are local."""
     is_copied: bool
-    """Whether the sources are local segments that are clean."""
+    """Whether the sources are local segments that are clean, so that their batches are copied."""
 
     @property
     def start_offset(self) -> int:
@@ -58,18 +58,18 @@ class PlannedGroup(NamedTuple):
 
 
 class CleaningPlan(NamedTuple):
-    """The plan of one pass."""
+    """The plan of one pass of cleaning over the remote segments of one log."""
 
     map_start_offset: int
     map_end_offset: int
-    """The end (exclusive) of the keys that the pass reads."""
+    """The end (exclusive) of the offsets whose keys the pass reads."""
     map_parts: tuple[PlannedPart, ...]
     groups: tuple[PlannedGroup, ...]
 
 
 def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: int) -> CleaningPlan | None:
-    """Return the plan of the next pass, or None if no group is dirty enough. The pass reads about `bytes_max` bytes of
-    groups, and as many of other remote segments for their keys, but at least one segment of each.
+    """Plan the next pass of cleaning over remote segments; None if no group is dirty enough. The pass reads about
+    `bytes_max` bytes of groups, and as many of other remote segments for their keys, but at least one segment of each.
     """
     clean_end_offset = log.first_dirty_offset
     if clean_end_offset is None or log.failure is not None:
@@ -99,9 +99,8 @@ def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: 
 
 
 def _planned(log: LogState, segments: Sequence[RemoteSegment], clean_end_offset: int) -> PlannedGroup | None:
-    """Return the group of these segments with its sources. Return None if the segments are already cleaned up to
-    `clean_end_offset`.
-    """
+    """Plan the cleaning of a group of segments, with its sources. Return None if the segments are already cleaned up to
+    `clean_end_offset`."""
     cleaned_end_offset = _cleaned_end(segments)
     if cleaned_end_offset >= clean_end_offset:
         return None
@@ -119,15 +118,14 @@ def _cleaned_end(segments: Iterable[RemoteSegment]) -> int:
 
 
 def _is_overdue(log: LogState, segments: Sequence[RemoteSegment], now_ms: int) -> bool:
-    """Whether the group was not cleaned for longer than `max.compaction.lag.ms`."""
+    """Whether a segment of the group was last changed longer ago than `max.compaction.lag.ms`."""
     lag_ms = log.config.max_compaction_lag_ms
     return lag_ms < INT64_MAX and any(now_ms - each.event_timestamp_ms > lag_ms for each in segments)
 
 
 class _NewerBytes:
-    """The bytes of the clean part of the log, remote and local, that are past the cleaned end offset of a group. A
-    segment that is partly past it counts as a whole.
-    """
+    """The bytes of the clean part of a log, remote and local, that are past the cleaned end offset of a group. A
+    segment that is partly past it counts as a whole."""
 
     def __init__(self, log: LogState, known: Sequence[RemoteSegment], clean_end_offset: int) -> None:
         local_start_offset = log.segments[0].base_offset
@@ -135,13 +133,12 @@ class _NewerBytes:
         sizes += [(each.base_offset, each.size) for each in log.segments if each.base_offset < clean_end_offset]
         self._starts = [start_offset for start_offset, _ in sizes]
         self._sums = list(accumulate((size for _, size in sizes), initial=0))
-        """Sums of bytes by the number of segments, counted from the oldest."""
+        """The bytes of the oldest segments, by the number of segments that are added up."""
         self._ratio = log.config.min_cleanable_dirty_ratio
 
     def is_enough(self, cleaned_end_offset: int) -> bool:
         """Whether the bytes past `cleaned_end_offset` are a larger share of all bytes than
-        `min.cleanable.dirty.ratio`.
-        """
+        `min.cleanable.dirty.ratio`."""
         total = self._sums[-1]
         newer = total - self._sums[max(0, bisect_right(self._starts, cleaned_end_offset) - 1)]
         return newer > self._ratio * total
@@ -168,7 +165,7 @@ def _map_parts(
     """Return the parts of segments from which the pass reads the keys of [start_offset, end_offset): remote parts, then
     local ones.
 
-    The result ends at the first gap, or when `bytes_max` bytes of remote segments are exceeded. The first part is taken
+    The parts end at the first gap, or when `bytes_max` bytes of remote segments are exceeded. The first part is taken
     in any case.
     """
     local_start_offset = log.segments[0].base_offset

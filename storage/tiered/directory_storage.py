@@ -3,9 +3,8 @@
     <root>/topics/...              the objects, a file each, by key
     <root>/.uploads/<16 hex>       objects that are being written; `remove_uploads` removes what a crash left
 
-A put writes a file of its own, syncs it, renames it and syncs the directory, in this order: a reader sees a whole
-object or none, and a put that has returned survives a loss of power. Every call runs in aiofiles' threads (decision
-13).
+A put writes a temporary file, syncs it, renames it and syncs the directory, in this order: a reader sees a whole object
+or none, and a put that has returned survives a loss of power. Every call runs in aiofiles' threads (decision 13).
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ T = TypeVar("T")
 
 
 class DirectoryStorage:
-    """A `RemoteStorage` below a root directory, which must exist: otherwise a missing mount would look like an empty
-    storage. Several brokers may use one root.
-    """
+    """A `RemoteStorage` in a directory, `root`. The directory must exist, because otherwise a missing mount would look
+    like an empty storage. Several brokers may use one root."""
 
     def __init__(self, root: str, random: Random) -> None:
         self._root = root.rstrip("/") or "/"
@@ -109,7 +107,8 @@ class DirectoryStorage:
         return f"{self._root}/{key}"
 
     def _make_directories(self, path: str) -> None:
-        """Make a directory below the root, durably. Raises FileNotFoundError if the root is not there."""
+        """Make a directory below the root, and the missing directories above it, durably. Raises FileNotFoundError if
+        the root does not exist."""
         missing = []
         while path != self._root and not os.path.isdir(path):
             missing.append(path)
@@ -139,7 +138,7 @@ class DirectoryStorage:
         return found
 
     def _walk(self, prefix: str, after: str) -> Iterator[ObjectEntry]:
-        """The objects of a prefix past a key, by key."""
+        """Yield the objects whose keys begin with `prefix` and are past `after`, in the order of their keys."""
         try:
             with os.scandir(f"{self._root}/{prefix}") as entries:
                 # Directories are sorted like their keys: with the slash at the end.
@@ -168,7 +167,7 @@ class DirectoryStorage:
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
-        """Turn `OSError` into the errors of the port."""
+        """Turn an `OSError` in the body into the error of the interface `RemoteStorage`."""
         try:
             yield
         except OSError as error:

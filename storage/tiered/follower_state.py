@@ -1,12 +1,13 @@
-"""The state at the end of a remote segment, with which a follower begins its log there.
+"""The state at the end of a remote segment, with which a follower begins its log at that offset.
 
-The leader epochs and the producer snapshot of the segment are compared with its manifest; the epochs also with the
-metadata, and with the leader epoch that the *leader* has at the offset before its local log. A segment of another
-lineage is refused: with its epochs, a follower and the leader would find no divergence where their logs differ.
+The leader epochs and the producer snapshot of the segment are compared with its manifest. The leader epochs are also
+compared with the metadata of the segment, and with the leader epoch that the *leader* has at the offset before its
+local log. A segment of another lineage is refused: with its epochs, a follower and the leader would find no divergence
+although their logs differ.
 
-A follower below the leader's local log start begins where the leader's files do. Its leader epochs and producer states
-come from the remote segment that holds the offset before; and an offset is read from remote storage by leader epoch, so
-the follower first asks the leader for that epoch (`epoch_to_ask_for`, `epoch_before`).
+A follower whose log ends before the leader's local log start begins at the leader's first local segment. Its leader
+epochs and producer states come from the remote segment with the offset before that. An offset is read from remote
+storage by leader epoch, so the follower first asks the leader for that epoch (`epoch_to_ask_for`, `epoch_before`).
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ async def read_follower_state(
     offset: int,
     log_start_offset: int,
 ) -> RemoteStart:
-    """Return the start of a follower's log at the end of a remote segment. The segment has `offset`, and the leader has
-    that offset in leader epoch `epoch`.
+    """Read the state with which a follower begins its log at the end of a remote segment. The segment contains
+    `offset`, which the leader has in leader epoch `epoch`.
 
-    Raises `RemoteStorageError`: `CorruptObject` also if the epochs are not those of that lineage.
+    Raises `RemoteStorageError`, and its subclass `CorruptObject` if the segment does not have these leader epochs.
     """
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key, data = await _checked_object(storage, partition, segment, manifest, ObjectKind.LEADER_EPOCHS)
@@ -88,10 +89,10 @@ def _checked_epochs(key: str, data: bytes, segment: RemoteSegment, epoch: int, o
 
 
 def epoch_to_ask_for(local_start: EpochStart) -> int | None:
-    """The epoch whose end the follower requests from the leader (OffsetForLeaderEpoch); None if no request is
+    """The leader epoch whose end a follower requests from the leader (OffsetForLeaderEpoch); None if no request is
     needed.
 
-    `local_start`: the leader's local log start offset and the epoch of the record there.
+    `local_start`: the leader's local log start offset and the leader epoch of the record at that offset.
     """
     return local_start.epoch - 1 if local_start.epoch > 0 else None
 
@@ -99,8 +100,8 @@ def epoch_to_ask_for(local_start: EpochStart) -> int | None:
 def epoch_before(local_start: EpochStart, earlier: EpochEnd | None) -> int:
     """The leader epoch of the offset before the leader's local log.
 
-    `earlier` is the leader's response: its largest epoch below that of its local log start, and the end of that epoch
-    (exclusive).
+    `local_start`: the leader's local log start offset and the leader epoch of the record at that offset. `earlier`: the
+    leader's response, with its largest epoch below `local_start.epoch` and the end of that epoch (exclusive).
     """
     if earlier is not None and earlier.end_offset > local_start.start_offset - 1:
         return earlier.epoch

@@ -1,16 +1,16 @@
-"""A cache of remote segments' indexes on the local disk, of limited size. A lookup in a remote segment reads them
-first.
+"""A cache of remote segments' indexes on the local disk, of limited size. A lookup in a remote segment reads its
+indexes first.
 
     <log directory>/remote-log-index-cache/<start offset>_<segment id>.index, .timeindex, .txnindex
 
-The names are Apache Kafka's. An entry is loaded as a whole, compared with the manifest of its segment, and kept until
-it is evicted. The cache starts empty: files of the previous start are removed, because a crash may have torn
-them.
+The names are Apache Kafka's. An entry has the indexes of one segment. It is loaded as a whole, compared with the
+manifest of the segment, and kept until it is evicted. The cache starts empty: files of the previous start are removed,
+because a crash may have torn them.
 
-An offset or time index that is missing, that is not as the manifest states, or that is out of order (it was damaged
-before its segment was copied) is not used: the indexes of that segment are made from its .log object, which is read
-once, and kept like others. So is a transaction index that is missing or not as the manifest states
-(`batch_check.py`); if that is not possible, the segment cannot be read.
+An offset or time index is not used if it is missing, if it differs from the manifest, or if it is out of order because
+it was damaged before its segment was copied. The indexes of that segment are then made from its .log object, which is
+read once, and kept as others are. A transaction index that is missing or differs from the manifest is made from the
+.log object, too (`batch_check.py`); if that is not possible, the segment cannot be read.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ CACHE_DIRECTORY: Final = "remote-log-index-cache"
 INDEX_KINDS: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TRANSACTION_INDEX)
 INDEX_SIZE_MAX: Final = 1 << 30
 LOG_CHUNK_SIZE: Final = 1 << 20
-"""The size (bytes) of one request while indexes are made again."""
+"""The size (bytes) of one read of the .log object while indexes are made from it."""
 
 T = TypeVar("T")
 MakeLock = Callable[[], AbstractAsyncContextManager[object]]
 Report = Callable[[str], None]
-"""Called with a sentence about damage that was found and mended, for the log of the broker."""
+"""A callback for the log of the broker: called with a sentence about damage that was found and repaired."""
 
 
 class Offload(Protocol):
-    """Runs blocking work outside of the event loop."""
+    """A function that runs blocking work outside of the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class IndexProblem(NamedTuple):
-    """What is wrong with an index object."""
+    """An index object of a segment that cannot be used, and the reason."""
 
     kind: ObjectKind
     reason: str
@@ -71,7 +71,7 @@ class RemoteIndexes:
         self.transaction_index = TransactionIndex(fs, stem + ObjectKind.TRANSACTION_INDEX.value)
         """The transaction index; it is empty if the segment has none."""
         self.size = size
-        """Size of the files in bytes."""
+        """The size of the index files in bytes."""
         self.use_count = 0
 
     def close(self) -> None:
@@ -81,9 +81,10 @@ class RemoteIndexes:
 
 
 class RemoteIndexCache:
-    """A cache of at most `size_max` bytes, with the least recently used entry evicted first.
+    """A cache of the indexes of remote segments, with at most `size_max` bytes. The least recently used entry is
+    evicted first.
 
-    An entry in use is not evicted, so the cache is larger than the limit while entries of more bytes are in use.
+    An entry in use is not evicted, so the cache exceeds the limit while the entries in use have more bytes.
     """
 
     def __init__(
@@ -102,20 +103,18 @@ class RemoteIndexCache:
         self._offload = offload
         self._make_lock = make_lock
         self._entries: OrderedDict[bytes, tuple[str, RemoteIndexes]] = OrderedDict()
-        """The entries by segment id, the most recently used last; each with the common beginning of its files'
-        names.
-        """
+        """The entries by segment id, the most recently used last: the beginning that the paths of the files have in
+        common, and the indexes."""
         self._locks: dict[bytes, tuple[AbstractAsyncContextManager[object], int]] = {}
-        """The locks by segment id, while an entry is loaded: the lock, and the number of callers that hold it or wait
-        for it.
-        """
+        """The locks of the segments whose indexes are being loaded, by segment id: the lock, and the number of callers
+        that hold it or wait for it."""
         self.size = 0
-        """Size of all entries in bytes."""
+        """The size of all entries in bytes."""
         self.hit_count = 0
         self.miss_count = 0
 
     def clear(self) -> None:
-        """Remove the files of the previous start, and make the directory. Blocks. Raises OSError."""
+        """Remove the files of the previous start, and make the cache directory. Blocks. Raises OSError."""
         if self._fs.exists(self._directory):
             self._fs.remove_tree(self._directory)
         self._fs.make_directories(self._directory)
@@ -128,11 +127,11 @@ class RemoteIndexCache:
         segment: RemoteSegment,
         remote_log: RemoteLog | None = None,
     ) -> RemoteIndexes:
-        """The indexes of a segment, loaded if the cache lacks them. The caller gives them back with `give_back`.
+        """Return the indexes of a segment, after loading them if they are not in the cache. The caller returns them
+        with `give_back`. `remote_log` has the segment before this one, which is needed if a transaction index must be
+        made again.
 
-        `remote_log` has the segment before this one, for a transaction index that must be made again.
-
-        Raises `RemoteStorageError`, `CorruptObject` among them, and OSError.
+        Raises `RemoteStorageError`, its subclass `CorruptObject`, and OSError.
         """
         found = self._use(segment.segment_id)
         if found is not None:
@@ -153,18 +152,19 @@ class RemoteIndexCache:
                 self._locks[segment.segment_id] = (lock, waiting_count - 1)
 
     async def give_back(self, indexes: RemoteIndexes) -> None:
-        """Release indexes that `open` has returned. Evicts entries if the cache is too large. Raises OSError."""
+        """Release indexes that `open` has returned, and evict entries if the cache is too large. Raises OSError."""
         indexes.use_count -= 1
         await self._remove(self._push_out())
 
     async def forget(self, segment_id: bytes) -> None:
-        """Drop the indexes of a segment that was deleted, or whose indexes are damaged. Raises OSError."""
+        """Drop the indexes of a segment that was deleted, or whose indexes are damaged, from the cache.
+        Raises OSError."""
         entry = self._entries.pop(segment_id, None)
         if entry is not None:
             await self._remove(self._drop(*entry))
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the files of all entries."""
         for _, indexes in self._entries.values():
             indexes.close()
 
@@ -228,9 +228,9 @@ class RemoteIndexCache:
         segment: RemoteSegment,
         remote_log: RemoteLog | None,
     ) -> bytes:
-        """Make the transaction index of a segment from the batches of its .log object, all of which must be sound.
+        """Make the transaction index of a segment from the batches of its .log object. All batches must be undamaged.
 
-        Raises `RemoteStorageError`: `CorruptObject` also if the index cannot be made.
+        Raises `RemoteStorageError`, and its subclass `CorruptObject` if the index cannot be made.
         """
         walk = await walk_of(storage, cluster_id, partition, segment, remote_log)
         try:
@@ -248,7 +248,8 @@ class RemoteIndexCache:
         segment: RemoteSegment,
         add: Callable[[BytesLike], None],
     ) -> None:
-        """Give the .log object to `add`, piece by piece, outside of the event loop."""
+        """Read the .log object of a segment, and call `add` with one piece after another, outside of the event loop.
+        Raises `RemoteStorageError`."""
         key, position = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG), 0
         while position < segment.size:
             piece = await storage.get(key, position, min(LOG_CHUNK_SIZE, segment.size - position))
@@ -263,8 +264,8 @@ class RemoteIndexCache:
         """Make the offset index and the time index of a segment from the batches of its .log object, which is read as a
         whole.
 
-        Both end before the first damaged batch: a reader of the batches before it needs no more, and a reader of a
-        later one meets the damage. Raises `RemoteStorageError`.
+        Both indexes end before the first damaged batch. A reader of the batches before it needs no more, and a reader
+        of a later batch meets the damage. Raises `RemoteStorageError`.
         """
         defaults = LogConfig()
         limits = (defaults.index_interval_bytes, defaults.segment_index_bytes)
@@ -277,7 +278,8 @@ class RemoteIndexCache:
         return {ObjectKind.OFFSET_INDEX: check.offset_index, ObjectKind.TIME_INDEX: check.time_index}
 
     def _write(self, stem: str, segment: RemoteSegment, loaded: dict[ObjectKind, bytes]) -> RemoteIndexes:
-        """Write the files, and open them. Blocks. They are not synced: the next start does not use them."""
+        """Write the index files of a segment, and open them. Blocks. The files are not synced, because the next start
+        does not use them."""
         for kind, data in loaded.items():
             file = self._fs.open(stem + kind.value, create=True)
             try:
@@ -294,7 +296,8 @@ class RemoteIndexCache:
         return indexes
 
     def _push_out(self) -> list[str]:
-        """Evict the least recently used entries until the rest fits. Returns the paths of their files."""
+        """Evict the least recently used entries until the others fit. Returns the paths of the evicted files, which the
+        caller removes."""
         paths: list[str] = []
         for segment_id, (stem, indexes) in list(self._entries.items()):
             if self.size <= self._size_max:
@@ -320,7 +323,7 @@ class RemoteIndexCache:
 
 
 def _problem_of(segment: RemoteSegment, loaded: Mapping[ObjectKind, bytes]) -> IndexProblem | None:
-    """The first problem of the loaded indexes of a segment, None if they can be trusted. Blocks."""
+    """The first problem of the loaded indexes of a segment; None if they can be trusted. Blocks for CPU time."""
     last_offset_delta = segment.last_offset - segment.start_offset
     offsets, times = loaded.get(ObjectKind.OFFSET_INDEX, b""), loaded.get(ObjectKind.TIME_INDEX, b"")
     reason = offset_index_problem(offsets, last_offset_delta, segment.size)

@@ -1,4 +1,5 @@
-"""The keys of objects: of a cluster, a partition and a segment. docs/tiered_storage.md describes them."""
+"""The keys of objects in remote storage: of a cluster, a partition and a segment. docs/tiered_storage.md describes
+them."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ CLUSTER_MANIFEST: Final = "moldau-cluster.json"
 TOPICS: Final = "topics/"
 PINS: Final = "pins/"
 PROBES: Final = "probes/"
-"""Objects that a check at the start writes and removes."""
+"""The prefix of the objects that a check at the start of a broker writes and removes."""
 
 
 class ObjectKind(Enum):
-    """The objects of a segment, by the suffix of their keys."""
+    """The kinds of objects of a segment. The value is the suffix of their keys."""
 
     LOG = ".log"
     OFFSET_INDEX = ".index"
@@ -29,7 +30,7 @@ class ObjectKind(Enum):
     LEADER_EPOCHS = ".leader_epoch_checkpoint"
     """All leader epochs from the start of the log to the end of the segment."""
     MANIFEST = ".manifest.json"
-    """Written last: a segment without it was not copied completely."""
+    """The manifest of the segment. It is written last: a segment without it was not copied completely."""
 
 
 DATA_KINDS: Final[tuple[ObjectKind, ...]] = tuple(kind for kind in ObjectKind if kind is not ObjectKind.MANIFEST)
@@ -39,7 +40,7 @@ REQUIRED_KINDS: Final[tuple[ObjectKind, ...]] = tuple(
 
 
 class SegmentObject(NamedTuple):
-    """An object of a segment, as its key names it."""
+    """The parts of the key of a segment's object."""
 
     partition: RemotePartition
     start_offset: int
@@ -48,12 +49,12 @@ class SegmentObject(NamedTuple):
 
 
 def topic_prefix(topic: str, topic_id: bytes) -> str:
-    """The prefix of the keys of a topic."""
+    """The prefix of the keys of all objects of a topic."""
     return f"{TOPICS}{topic}.{uuid_text(topic_id)}/"
 
 
 def partition_prefix(partition: RemotePartition) -> str:
-    """The prefix of the keys of a partition. A listing of it is in the order of start offsets."""
+    """The prefix of the keys of all objects of a partition. A listing of it is in the order of start offsets."""
     return f"{topic_prefix(partition.topic, partition.topic_id)}{partition.partition}/"
 
 
@@ -64,7 +65,7 @@ def object_key(partition: RemotePartition, start_offset: int, segment_id: bytes,
 
 
 def parse_key(key: str) -> SegmentObject | None:
-    """Parse the key of an object; None for a key of another form."""
+    """Parse the key of a segment's object; None for a key of another form."""
     if not key.startswith(TOPICS):
         return None
     try:

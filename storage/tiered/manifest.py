@@ -1,7 +1,7 @@
-"""The manifests: JSON objects that describe a storage and its segments, for readers without a broker.
+"""Manifests: JSON objects that describe a remote storage and its segments, for readers without a broker.
 
-A reader compares each manifest with what it expects; a difference raises `CorruptObject` or `WrongCluster`. Fields
-that this version does not know are ignored; another format version is refused.
+A reader compares each manifest with what it expects; a difference raises `CorruptObject` or `WrongCluster`. Fields that
+this version does not know are ignored; another format version is refused.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ MANIFEST_SIZE_MAX: Final = 4 << 20
 T = TypeVar("T")
 
 _OBJECTS: Final = tuple((kind, kind.value[1:], kind in REQUIRED_KINDS) for kind in DATA_KINDS)
-"""(kind, its name in a manifest, whether each segment has it): a reader may decode a million manifests."""
+"""Of each kind of object: the kind, its name in a manifest, and whether each segment has it. The tuple is made once,
+because a reader may decode a million manifests."""
 
 
 class ObjectSummary(NamedTuple):
-    """The part of a manifest about one object."""
+    """The part of a segment's manifest about one object: its size and its checksum."""
 
     size: int
     """Size of the object in bytes."""
@@ -39,7 +40,7 @@ class ObjectSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """The manifest of a segment: the segment and its objects."""
+    """The manifest of a segment: its offsets, its leader epochs, and its objects."""
 
     cluster_id: str
     partition: RemotePartition
@@ -48,7 +49,7 @@ class SegmentManifest:
     last_offset: int
     """The last offset of the segment (inclusive)."""
     epochs: tuple[EpochStart, ...]
-    """The leader epochs in the segment, each with the offset of its first batch here."""
+    """The leader epochs in the segment, each with the offset of its first batch in the segment."""
     max_timestamp_ms: int
     objects: dict[ObjectKind, ObjectSummary]
     generation: int = 0
@@ -60,10 +61,11 @@ class SegmentManifest:
     ancestors: tuple[bytes, ...] = ()
     """The ids of the segments that this one replaces."""
     erased_end_offset: int = 0
-    """The offset (exclusive) below which all erase orders are carried out in this segment; 0 if none was looked for."""
+    """The offset (exclusive) below which all erase orders are carried out in this segment; 0 if the segment was not
+    searched for records of erase orders."""
 
     def encode(self) -> bytes:
-        """The content of the manifest: the same fields give the same bytes."""
+        """Encode the manifest as JSON. Equal fields give the same bytes."""
         fields: dict[str, object] = {
             "format_version": FORMAT_VERSION,
             "cluster_id": self.cluster_id,
@@ -103,7 +105,8 @@ class SegmentManifest:
 
 
 class JsonFields:
-    """Reads the fields of a JSON object of a known format version. A missing or wrong field raises `CorruptObject`."""
+    """Reads the fields of a JSON object whose format version is `known_version`. A missing or wrong field raises
+    `CorruptObject`."""
 
     def __init__(self, key: str, data: BytesLike, known_version: int = FORMAT_VERSION) -> None:
         self._key = key
@@ -124,13 +127,14 @@ class JsonFields:
             raise CorruptObject(f"{self._key}: the field {name} is {self._fields[name]!r:.80}") from None
 
     def optional(self, name: str, convert: Callable[[object], T], default: T) -> T:
-        """Return the converted field, or `default` if there is no such field."""
+        """Return the field, converted; `default` if the object has no such field."""
         is_there = isinstance(self._fields, dict) and name in self._fields
         return self.get(name, convert) if is_there else default
 
 
 def number_of(value: object) -> int:
-    """Converter of a number, for `JsonFields.get`; it raises ValueError, as the other converters do."""
+    """Convert a JSON value into an integer from -1 to 2^63 - 1, for `JsonFields.get`. Raises ValueError for any other
+    value."""
     if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
         raise ValueError
     return value
@@ -172,7 +176,7 @@ def _objects(value: object) -> dict[ObjectKind, ObjectSummary]:
 
 
 def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
-    """The manifest in the bytes of an object; `key` is the object's name in error messages. Raises `CorruptObject`."""
+    """Decode the manifest of a segment; `key` names the object in error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data)
     partition = RemotePartition(
         fields.get("topic", text_of), fields.get("topic_id", uuid_of), fields.get("partition", number_of)
@@ -194,11 +198,11 @@ def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
 
 
 def encode_cluster_manifest(cluster_id: str) -> bytes:
-    """The content of the object at the root of a storage."""
+    """The content of the object at the root of a storage, which names the cluster to which the storage belongs."""
     fields = {"format_version": FORMAT_VERSION, "cluster_id": cluster_id, "written_by": "moldau"}
     return json.dumps(fields, indent=1).encode() + b"\n"
 
 
 def decode_cluster_manifest(key: str, data: BytesLike) -> str:
-    """The id of the cluster. Raises `CorruptObject`."""
+    """Decode the manifest of a cluster, and return the cluster id. Raises `CorruptObject`."""
     return JsonFields(key, data).get("cluster_id", text_of)

@@ -1,5 +1,5 @@
-"""The fields of a manifest that a plan of a read needs, taken by one regular expression from the text that
-`SegmentManifest.encode` writes.
+"""A fast reader of manifests for the planning of reads: one regular expression takes the needed fields from the text
+that `SegmentManifest.encode` writes.
 
 A reader without a broker may list a million segments, and a JSON parser builds many objects for each that are not
 needed. A manifest of any other form, with ancestors for example, is left to `decode_manifest`, which has the checks and
@@ -21,11 +21,13 @@ _SUFFIX: Final = ObjectKind.MANIFEST.value
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,17})"
 _TEXT: Final = r'[^"\\\x00-\x1f\x7f-\xff]*'
 _UUID: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
-"""22 characters have four bits more than 16 bytes: the last character has them clear."""
+"""The pattern of a UUID. Its 22 characters have four bits more than 16 bytes, so the last character has these four bits
+clear."""
 _EPOCH: Final = rf'\n  {{\n   "epoch": {_NUMBER},\n   "start_offset": {_NUMBER}\n  }}'
 _EPOCH_FIELDS: Final = re.compile(rb'"epoch": ([0-9]+),\n   "start_offset": ([0-9]+)')
 _EPOCHS_MAX: Final = 64
-"""A manifest with more leader epochs is left to the JSON parser."""
+"""The most leader epochs of a manifest that the regular expression reads, besides the first. Others are left to the
+JSON parser."""
 
 
 def _object(kind: ObjectKind) -> str:
@@ -48,7 +50,7 @@ _MANIFEST: Final = re.compile(
 
 
 class ListedManifest(NamedTuple):
-    """The fields of a manifest that a plan needs."""
+    """The fields of a segment's manifest that the planning of a read needs."""
 
     segment_id: bytes
     start_offset: int
@@ -57,15 +59,15 @@ class ListedManifest(NamedTuple):
     max_timestamp_ms: int
     cleaned_end_offset: int
     size: int
-    """Bytes of the .log object."""
+    """The size of the .log object in bytes."""
     has_transaction_index: bool
 
 
 class ManifestTexts:
-    """Reads the manifests of one partition of a cluster."""
+    """Reads the manifests of one partition of a cluster by a regular expression."""
 
     def __init__(self, cluster_id: str, partition: RemotePartition, prefix: str) -> None:
-        """`prefix` begins the keys of the partition."""
+        """`prefix`: the prefix of the keys of the partition."""
         fields = (cluster_id, partition.topic, uuid_text(partition.topic_id), str(partition.partition))
         self._identity = tuple(each.encode() for each in fields)
         self._prefix = prefix

@@ -1,4 +1,4 @@
-"""The schemes of the URLs of object stores, and the options of an object store besides its URL.
+"""The URL schemes of object stores, and the options of an object store besides its URL.
 
 This module does not import the client of object stores, which is imported only if it is used.
 """
@@ -12,10 +12,10 @@ from typing import Final
 from moldau.protocol.late_dataclass import dataclass
 
 FILE_SCHEME: Final = "file://"
-"""The scheme of a directory: it may precede an absolute path. Other URLs are those of object stores."""
+"""The scheme that may precede the absolute path of a directory."""
 S3_SCHEMES: Final = ("s3", "s3a")
 SCHEMES: Final = (*S3_SCHEMES, "gs", "az", "abfs", "abfss", "azure", "adl")
-"""The schemes of the object stores that obstore reaches."""
+"""The URL schemes of the object stores that obstore supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class ObjectStoreOptions:
     """The options of an object store besides its URL (`moldau.tiered.storage`)."""
 
     endpoint: str | None = None
-    """The URL of a server that is compatible with S3; an address of http:// is used without encryption."""
+    """The URL of a server that is compatible with S3. A URL with http:// is used without encryption."""
     region: str | None = None
     timeout_s: float = 30.0
-    """The longest time (seconds) of one request with its repeats. Each part of an upload is a request."""
+    """The longest time (seconds) of one request with its retries. Each part of an upload is a request."""
     retry_count: int = 2
-    """How often obstore repeats a request within one call; `RetryingStorage` repeats whole calls."""
+    """The most retries of a request by obstore within one call; `RetryingStorage` repeats whole calls."""
     part_size: int = 8 << 20
-    """Size of a part of an upload in bytes; at least 5 MiB."""
+    """The size (bytes) of one part of a multipart upload; at least 5 MiB."""
     parts_at_once: int = 4
     has_checksums: bool = True
     """Whether uploads to S3 carry a SHA-256 of each request, which the server compares."""
     other: Mapping[str, str] = field(default_factory=dict)
-    """Options of obstore by its own names."""
+    """Further options, by obstore's own names."""

@@ -1,13 +1,14 @@
-"""Remote storage in an object store, through obstore: S3 and what is compatible with it, Google's GCS, Azure's Blob.
+"""Remote storage in an object store, through obstore: S3 and compatible stores, Google Cloud Storage, Azure Blob
+Storage.
 
-`moldau.tiered.storage` names it: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`. What the
-URL does not say (region, endpoint, credentials) obstore finds where it usually is: the variables of the environment
-(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, ...), a web identity,
-the metadata service of a container or an instance; it renews credentials before they expire.
+`moldau.tiered.storage` names the store: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`. What the
+URL does not say (region, endpoint, credentials) obstore finds in the usual places: the environment variables
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY and others), a web
+identity, the metadata service of a container or an instance. It renews credentials before they expire.
 
-A large object goes up in parts, several at a time, and appears when the last of them is there. Parts of an interrupted
-upload stay in the bucket, where no listing shows them: give the bucket a lifecycle rule that removes incomplete uploads
-after a day.
+A large object is uploaded in parts, several at a time, and appears when the last part is uploaded. Parts of an
+interrupted upload stay in the bucket, and no listing shows them: give the bucket a lifecycle rule that removes
+incomplete uploads after a day.
 """
 
 from __future__ import annotations
@@ -51,18 +52,16 @@ UNREACHABLE: Final = ("kind: Connect", "error sending request")
 REASON_LENGTH_MAX: Final = 400
 
 PART_SIZE: Final = 2 << 20
-"""The size in bytes of a buffer of `get_parts`. The allocator keeps the memory of buffers of this size, and returns
-that of larger ones to the system.
-"""
+"""The size (bytes) of a buffer of `get_parts`. The allocator keeps the memory of buffers of this size, and returns that
+of larger ones to the system."""
 
 
 class ObjectStorage:
     """A `RemoteStorage` in a bucket or container."""
 
     def __init__(self, url: str, options: ObjectStoreOptions | None = None) -> None:
-        """Make the client of the storage, without a call to it: `check_storage` tests the access. Raises
-        `InvalidStorageUrl`.
-        """
+        """Make the client of the storage, without a request to it; `check_storage` tests the access. Raises
+        `InvalidStorageUrl`."""
         self._url = url
         self._options = options or ObjectStoreOptions()
         self._store = open_store(url, self._options)
@@ -154,7 +153,7 @@ class ObjectStorage:
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
-        """Turn the errors of obstore into those of the port."""
+        """Turn an error of obstore in the body into the error of the interface `RemoteStorage`."""
         try:
             yield
         except (exceptions.BaseError, FileNotFoundError, PermissionError, TimeoutError) as error:
@@ -198,7 +197,8 @@ def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
 def storage_error(url: str, key: str, error: Exception) -> RemoteStorageError:
     """Return the `RemoteStorageError` for an error of obstore.
 
-    It is chosen by the text of the error, which has the server's answer, because obstore's classes are less precise.
+    It is chosen by the text of the error, which includes the server's answer, because obstore's classes are less
+    precise.
     """
     text = str(error)
     reason = reason_of(error)
@@ -225,9 +225,8 @@ def reason_of(error: Exception) -> str:
 
 
 async def _checked(content: ChunkedContent) -> AsyncIterator[BytesLike]:
-    """Yield the chunks of a content, and assert at the end that they have the size of the content. After the assertion
-    fails no object appears.
-    """
+    """Yield the chunks of a content, and assert at the end that they have the size of the content. If the assertion
+    fails, the put fails, and no object appears."""
     size = 0
     async for chunk in content.chunks():
         size += len(chunk)

@@ -1,6 +1,5 @@
-"""Opens the remote storage that a URL names (a directory, or an object store), repeats calls to it after a transient
-failure, and checks at the start of a broker that it works and belongs to its cluster.
-"""
+"""Opens the remote storage that a URL names (a directory or an object store), repeats calls to it after a transient
+failure, and checks at the start of a broker that the storage works and belongs to the broker's cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +40,8 @@ def open_storage(
     """Open the storage of a URL, with retries. `check_storage` tests whether it works.
 
     An absolute path, with or without `file://`, is a directory. Anything else is the URL of an object store. Raises
-    `InvalidStorageUrl`, also if the package for it is not installed: it is an extra, imported here.
+    `InvalidStorageUrl`, also if the package for the storage is not installed: it is an optional dependency, imported
+    here.
     """
     path = url.removeprefix(FILE_SCHEME)
     opened = _directory(path, random) if path.startswith("/") else _object_store(url, options)
@@ -66,7 +66,7 @@ def _object_store(url: str, options: ObjectStoreOptions | None) -> RemoteStorage
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits for some seconds."""
+"""A function that waits for some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,9 @@ PROBE: Final = b"moldau writes, reads, lists and removes this object when it sta
 
 
 async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str) -> None:
-    """Check that the storage exists, belongs to this cluster, and takes writes, reads, lists and deletions.
+    """Check that the storage exists, belongs to this cluster, and accepts writes, reads, lists and deletions.
 
-    A storage that belongs to no cluster yet is claimed for this one. `probe_name` is unique to this start of the
+    A storage that belongs to no cluster yet is claimed for this cluster. `probe_name` is unique to this start of the
     broker. Raises `RemoteStorageError`; the message says which step failed.
     """
     await claim_storage(storage, cluster_id)
@@ -170,8 +170,8 @@ async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str
 
 
 async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
-    """Check the manifest of the cluster, and write it if there is none. Raises `RemoteStorageError`: `WrongCluster`
-    if the storage belongs to another cluster, and others."""
+    """Check that the storage belongs to this cluster, by its cluster manifest; write the manifest if there is none.
+    Raises `RemoteStorageError`: `WrongCluster` if the storage belongs to another cluster, and others."""
     try:
         await check_cluster(storage, cluster_id)
     except ObjectNotFound:
@@ -182,8 +182,8 @@ async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
 
 
 async def check_cluster(storage: RemoteStorage, cluster_id: str) -> None:
-    """Compare the manifest of the cluster with a cluster id. Raises `RemoteStorageError`: `WrongCluster`,
-    `ObjectNotFound` if the storage belongs to no cluster yet, and others."""
+    """Check that the storage belongs to this cluster, by its cluster manifest. Raises `RemoteStorageError`:
+    `WrongCluster` if it belongs to another one, `ObjectNotFound` if it belongs to no cluster yet, and others."""
     data = await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX)
     owner = decode_cluster_manifest(CLUSTER_MANIFEST, data)
     if owner != cluster_id:

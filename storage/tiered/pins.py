@@ -51,16 +51,16 @@ ATTEMPT_COUNT_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A reader's request to keep some segments."""
+    """A reader's request to keep some segments until it has read them."""
 
     cluster_id: str
     partition: RemotePartition
     segment_ids: tuple[bytes, ...]
     written_ms: int
-    """Time at which the pin was written (the reader's wall clock, ms)."""
+    """The time (ms) at which the pin was written, by the reader's wall clock."""
     expires_ms: int
     reason: str = ""
-    """A description of the job, for operators."""
+    """A description of the reader's job, for operators."""
 
     def encode(self) -> bytes:
         fields = {
@@ -77,12 +77,12 @@ class Pin:
         return json.dumps(fields, indent=1).encode() + b"\n"
 
     def holds(self, now_ms: int) -> bool:
-        """Whether the pin is in force at a time."""
+        """Whether the pin is in force at `now_ms`."""
         return now_ms < min(self.expires_ms, self.written_ms + LIFETIME_MAX_MS)
 
 
 def decode_pin(key: str, data: BytesLike) -> Pin:
-    """The pin in an object; `key` is for the messages. Raises `CorruptObject`."""
+    """Decode a pin; `key` names the object in error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data)
     return Pin(
         cluster_id=fields.get("cluster_id", text_of),
@@ -102,7 +102,7 @@ def pin_prefix(partition: RemotePartition) -> str:
 
 
 def pin_key(partition: RemotePartition, name: str) -> str:
-    """The key of a pin. `name`: letters, digits, `_` and `-`, unique to the reader."""
+    """The key of a pin. `name` has letters, digits, `_` and `-`, and is unique to the reader."""
     assert name.replace("_", "").replace("-", "").isalnum() and name.isascii(), name
     return f"{pin_prefix(partition)}{name}{PIN_SUFFIX}"
 
@@ -115,8 +115,9 @@ async def read_pin(storage: RemoteStorage, key: str) -> Pin:
 async def pinned_segments(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, now_ms: int
 ) -> tuple[set[bytes], list[str]]:
-    """The ids of the segments that pins of a partition hold now, and a sentence on each pin that cannot be read: such a
-    pin holds nothing. Raises `RemoteStorageError` if the storage does not answer; then nothing may be deleted."""
+    """Return the ids of the segments that pins of a partition hold now, and a sentence on each pin that cannot be read.
+    Such a pin holds nothing. Raises `RemoteStorageError` if the storage does not answer; then nothing may be deleted.
+    """
     held: set[bytes] = set()
     problems: list[str] = []
     async for entry in list_all(storage, pin_prefix(partition)):
@@ -144,9 +145,8 @@ async def pin_current_segments(
     reason: str = "",
 ) -> Sequence[SegmentManifest]:
     """Pin the current segments of a partition, and return their manifests. All objects of these segments except the
-    manifests stay until `remove_pin`, or until the lifetime is over. Raises `RemoteStorageError`; then the pin may be
-    left, until it expires.
-    """
+    manifests stay until `remove_pin`, or until `lifetime_ms` is over. Raises `RemoteStorageError`; a written pin then
+    stays until it expires."""
     for _ in range(ATTEMPT_COUNT_MAX):
         chosen = await current_manifests(storage, cluster_id, partition)
         ids = tuple(each.segment_id for each in chosen)
@@ -162,5 +162,6 @@ async def pin_current_segments(
 
 
 async def remove_pin(storage: RemoteStorage, partition: RemotePartition, name: str) -> None:
-    """Remove the pin of a reader that is done. A missing pin is not an error. Raises `RemoteStorageError`."""
+    """Remove the pin of a reader that is done. It is not an error if the pin does not exist. Raises
+    `RemoteStorageError`."""
     await storage.delete([pin_key(partition, name)])

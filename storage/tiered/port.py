@@ -1,12 +1,12 @@
-"""The storage port: all operations on remote storage, and their errors.
+"""The interface of remote storage: all operations on it, and their errors.
 
-Three implementations: a directory (`directory_storage.py`), object stores (`object_storage.py`), and the simulated
-store of the tests, which fails, delays and interrupts calls. `RetryingStorage` (`opening.py`) wraps any of them.
-Nothing here knows asyncio: an implementation gets its sleep and its randomness from its owner.
+There are three implementations: a directory (`directory_storage.py`), object stores (`object_storage.py`), and the
+simulated store of the tests, which fails, delays and interrupts calls. `RetryingStorage` (`opening.py`) wraps any of
+them. No module here depends on asyncio: an implementation gets its sleep and its randomness from its owner.
 
-Keys are relative, of the letters A-Z a-z 0-9 . _ - in parts separated by `/`; no part is empty or begins with a dot.
-Every method raises `RemoteStorageError` and nothing else. A call that is cancelled may have had its effect. Callers
-distinguish the errors by class; the message names the object or setting, and the cause.
+Keys are relative paths: parts of the characters A-Z a-z 0-9 . _ - are separated by `/`, and no part is empty or begins
+with a dot. Every method raises `RemoteStorageError` and nothing else. A call that is cancelled may have had its effect.
+Callers distinguish the errors by class; the message names the object or setting, and the cause.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from moldau.protocol.primitives import BytesLike
 
 
 class ObjectEntry(NamedTuple):
-    """An object in a listing."""
+    """One object in a listing of the storage."""
 
     key: str
     size: int
-    """Size in bytes."""
+    """The size of the object in bytes."""
     modified_ms: int = 0
-    """Time of the put, by the clock of the storage (ms since the epoch)."""
+    """The time of the put, by the clock of the storage (ms since the epoch)."""
 
 
 class ChunkedContent(Protocol):
-    """Content of an object in pieces: a segment is too large to hold in memory."""
+    """The content of an object in pieces, because a segment is too large to hold in memory."""
 
     @property
     def size(self) -> int:
-        """Total size of all pieces in bytes."""
+        """The total size of all pieces in bytes."""
 
     def chunks(self) -> AsyncIterator[BytesLike]:
-        """The pieces, none of them empty. A repeated put asks for them again, from the first one."""
+        """Yield the pieces, none of them empty. A repeated put calls this again, and gets all pieces from the first one
+        on."""
 
 
 Content: TypeAlias = bytes | ChunkedContent
@@ -49,34 +50,36 @@ class RemoteStorage(Protocol):
         """Write a whole object, or nothing: no reader ever sees a part of it. Once this has returned, the object is
         durable, and `get` and `size` find it.
 
-        An object of the same key is replaced; with `must_create` it stays, and this raises `ObjectExists`. The content
-        of such a put is small and of type bytes. After `StorageUnavailable` the object may be there.
+        An existing object with this key is replaced. With `must_create` it stays, and this raises `ObjectExists`; the
+        content must then be small and of type bytes. After `StorageUnavailable` the object may have been written.
         """
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
-        """Read up to `size` bytes from a position; fewer only at the end of the object. Raises `ObjectNotFound`."""
+        """Read up to `size` bytes of an object from `position` on; fewer only at the end of the object. Raises
+        `ObjectNotFound`."""
 
     async def get_parts(self, key: str, position: int, size: int) -> Sequence[BytesLike]:
-        """What `get` returns, in the buffers in which it arrived: for megabytes, which are then not copied together."""
+        """Read as `get` does, but return the bytes in the buffers in which they arrived. For megabytes this saves a
+        copy."""
 
     async def size(self, key: str) -> int:
-        """Size of an object in bytes. Raises `ObjectNotFound`."""
+        """The size of an object in bytes. Raises `ObjectNotFound`."""
 
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
-        """Return up to `limit` objects whose key begins with a prefix and is greater than `after`, in the order of
-        their keys. An empty list means that there are no more. The prefix ends with `/` or is empty. The list may be
-        behind puts and deletions.
-        """
+        """Return up to `limit` objects whose keys begin with `prefix` and are greater than `after`, in the order of
+        their keys. An empty list means that there are no more. The prefix ends with `/` or is empty. The list may lack
+        recent puts and deletions."""
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects. One that does not exist is not an error. After an error some of them may be gone."""
+        """Remove objects. It is not an error if an object does not exist. After an error some of them
+        may be removed."""
 
     async def close(self) -> None:
         """Close connections and files. Closing twice is allowed."""
 
 
 async def list_all(storage: RemoteStorage, prefix: str, *, page_size: int = 1000) -> AsyncIterator[ObjectEntry]:
-    """All objects of a prefix, by key, page by page. Raises `RemoteStorageError`."""
+    """Yield all objects whose keys begin with `prefix`, by key, reading page by page. Raises `RemoteStorageError`."""
     after = ""
     while page := await storage.list(prefix, after=after, limit=page_size):
         for entry in page:
@@ -85,12 +88,12 @@ async def list_all(storage: RemoteStorage, prefix: str, *, page_size: int = 1000
 
 
 async def get_all(storage: RemoteStorage, key: str, size_max: int) -> bytes:
-    """A whole small object, at most `size_max` bytes of it. Raises `RemoteStorageError`."""
+    """Read a small object as a whole, or its first `size_max` bytes. Raises `RemoteStorageError`."""
     return bytes(await storage.get(key, 0, size_max))
 
 
 async def content_bytes(content: Content) -> bytes:
-    """All bytes of some content, for an implementation that needs them at once."""
+    """Return all bytes of a content, for an implementation that needs them at once."""
     if isinstance(content, bytes):
         return content
     return b"".join([bytes(chunk) async for chunk in content.chunks()])
@@ -100,8 +103,8 @@ class RemoteStorageError(Exception):
     """A call to remote storage failed."""
 
     may_pass: ClassVar[bool] = False
-    """Whether the same call may succeed later, without any change here: a job waits and tries again, a fetch is
-    answered with a retriable error."""
+    """Whether the same call may succeed later, without any change to its arguments. A job then waits and tries again,
+    and a fetch is answered with a retriable error."""
 
 
 def error_of(error: RemoteStorageError | OSError) -> ErrorCode:
@@ -117,7 +120,7 @@ def error_of(error: RemoteStorageError | OSError) -> ErrorCode:
 
 
 class StorageUnavailable(RemoteStorageError):
-    """No answer, or one that asks for a retry: no connection, a time-out, a server error, throttling.
+    """The storage did not answer, or asked for a retry: no connection, a time-out, a server error, throttling.
 
     The call may have had its effect all the same.
     """
@@ -126,8 +129,8 @@ class StorageUnavailable(RemoteStorageError):
 
 
 class AccessRefused(RemoteStorageError):
-    """The credentials are missing, wrong or expired, or do not allow this call. The error may pass: each call looks the
-    credentials up again."""
+    """The credentials are missing, wrong or expired, or do not allow this call. The error may pass, because each call
+    looks up the credentials again."""
 
     may_pass = True
 
@@ -139,26 +142,27 @@ class StorageMissing(RemoteStorageError):
 
 
 class StorageFull(RemoteStorageError):
-    """No space is left, or a quota is used up. Reads and deletions still work."""
+    """The storage has no space left, or a quota is used up. Reads and deletions still work."""
 
     may_pass = True
 
 
 class ObjectNotFound(RemoteStorageError):
-    """There is no object of this key."""
+    """No object has this key."""
 
 
 class ObjectExists(RemoteStorageError):
-    """A put with `must_create` found an object of this key."""
+    """A put with `must_create` found an object with this key."""
 
 
 class CorruptObject(RemoteStorageError):
-    """An object is not what its manifest or its format says: nothing may be served from it."""
+    """An object is not what its manifest or its format says, so nothing may be served from it."""
 
 
 class WrongCluster(RemoteStorageError):
-    """The storage, or an object in it, belongs to another cluster: nothing may be served from it or written to it."""
+    """The storage, or an object in it, belongs to another cluster, so nothing may be served from it or
+    written to it."""
 
 
 class InvalidStorageUrl(RemoteStorageError):
-    """The setting does not name a storage that can be opened."""
+    """The URL of the setting does not name a storage that can be opened."""

@@ -1,8 +1,8 @@
-"""Lookups in remote segments: of an offset, of a timestamp, of aborted transactions.
+"""Lookups in remote segments: by offset, by timestamp, and of aborted transactions.
 
-Each narrows with the indexes of a segment first (`index_cache.py`) and then reads a piece of its .log object. Bytes
-from the storage are checked as bytes from a disk are: a malformed batch, or one outside of its segment, raises
-`CorruptObject`.
+Each lookup narrows the range with the indexes of a segment first (`index_cache.py`) and then reads a piece of its .log
+object. Bytes from the storage are checked as bytes from a disk are: a malformed batch, or one outside of its segment,
+raises `CorruptObject`.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from moldau.storage.tiered.metadata.remote_segment import RemotePartition, Remot
 from moldau.storage.tiered.port import CorruptObject
 
 CHUNK_SIZE: Final = 1 << 20
-"""The size (bytes) of one request, unless a single batch is larger."""
+"""The size (bytes) of one read of the .log object, unless a single batch is larger."""
 
 
 class RangeReader(Protocol):
-    """The part of a storage, or of a cache in front of it, that a lookup uses."""
+    """The method of `RemoteStorage` that a lookup needs. A cache in front of a storage has it, too."""
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
-        """Bytes of an object, as `RemoteStorage.get` returns them."""
+        """Read bytes of an object, as `RemoteStorage.get` does."""
 
 
 class RemoteBatch(NamedTuple):
     """A whole batch of a remote segment."""
 
     position: int
-    """Position of the batch in the .log object."""
+    """The position of the batch in the .log object."""
     header: BatchHeader
     data: memoryview
 
 
 class RemoteRead(NamedTuple):
-    """Consecutive whole batches."""
+    """Consecutive whole batches of a remote segment."""
 
     data: memoryview
     position: int
-    """Position of the first byte in the .log object."""
+    """The position of the first batch in the .log object."""
     next_offset: int
     """The offset after the last batch."""
 
     @property
     def end_position(self) -> int:
-        """The position at which a sequential reader continues; at the end of the object, its size."""
+        """The position in the .log object at which a sequential reader continues."""
         return self.position + len(self.data)
 
 
@@ -62,21 +62,20 @@ def log_key(partition: RemotePartition, segment: RemoteSegment) -> str:
 
 
 class _Chunk(NamedTuple):
-    """Whole batches that came with one request."""
+    """Whole batches of a remote segment that came with one request."""
 
     position: int
-    """Position of the first batch in the .log object."""
+    """The position of the first batch in the .log object."""
     data: memoryview
     headers: list[tuple[int, BatchHeader]]
-    """The header of each batch, with the index at which the batch begins in `data`; never empty."""
+    """The headers of the batches, each with the index at which its batch begins in `data`; never empty."""
 
 
 async def _chunks_from(
     storage: RangeReader, partition: RemotePartition, segment: RemoteSegment, position: int, chunk_size: int
 ) -> AsyncIterator[_Chunk]:
-    """Yield pieces of about `chunk_size` bytes, from the position of a batch on. They consist of whole batches with
-    right checksums.
-    """
+    """Yield the batches of a segment from `position` on, in pieces of about `chunk_size` bytes. A piece consists of
+    whole batches with valid checksums."""
     key = log_key(partition, segment)
     rest = memoryview(b"")
     while position < segment.size:
@@ -111,9 +110,9 @@ async def batches_from(
     *,
     chunk_size: int = CHUNK_SIZE,
 ) -> AsyncIterator[RemoteBatch]:
-    """Yield the batches of a segment from the position of a batch on, to the end. Their checksums are compared.
+    """Yield the batches of a segment, with valid checksums, from the batch at `position` to the end.
 
-    Raises `CorruptObject`, also for an object that ends early, and other `RemoteStorageError`s.
+    Raises `CorruptObject`, also for an object that ends early, and other subclasses of `RemoteStorageError`.
     """
     async for chunk in _chunks_from(storage, partition, segment, position, chunk_size):
         for inside, header in chunk.headers:
@@ -144,12 +143,12 @@ async def read_from(
     offset: int,
     size_max: int,
 ) -> RemoteRead | None:
-    """Read whole batches, from the one that holds `offset`, or the first after it, on: at least one, and as many as fit
-    into `size_max` bytes and one request.
+    """Read whole batches, beginning with the batch that contains `offset`, or the first one after it. The result has at
+    least one batch, and as many as fit into `size_max` bytes and one request.
 
-    `position` is that of a batch at or before the offset (`RemoteIndexes.offset_index`), or the end of the last read.
-    Returns None if all batches of the segment end before the offset: cleaning may have removed its last ones. Raises
-    `RemoteStorageError`.
+    `position`: the position of a batch at or before the offset (`RemoteIndexes.offset_index`), or the end of the last
+    read. Returns None if all batches of the segment end before the offset, because cleaning has removed the last ones.
+    Raises `RemoteStorageError`.
     """
     async for chunk in _chunks_from(storage, partition, segment, position, max(size_max, HEADER_SIZE)):
         found = [(inside, header) for inside, header in chunk.headers if header.last_offset >= offset]
@@ -174,10 +173,8 @@ async def find_timestamp(
     start_offset: int,
     record_size_max: int,
 ) -> TimestampedOffset | None:
-    """Return the first record of a segment at or after a timestamp (ms) and an offset, or None if there is none.
-
-    Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
-    """
+    """Return the first record of a segment whose timestamp is at or after `timestamp` (ms) and whose offset is at or
+    past `start_offset`; None if there is none. Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`."""
     if segment.max_timestamp_ms < timestamp:
         return None
     indexed_offset = indexes.time_index.at_or_before(timestamp)[1]
@@ -213,13 +210,13 @@ async def aborted_transactions(
     first_offset: int,
     collect: Callable[[RemoteSegment], Awaitable[tuple[list[AbortedTransaction], bool]]],
 ) -> tuple[list[AbortedTransaction], bool]:
-    """Collect aborted transactions from the segments of a leader epoch, from an offset on. Returns them in the order of
-    their markers, and whether no later segment, remote or local, can hold another one.
+    """Collect aborted transactions from the segments of a leader epoch, from the segment that contains `first_offset`
+    on. Returns them in the order of their markers, and whether no later segment, remote or local, can have another one.
 
     `collect` searches the transaction index of one segment for the transactions that overlap a read, and returns what
-    `TransactionIndex.collect` does. A marker may be in a later segment than the records: so the search continues from
-    segment to segment, and past those without an index. If the result is False, the caller continues in the next epoch,
-    or in the local log.
+    `TransactionIndex.collect` does. A marker may be in a later segment than the records, so the search continues from
+    segment to segment. Segments without an index are skipped. If the result is False, the caller continues in the next
+    epoch, or in the local log.
     """
     found: list[AbortedTransaction] = []
     segment = log.next_with_transaction_index(epoch, first_offset)

@@ -1,4 +1,4 @@
-"""The objects of a segment as one unit: written with the manifest last, removed with the manifest first."""
+"""Writing and removing the objects of a segment: the manifest is written last, and removed first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CHUNK_SIZE: Final = 1 << 20
 NO_LINEAGE: Final = Lineage(0, 0)
 
 ReadRange = Callable[[int, int], Awaitable[BytesLike]]
-"""Reads (size, position) of a file without blocking the event loop."""
+"""A function that reads `size` bytes of a file at `position`, its two arguments, without blocking the event loop."""
 
 
 class FileContent:
-    """The first `size` bytes of a file as content, read in pieces."""
+    """The first `size` bytes of a file as the content of a put, read in pieces."""
 
     def __init__(self, read: ReadRange, size: int, chunk_size: int = CHUNK_SIZE) -> None:
         self._read = read
@@ -37,7 +37,7 @@ class FileContent:
 
 
 class _Checksummed:
-    """Content that computes its CRC-32C while it is read; `crc` is complete at the end."""
+    """A content whose CRC-32C is computed while it is read; `crc` is complete at the end."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -74,7 +74,7 @@ async def put_segment(
     ancestors: tuple[bytes, ...] = (),
 ) -> SegmentManifest:
     """Write all objects of a segment, the manifest last. `contents` has each of `REQUIRED_KINDS`, and the transaction
-    index if the segment has one. Raises `RemoteStorageError`; then some objects may be there, and `remove_segment`
+    index if the segment has one. Raises `RemoteStorageError`. Some objects may be written then, and `remove_segment`
     removes them."""
     assert all(kind in contents for kind in REQUIRED_KINDS)
     assert segment.has_transaction_index == (ObjectKind.TRANSACTION_INDEX in contents)
@@ -107,8 +107,8 @@ async def put_segment(
 async def get_manifest(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
 ) -> SegmentManifest:
-    """The manifest of a segment, compared with the metadata. Raises `RemoteStorageError`: `ObjectNotFound`,
-    `CorruptObject`, `WrongCluster` and others."""
+    """Read the manifest of a segment, and compare it with the metadata of the segment. Raises `RemoteStorageError`:
+    `ObjectNotFound`, `CorruptObject`, `WrongCluster` and others."""
     key = manifest_key(partition, segment)
     manifest = decode_manifest(key, await get_all(storage, key, MANIFEST_SIZE_MAX))
     manifest.check(cluster_id, partition, segment, key)
@@ -122,8 +122,8 @@ def manifest_key(partition: RemotePartition, segment: RemoteSegment) -> str:
 async def remove_segment(
     storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes
 ) -> None:
-    """Remove all objects of a segment, the manifest first, so that a half removed segment never looks whole. A removal
-    may be repeated: what does not exist is not an error. Raises `RemoteStorageError`."""
+    """Remove all objects of a segment, the manifest first, so that a half removed segment never looks complete. A
+    removal may be repeated, because it is not an error if an object does not exist. Raises `RemoteStorageError`."""
     await remove_manifest(storage, partition, start_offset, segment_id)
     await remove_data(storage, partition, start_offset, segment_id)
 
@@ -131,10 +131,11 @@ async def remove_segment(
 async def remove_manifest(
     storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes
 ) -> None:
-    """Remove the manifest: the first step of a removal. Raises `RemoteStorageError`."""
+    """Remove the manifest of a segment, as the first step of a removal. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, ObjectKind.MANIFEST)])
 
 
 async def remove_data(storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes) -> None:
-    """Remove all objects except the manifest: the second step of a removal. Raises `RemoteStorageError`."""
+    """Remove all objects of a segment except the manifest, as the second step of a removal. Raises
+    `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])

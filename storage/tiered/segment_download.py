@@ -1,6 +1,5 @@
-"""Reading of whole objects of a remote segment, which are compared with its manifest. The .log object is written to a
-local file, a small object is read into memory.
-"""
+"""Reading whole objects of a remote segment, which are compared with its manifest. The .log object is written to a
+local file; a small object is read into memory."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ async def download_segment(
     path: str,
     offload: Offload,
 ) -> None:
-    """Write the .log object into a new file. Raises OSError and `RemoteStorageError`: `CorruptObject` if the bytes
-    are not those of the manifest; then the file exists nevertheless."""
+    """Download the .log object of a segment into the file `path`. Raises OSError, and `RemoteStorageError`:
+    `CorruptObject` if the bytes are not those of the manifest; the file exists nevertheless."""
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
     file = await offload(partial(fs.open, path, create=True))
@@ -54,7 +53,7 @@ async def get_object(
 ) -> bytes:
     """Read a small object that the segment must have.
 
-    Raises `RemoteStorageError`: `CorruptObject` if it differs from the manifest.
+    Raises `RemoteStorageError`: `CorruptObject` if the object differs from the manifest.
     """
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key, summary = object_key(partition, segment.start_offset, segment.segment_id, kind), manifest.objects[kind]

@@ -1,4 +1,4 @@
-"""Verification of a remote segment: every object against its manifest, every batch against its checksum."""
+"""Verification of a remote segment: every object is compared with its manifest, every batch with its checksum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BAD: Final = (CorruptObject, ObjectNotFound, WrongCluster)
 
 @dataclass(slots=True)
 class SegmentReport:
-    """The result of a verification."""
+    """The result of verifying one remote segment."""
 
     problems: list[str] = field(default_factory=list)
     """The problems, one sentence each; empty if the segment is intact."""
@@ -35,9 +35,8 @@ class SegmentReport:
 async def verify_segment(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
 ) -> SegmentReport:
-    """Verify a segment whose copy is finished, by reading every byte. Missing or wrong objects are in the report.
-    Raises `RemoteStorageError` if the storage does not answer.
-    """
+    """Verify a segment whose copy is finished, by reading every byte. The report names missing and wrong objects.
+    Raises `RemoteStorageError` if the storage does not answer."""
     report = SegmentReport()
     try:
         manifest = await get_manifest(storage, cluster_id, partition, segment)
@@ -79,7 +78,8 @@ async def _verify_bytes(storage: RemoteStorage, key: str, summary: ObjectSummary
 
 
 async def _verify_small(storage: RemoteStorage, key: str, kind: ObjectKind, summary: ObjectSummary) -> None:
-    """Check that the leader epochs and the producer snapshot can be decoded: a follower starts from them."""
+    """Raise `CorruptObject` unless the object can be decoded, if it has the leader epochs or the producer snapshot. A
+    follower starts from these two."""
     try:
         if kind is ObjectKind.LEADER_EPOCHS:
             decode_epochs(await get_all(storage, key, summary.size), key)

@@ -28,14 +28,14 @@ class Orphan(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The result of a sweep."""
+    """The result of a search for orphans."""
 
     orphans: Sequence[Orphan]
     """The orphans, manifests first."""
     young: Sequence[Orphan]
-    """Objects that would be orphans if they were older."""
+    """Objects that are too young to be orphans, and would be orphans if they were older."""
     unknown: Sequence[ObjectEntry]
-    """Keys of another form. They are never deleted."""
+    """Objects whose keys are not those of segment objects. They are never deleted."""
 
 
 def orphans(
@@ -44,7 +44,7 @@ def orphans(
     topic_exists: Callable[[RemotePartition], bool],
     before_ms: int,
 ) -> Findings:
-    """Return the orphans in a listing of `topics/`, by metadata that was read after the listing.
+    """Return the orphans in a listing of `topics/`. `remote_logs` is metadata that was read after the listing.
 
     An object is not an orphan if it was put, or its segment was last described by a record, at or after `before_ms`.
     """
@@ -86,7 +86,7 @@ def _reason(
 
 
 async def stale_probes_and_pins(storage: RemoteStorage, before_ms: int, now_ms: int) -> AsyncIterator[Orphan]:
-    """The probes of interrupted starts, and expired pins, that were put before `before_ms`.
+    """Yield the probes of interrupted starts, and the expired pins, that were put before `before_ms`.
 
     Raises `RemoteStorageError`.
     """
@@ -104,12 +104,13 @@ async def stale_probes_and_pins(storage: RemoteStorage, before_ms: int, now_ms: 
 
 
 async def listed_objects(storage: RemoteStorage) -> list[ObjectEntry]:
-    """All objects of all segments, some 200 bytes of memory each. Raises `RemoteStorageError`."""
+    """List all objects of all segments in the storage; each takes some 200 bytes of memory. Raises
+    `RemoteStorageError`."""
     return [entry async for entry in list_all(storage, TOPICS)]
 
 
 async def delete_orphans(storage: RemoteStorage, found: Sequence[Orphan]) -> None:
-    """Delete the orphans in their order. Raises `RemoteStorageError`; then some may be deleted."""
+    """Delete orphans in the order of `found`. Raises `RemoteStorageError`; some may be deleted then."""
     keys = [each.entry.key for each in found]
     for start in range(0, len(keys), DELETE_COUNT):
         await storage.delete(keys[start : start + DELETE_COUNT])

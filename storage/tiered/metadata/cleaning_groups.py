@@ -21,9 +21,9 @@ from moldau.storage.tiered.metadata.lineage import (
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 OFFSET_SPAN_MAX: Final = (1 << 31) - 1
-"""The most offsets in a group: offsets in an index are relative to the segment's start, in 31 bits.
+"""The most offsets in a group, because offsets in an index are relative to the start of the segment, in 31 bits.
 
-Sizes in records have 31 bits too.
+Sizes in the metadata records have 31 bits, too.
 """
 
 

@@ -1,4 +1,4 @@
-"""The remote segments of one leader epoch, and the choice of the segment that is read at an offset."""
+"""The remote segments of one leader epoch, and the choice of the segment that is read for an offset."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ NO_OFFSET = -1
 
 
 class EpochSegments:
-    """The rows of `SegmentTable` whose segments have this leader epoch. Readers get offsets from *referenced* rows
-    only. *Unreferenced* rows are copies that are not finished, copies that a later one replaced, and segments under
-    deletion. They are kept until their deletion is finished, so that no object is forgotten in the storage.
-    """
+    """The segments of one leader epoch, as rows of a `SegmentTable`. Readers get offsets from *referenced* rows only.
+    *Unreferenced* rows are copies that are not finished, copies that a later one replaced, and segments under deletion.
+    They are kept until their deletion is finished, so that no object is forgotten in the storage."""
 
     __slots__ = ("_latest", "_rows", "_starts", "_transactional", "highest_offset", "unreferenced")
 
     def __init__(self) -> None:
         self._starts = array("q")
-        """First offsets in this epoch, ascending; one for each of `_rows`."""
+        """The first offset that each of `_rows` has in this epoch, ascending."""
         self._rows = array("i")
         self._transactional = array("q")
-        """The first offsets of the rows whose segments have a transaction index."""
+        """The first offsets, in this epoch, of the rows whose segments have a transaction index."""
         self._latest = array("q")
-        """The largest timestamp up to and including each slot, for as many of the first slots as lookups needed."""
+        """For each slot of `_rows`, the largest timestamp of the rows up to it. It is computed for as many slots as
+        lookups needed."""
         self.unreferenced: set[int] = set()
         self.highest_offset = NO_OFFSET
         """The highest offset (inclusive) of this epoch that was ever copied, since the last removal of the whole
@@ -36,7 +36,7 @@ class EpochSegments:
 
     @property
     def first_offset(self) -> int:
-        """The first offset of the referenced rows in this epoch; NO_OFFSET if there is no such row."""
+        """The first offset of the referenced rows in this epoch; `NO_OFFSET` if there is no such row."""
         return self._starts[0] if self._starts else NO_OFFSET
 
     def note_unreferenced(self, row: int) -> None:
@@ -46,9 +46,9 @@ class EpochSegments:
         """Make a row referenced, from `start_offset` on. Returns the rows that it replaces, which become unreferenced.
 
         A row that ends at or past `highest_offset` replaces all rows that begin at or past `start_offset`. Another row
-        replaces only a row that begins exactly there. DIVERGES: Apache Kafka forgets a longer row that begins at the
-        same offset, so a deletion by leader epoch does not find its objects. Here the row is kept as unreferenced until
-        its objects are deleted.
+        replaces only a row that begins exactly at `start_offset`. DIVERGES: Apache Kafka forgets a longer row that
+        begins at the same offset, so a deletion by leader epoch does not find its objects. Here the row is kept as
+        unreferenced until its objects are deleted.
         """
         first = bisect_left(self._starts, start_offset)
         if last_offset >= self.highest_offset:
@@ -69,9 +69,8 @@ class EpochSegments:
         return displaced
 
     def unreference(self, start_offset: int, row: int) -> bool:
-        """Make a row unreferenced, and keep it for its deletion. Returns False if it was not referenced in this
-        epoch.
-        """
+        """Make a row unreferenced, and keep it for its deletion. Returns False if it was not referenced
+        in this epoch."""
         slot = bisect_left(self._starts, start_offset)
         is_read = slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row
         if is_read:
@@ -83,7 +82,8 @@ class EpochSegments:
         return is_read
 
     def _forget_transactional(self, first_start: int, last_start: int) -> None:
-        """Forget which rows with a transaction index begin between two offsets (both inclusive)."""
+        """Remove the offsets from `first_start` to `last_start` (both inclusive) from those of rows with a transaction
+        index."""
         starts = self._transactional
         del starts[bisect_left(starts, first_start) : bisect_right(starts, last_start)]
 
@@ -92,7 +92,7 @@ class EpochSegments:
         self.unreferenced.discard(row)
 
     def forget_highest(self) -> None:
-        """Forget the highest copied offset if the epoch has no row any more."""
+        """Forget the highest copied offset if the epoch has no row left."""
         if self.is_empty:
             self.highest_offset = NO_OFFSET
 
@@ -102,16 +102,16 @@ class EpochSegments:
         return self._rows[slot] if slot >= 0 else None
 
     def has_transactional_from(self, offset: int) -> bool:
-        """Whether a row with a transaction index begins at or past an offset."""
+        """Whether a row with a transaction index begins at or past `offset`."""
         return bool(self._transactional) and self._transactional[-1] >= offset
 
     def first_from_time(
         self, timestamp: int, offset: int, timestamp_of: Callable[[int], int], last_offset_of: Callable[[int], int]
     ) -> int | None:
-        """Return the first referenced row whose largest timestamp is at or after `timestamp`. Return None if there is
-        none.
+        """Return the first referenced row whose largest timestamp is at or after `timestamp` (ms). Return None if there
+        is none.
 
-        The search begins at the row that holds `offset`. `timestamp_of` gives the largest timestamp of a row,
+        The search begins at the row that contains `offset`. `timestamp_of` returns the largest timestamp of a row,
         `last_offset_of` its last offset.
         """
         latest = self._latest
@@ -126,9 +126,8 @@ class EpochSegments:
         return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
 
     def outside(self, start_offset: int, end_offset: int) -> list[int]:
-        """The referenced rows that begin before `start_offset`; all of them if `highest_offset` is at or past
-        `end_offset`.
-        """
+        """The referenced rows that begin before `start_offset`. All referenced rows if `highest_offset` is at or past
+        `end_offset`."""
         if self.highest_offset >= end_offset:
             return list(self._rows)
         return list(self._rows[: bisect_left(self._starts, start_offset)])
@@ -138,7 +137,7 @@ class EpochSegments:
         return list(self._rows[max(0, bisect_right(self._starts, first_offset) - 1) :])
 
     def memory_size(self) -> int:
-        """Memory in bytes."""
+        """The memory in bytes."""
         return (
             self._starts.__sizeof__()
             + self._rows.__sizeof__()

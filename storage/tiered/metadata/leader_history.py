@@ -1,8 +1,8 @@
 """The test whether a remote segment belongs to the history of the current leader. Retention counts only such segments.
 
-After an unclean election, remote storage may hold segments of a history that the log does not have any more. Retention
-does not count them against `retention.bytes`: otherwise it would delete data of the current history instead. It
-deletes them separately.
+After an unclean election, remote storage may have segments of a history that the log does not have any more. Retention
+does not count them against `retention.bytes`: otherwise it would delete data of the current history instead. It deletes
+them separately.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 def is_in_history(
     segment: RemoteSegment, log_end_offset: int, epochs: Sequence[EpochStart], *, is_compacted: bool = False
 ) -> bool:
-    """Whether the leader, with these leader epochs and this end of the log (exclusive), has all records of the segment,
-    at the same offsets in the same epochs. Epochs before the leader's first are not compared: the log start has
-    passed them. The rule is Apache Kafka's (a test compares).
+    """Whether a leader with these leader epochs and this log end offset (exclusive) has all records of the segment, at
+    the same offsets in the same epochs. Epochs before the leader's first are not compared: the log start has passed
+    them. The rule is Apache Kafka's (a test compares).
 
-    With `is_compacted` an epoch of the leader may begin later than in the segment, or be unknown to it: a replica that
-    fetched a cleaned log has not seen the records that were superseded before.
+    With `is_compacted` an epoch of the leader may begin later than in the segment, or be unknown to the leader: a
+    replica that fetched a cleaned log has not seen the records that were superseded before.
     """
     if not epochs or segment.last_offset >= log_end_offset or segment.epochs[-1].epoch < epochs[0].epoch:
         return False
@@ -42,7 +42,7 @@ def is_in_history(
 
 
 def with_remote_epochs(epochs: Sequence[EpochStart], remote_epochs: Iterable[EpochStart]) -> list[EpochStart]:
-    """Return the leader epochs of a compacted log, completed by those of its remote segments
+    """Return the leader epochs of a compacted log, completed by the epochs of its remote segments
     (`RemoteLog.epoch_starts`).
 
     The log may have too late a start offset for an epoch, or may not know the epoch (see `is_in_history`). The segments
@@ -64,6 +64,6 @@ def with_remote_epochs(epochs: Sequence[EpochStart], remote_epochs: Iterable[Epo
 
 
 def epoch_at(epochs: Sequence[EpochStart], offset: int) -> int | None:
-    """The leader epoch of an offset; None before the first one."""
+    """The leader epoch of an offset; None before the first epoch."""
     slot = bisect_right(epochs, offset, key=itemgetter(1))
     return epochs[slot - 1].epoch if slot else None

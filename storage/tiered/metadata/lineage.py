@@ -24,10 +24,11 @@ ANCESTOR_COUNT_MAX: Final = 0xFFFF
 
 
 class Lineage(NamedTuple):
-    """The content of the custom metadata of a segment."""
+    """The lineage of a remote segment: the content of its custom metadata."""
 
     generation: int
-    """0 for a segment that was copied from a local log; one more than the latest of its ancestors otherwise."""
+    """How many times the records were rewritten: 0 for a segment that was copied from a local log, otherwise one more
+    than the largest generation of its ancestors."""
     cleaned_end_offset: int
     """The segment is clean up to this offset (exclusive): below it, no record of the segment has a later record with
     the same key, except for records that cleaning must keep.
@@ -44,7 +45,8 @@ class Lineage(NamedTuple):
 
 
 def read_lineage(custom_metadata: bytes | None) -> Lineage | None:
-    """Decode the lineage in custom metadata; None if there is none, or another program wrote it."""
+    """Decode the lineage in custom metadata. Returns None if there is no custom metadata, or another
+    program wrote it."""
     if custom_metadata is None:
         return None
     for layout, magic in ((FORMAT, MAGIC), (ERASED_FORMAT, ERASED_MAGIC)):
@@ -55,19 +57,19 @@ def read_lineage(custom_metadata: bytes | None) -> Lineage | None:
 
 
 def erased_end_offset(custom_metadata: bytes | None) -> int:
-    """The erased end offset in the lineage; 0 if there is none."""
+    """The erased end offset of the lineage in custom metadata; 0 if there is no lineage."""
     lineage = read_lineage(custom_metadata)
     return 0 if lineage is None else lineage.erased_end_offset
 
 
 def ancestor_digest(segment_ids: Iterable[bytes]) -> bytes:
-    """The digest of some segment ids (16 bytes each), in any order: the first half of a SHA-256."""
+    """The digest of segment ids (16 bytes each), whatever their order: the first half of a SHA-256."""
     return hashlib.sha256(b"".join(sorted(segment_ids))).digest()[:DIGEST_SIZE]
 
 
 class CleanedEnds:
-    """The number of segments that are read, by cleaned end offset. The lowest such offset is cached, and computed again
-    after its last segment was removed. A segment without a lineage was never cleaned, and counts as 0.
+    """Counts the segments that are read, by cleaned end offset, to find the lowest such offset. It is cached, and
+    computed again after its last segment was removed. A segment without a lineage was never cleaned, and counts as 0.
     """
 
     __slots__ = ("_counts", "_least")
@@ -77,7 +79,7 @@ class CleanedEnds:
         self._least: int | None = None
 
     def add(self, custom_metadata: bytes | None) -> None:
-        """Count a segment with this custom metadata, because it is read from now on."""
+        """Count a segment with this custom metadata. Called when the segment is read from now on."""
         end_offset = _end_of(custom_metadata)
         if self._least is not None:
             self._least = min(self._least, end_offset)
@@ -86,7 +88,7 @@ class CleanedEnds:
         self._counts[end_offset] = self._counts.get(end_offset, 0) + 1
 
     def remove(self, custom_metadata: bytes | None) -> None:
-        """Do not count a segment with this custom metadata any more, because it is not read any more."""
+        """Stop counting a segment with this custom metadata. Called when the segment is not read any more."""
         end_offset = _end_of(custom_metadata)
         if self._counts[end_offset] > 1:
             self._counts[end_offset] -= 1
@@ -96,13 +98,13 @@ class CleanedEnds:
             self._least = None
 
     def least(self, default: int) -> int:
-        """The lowest cleaned end offset; `default` if no segment is read."""
+        """The lowest cleaned end offset of the counted segments; `default` if no segment is counted."""
         if self._least is None and self._counts:
             self._least = min(self._counts)
         return default if self._least is None else self._least
 
     def memory_size(self) -> int:
-        """Bytes, without those of the dictionary's values."""
+        """The memory in bytes, without the values of the dictionary."""
         return self._counts.__sizeof__() + object.__sizeof__(self)
 
 

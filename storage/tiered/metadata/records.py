@@ -1,7 +1,8 @@
 """The records of `__remote_log_metadata`, byte for byte as Apache Kafka 4.3.1 reads and writes them.
 
-A record has no key. Its value is framed as a record of the metadata log is (`protocol/framed_records.py`). The
-partition of the topic with the records of a user partition is chosen exactly as in Apache Kafka (`metadata_partition`).
+A record has no key. Its value is framed as the value of a metadata record is (`protocol/framed_records.py`).
+`metadata_partition` chooses, exactly as Apache Kafka does, the partition of the topic for the records of a user
+partition.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ S = TypeVar("S", SegmentState, PartitionDeleteState)
 
 
 def encode_change(partition: RemotePartition, change: RemoteChange) -> bytes:
-    """Encode a change as the value of a record."""
+    """Encode a change of a partition's remote log as the value of a record."""
     entry = TopicIdPartitionEntry(name=partition.topic, id=partition.topic_id, partition=partition.partition)
     match change:
         case RemoteSegment():
@@ -83,10 +84,9 @@ def _segment_record(entry: TopicIdPartitionEntry, segment: RemoteSegment) -> Rem
 
 
 def decode_change(value: BytesLike) -> tuple[RemotePartition | None, RemoteChange]:
-    """Decode the partition and the change of a record. The partition is None for the snapshot form, which does not name
-    it. Raises `MalformedMessage` for a value that Apache Kafka 4.3.1 refuses: an unknown type, version or state, a
-    segment without leader epochs, offsets or epochs out of order.
-    """
+    """Decode the value of a record into the partition and the change. The partition is None for a snapshot record,
+    which does not name it. Raises `MalformedMessage` for a value that Apache Kafka 4.3.1 refuses: an unknown type,
+    version or state, a segment without leader epochs, offsets or epochs out of order."""
     match RECORDS.decode(value):
         case RemoteLogSegmentMetadataRecord() as record:
             segment_id = record.remote_log_segment_id
@@ -162,9 +162,8 @@ MURMUR2_FACTOR: Final = 0x5BD1E995
 
 
 def metadata_partition(partition: RemotePartition, partition_count: int) -> int:
-    """The partition of the metadata topic that has the records of a user partition. The metadata topic has
-    `partition_count` partitions.
-    """
+    """The partition of the metadata topic with the records of a user partition. `partition_count`: the number of
+    partitions of the metadata topic."""
     most, least = _LONGS.unpack(partition.topic_id)
     topic_hash = 31 * (31 + _long_hash(least)) + _long_hash(most)
     number = (31 * topic_hash + partition.partition) & _MASK

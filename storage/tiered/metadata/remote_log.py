@@ -51,7 +51,7 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class RemoteLog:
-    """The remote segments of one partition."""
+    """The remote segments of one partition, by leader epoch, and the lookups in them."""
 
     __slots__ = (
         "_cleaned_ends",
@@ -69,20 +69,19 @@ class RemoteLog:
         self._segments = SegmentTable()
         self._epochs: dict[int, EpochSegments] = {}
         self._references = array("H")
-        """The number of leader epochs in which a segment is read, by its row in `_segments`."""
+        """The number of leader epochs in which each segment is read, by its row in `_segments`."""
         self._size = 0
         self._cleaned_ends = CleanedEnds()
         """The cleaned end offsets of the segments that are read."""
         self._has_lineages = False
-        """Whether a segment with a lineage was ever finished: segments of the partition are cleaned or erased."""
+        """Whether a copy with a lineage was ever finished, so that segments of this partition are cleaned or erased."""
         self._spanning: set[int] = set()
-        """The rows of the segments that are read and have several leader epochs."""
+        """The rows of the segments that are read and that have several leader epochs."""
         self.delete_state: PartitionDeleteState | None = None
-        """The state of the last removal of the partition; None if there was none."""
+        """The state of the last removal of the partition; None if it was never removed."""
         self._superseded_ms: dict[int, int] = {}
-        """The finished copies that are not read in any epoch, by row, with the time (ms) of the record that replaced
-        them.
-        """
+        """The finished copies that are not read in any epoch, by row: the time (ms) of the record that replaced each of
+        them."""
 
     def __len__(self) -> int:
         """The number of known segments, in any state."""
@@ -101,7 +100,8 @@ class RemoteLog:
                 return self._replay_delete(change)
 
     def _replay_segment(self, segment: RemoteSegment) -> bool:
-        """Apply a record with a whole segment: a copy that begins, or a segment of a snapshot in any state."""
+        """Apply a record with a whole segment: a copy that begins, or a segment of a snapshot in any state. Returns
+        False if the segment is already known."""
         if self._segments.find(segment.segment_id) is not None:
             return False
         if segment.state is SegmentState.DELETE_SEGMENT_FINISHED:
@@ -193,7 +193,7 @@ class RemoteLog:
         return highest_offset is not None and segment.last_offset <= highest_offset
 
     def _unreference(self, row: int, segment: RemoteSegment) -> list[int]:
-        """Stop reading a segment. Returns the slots of the epochs in which it was read."""
+        """Stop reading a segment. Returns the indexes, in `segment.epochs`, of the epochs in which it was read."""
         slots = []
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
             if self._epochs[epoch].unreference(start_offset, row):
@@ -202,7 +202,7 @@ class RemoteLog:
         return slots
 
     def _note_read(self, row: int) -> None:
-        """Count one more epoch in which a row is read."""
+        """Count one more epoch in which the segment of a row is read."""
         if row >= len(self._references):
             self._references.extend([0] * (row + 1 - len(self._references)))
         if not self._references[row]:
@@ -228,7 +228,7 @@ class RemoteLog:
     # Lookups
 
     def find(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """The segment to read an offset of a leader epoch from; None if none has it."""
+        """The segment from which an offset of a leader epoch is read; None if no segment has the offset."""
         row = self._row_at(epoch, offset)
         return None if row is None else self._segments.get(row)
 
@@ -238,7 +238,8 @@ class RemoteLog:
         return None if row is None or offset > self._segments.last_offset_in(row, epoch) else row
 
     def highest_offset(self, epoch: int) -> int | None:
-        """The highest offset (inclusive) of a leader epoch that was ever copied; None if no offset of the epoch was."""
+        """The highest offset (inclusive) of a leader epoch that was ever copied; None if no offset of the epoch was
+        copied."""
         segments = self._epochs.get(epoch)
         return None if segments is None or segments.highest_offset == NO_OFFSET else segments.highest_offset
 
@@ -249,9 +250,8 @@ class RemoteLog:
                 yield EpochStart(epoch, segments.first_offset)
 
     def next_with_transaction_index(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """Return the first segment with a transaction index in a leader epoch, beginning with the segment that has
-        `offset`. Return None if there is none, or if no segment has `offset`.
-        """
+        """Return the first segment with a transaction index in a leader epoch, beginning with the segment that contains
+        `offset`. Return None if there is none, or if no segment contains `offset`."""
         row = self._row_at(epoch, offset)
         while row is not None:
             if self._segments.has_transaction_index(row):
@@ -263,9 +263,8 @@ class RemoteLog:
         return None
 
     def first_from_time(self, epoch: int, timestamp: int, offset: int) -> RemoteSegment | None:
-        """Return the first segment of a leader epoch that may have a record at or after a timestamp (ms), beginning
-        with the segment that has `offset`. Return None if there is none.
-        """
+        """Return the first segment of a leader epoch that may have a record at or after `timestamp` (ms), beginning
+        with the segment that contains `offset`. Return None if there is none."""
         segments = self._epochs.get(epoch)
         if segments is None:
             return None
@@ -274,12 +273,13 @@ class RemoteLog:
         return None if row is None else self._segments.get(row)
 
     def state_of(self, segment_id: bytes) -> SegmentState | None:
-        """The state of a segment; None for an unknown segment, and for one whose deletion is finished."""
+        """The state of a segment; None if the segment is not known, or its deletion is finished."""
         row = self._segments.find(segment_id)
         return None if row is None else self._segments.state(row)
 
     def segments(self) -> Iterator[RemoteSegment]:
-        """All known segments, in any state, in no particular order. Do not replay while iterating."""
+        """All known segments, in any state and in no particular order. `replay` must not be called during the
+        iteration."""
         return map(self._segments.get, self._segments.rows())
 
     def read_segments(self) -> list[RemoteSegment]:
@@ -288,16 +288,15 @@ class RemoteLog:
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
     def read_from(self, epoch: int, offset: int, count_max: int) -> list[RemoteSegment]:
-        """The first `count_max` segments that are read in a leader epoch and may have an offset at or past `offset`."""
+        """The first `count_max` of the segments that are read in a leader epoch and may have an offset at or past
+        `offset`."""
         segments = self._epochs.get(epoch)
         rows = segments.referenced(offset)[:count_max] if segments is not None else []
         return list(map(self._segments.get, rows))
 
     def oldest_first(self) -> Iterator[RemoteSegment]:
-        """The segments of `read_segments`, made one by one, so that segments after the last needed one cost nothing.
-
-        Do not replay while iterating.
-        """
+        """Yield the segments of `read_segments` one by one, so that the caller may stop early without a cost for the
+        others. `replay` must not be called during the iteration."""
         key, spanning = self._segments.start_key, self._spanning
         rows = merge(
             *(filterfalse(spanning.__contains__, epoch.referenced()) for epoch in self._epochs.values()),
@@ -309,9 +308,8 @@ class RemoteLog:
     def strays(
         self, log_end_offset: int, entries: Sequence[EpochStart], *, is_compacted: bool = False
     ) -> list[RemoteSegment]:
-        """The segments that are read but do not belong to the history of a log with these leader epochs
-        (`is_in_history`), by start offset. Only epochs with offsets outside of that history are examined.
-        """
+        """The segments that are read but do not belong to the history of a log with these leader epochs and this end
+        offset (`is_in_history`), by start offset. Only epochs with offsets outside of that history are examined."""
         slots = {each.epoch: slot for slot, each in enumerate(entries)}
         suspects = set(self._spanning)  # A segment may be read in only some of its epochs.
         for epoch, segments in self._epochs.items():
@@ -332,37 +330,38 @@ class RemoteLog:
     def superseded(self) -> list[tuple[RemoteSegment, int]]:
         """The finished copies that are not read in any epoch, each with the time (ms) of the record that replaced it.
 
-        The owner deletes them after a grace time for readers.
+        The caller deletes them after a grace time for readers.
         """
         return [(self._segments.get(row), since_ms) for row, since_ms in self._superseded_ms.items()]
 
     def unfinished(self) -> list[RemoteSegment]:
         """The copies that were started and not finished, by the time of their record.
 
-        Copies of a former leader, or of this leader before its last start, have to be deleted.
+        Unfinished copies of a former leader, or of this leader before its last start, have to be deleted.
         """
         rows = {row for epoch in self._epochs.values() for row in epoch.unreferenced}
         started = [row for row in rows if self._segments.state(row) is SegmentState.COPY_SEGMENT_STARTED]
         return sorted(map(self._segments.get, started), key=lambda each: (each.event_timestamp_ms, each.segment_id))
 
     def in_deletion(self) -> list[RemoteSegment]:
-        """The segments of which a deletion was begun and not finished, by start offset."""
+        """The segments whose deletion was begun and not finished, by start offset."""
         rows = {row for epoch in self._epochs.values() for row in epoch.unreferenced}
         begun = [row for row in rows if self._segments.state(row) is SegmentState.DELETE_SEGMENT_STARTED]
         return sorted(map(self._segments.get, begun), key=lambda each: (each.start_offset, each.segment_id))
 
     def size(self) -> int:
-        """Size in bytes of the .log objects of the segments that are read. A segment of several epochs counts once."""
+        """The size (bytes) of the .log objects of the segments that are read. A segment of several
+        epochs counts once."""
         return self._size
 
     def cleaned_end_offset(self) -> int:
-        """The offset (exclusive) below which every remote segment of a compacted topic is cleaned: no tombstone at or
-        past it may get its delete horizon. 0 if a segment was never cleaned, `OFFSET_MAX` without remote segments.
-        """
+        """The offset (exclusive) up to which every remote segment of a compacted topic is cleaned; no tombstone at or
+        past it may get its delete horizon. 0 if a segment was never cleaned, `OFFSET_MAX` if there are no remote
+        segments."""
         return self._cleaned_ends.least(OFFSET_MAX)
 
     def memory_size(self) -> int:
-        """Memory in bytes, without the values of the dictionaries."""
+        """The memory in bytes, without the values of the dictionaries."""
         epochs = sum(epoch.memory_size() for epoch in self._epochs.values())
         epochs += self._references.__sizeof__() + self._cleaned_ends.memory_size()
         return self._segments.memory_size() + epochs + self._epochs.__sizeof__() + self._superseded_ms.__sizeof__()

@@ -1,13 +1,14 @@
-"""A remote segment as the metadata describes it: its content, the time of its records, and the state of the copy.
+"""A remote segment as the metadata records describe it: its content, the time of its records, and the state of the
+copy.
 
 The states of a remote segment, and of the removal of a partition's remote segments:
 
     copy started ──► copy finished ──► delete started ──► delete finished
-          └───────────────────────────────►┘
+         └───────────────────────────────►┘
 
 A segment can be read from `COPY_SEGMENT_FINISHED` until `DELETE_SEGMENT_STARTED`. A record that repeats the current
-state only updates the broker, the time of the event and the custom metadata. Every other step is refused: the record
-has no effect.
+state only updates the broker, the time of the event and the custom metadata. A record with any other step is refused:
+it has no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, NamedTuple
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 
 REMAINS: Final = b"\x4d\x81"
-"""The custom metadata of a record that begins the deletion of a copy because it is unfinished."""
+"""The custom metadata of a record that begins the deletion of a copy for the reason that it is unfinished."""
 
 
 class SegmentState(IntEnum):
@@ -42,8 +43,8 @@ class PartitionDeleteState(IntEnum):
 BEING_REMOVED: Final = frozenset(
     {PartitionDeleteState.DELETE_PARTITION_MARKED, PartitionDeleteState.DELETE_PARTITION_STARTED}
 )
-"""The states in which all segments of a partition are being deleted: none of them counts as a copy, whether it still
-exists or not."""
+"""The states in which all segments of a partition are being deleted. In these states no segment counts as a copy,
+whether it still exists or not."""
 SEGMENT_STEPS: Final[dict[SegmentState, tuple[SegmentState, ...]]] = {
     SegmentState.COPY_SEGMENT_STARTED: (
         SegmentState.COPY_SEGMENT_STARTED,
@@ -54,7 +55,7 @@ SEGMENT_STEPS: Final[dict[SegmentState, tuple[SegmentState, ...]]] = {
     SegmentState.DELETE_SEGMENT_STARTED: (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED),
     SegmentState.DELETE_SEGMENT_FINISHED: (SegmentState.DELETE_SEGMENT_FINISHED,),
 }
-"""The states that may follow each state."""
+"""The states that may follow each state of a segment."""
 PARTITION_STEPS: Final[dict[PartitionDeleteState | None, tuple[PartitionDeleteState, ...]]] = {
     None: (PartitionDeleteState.DELETE_PARTITION_MARKED,),
     PartitionDeleteState.DELETE_PARTITION_MARKED: (
@@ -70,12 +71,13 @@ PARTITION_STEPS: Final[dict[PartitionDeleteState | None, tuple[PartitionDeleteSt
         PartitionDeleteState.DELETE_PARTITION_MARKED,
     ),
 }
-"""The states that may follow each state; None: no removal has begun. A topic whose removal is finished may be tiered
-again, and be removed again."""
+"""The states that may follow each state of a removal; None means that no removal has begun. A topic whose removal is
+finished may be tiered again, and be removed again."""
 
 
 class RemotePartition(NamedTuple):
-    """A partition of a topic with its id: a topic that is created again under the same name has another id."""
+    """A partition of a topic with the topic's id, because a topic that is created again under the same name has another
+    id."""
 
     topic: str
     topic_id: bytes
@@ -85,7 +87,7 @@ class RemotePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """One copy of a segment. Each attempt to copy has a random id."""
+    """One copy of a segment in remote storage. Each attempt to copy has a random id."""
 
     segment_id: bytes
     """The id of the copy, 16 bytes."""
@@ -93,27 +95,29 @@ class RemoteSegment:
     last_offset: int
     """The last offset (inclusive), which Kafka's record calls the end offset."""
     broker_id: int
-    """The broker that wrote the latest record of this segment."""
+    """The id of the broker that wrote the latest record of this segment."""
     max_timestamp_ms: int
     event_timestamp_ms: int
     """The time (ms) at which the latest record of this segment was written."""
     epochs: tuple[EpochStart, ...]
-    """The leader epochs in the segment, each with the offset of its first batch here; never empty, ascending. The first
-    may begin past `start_offset`: the log began there when the segment was copied, and nothing before it is read."""
+    """The leader epochs in the segment, each with the offset of its first batch in the segment; never empty, ascending.
+    The first may begin past `start_offset`: the log began at its offset when the segment was copied, and nothing before
+    it is read."""
     size: int
-    """Size of the .log object in bytes."""
+    """The size of the .log object in bytes."""
     state: SegmentState = SegmentState.COPY_SEGMENT_STARTED
     custom_metadata: bytes | None = None
-    """At most `remote.log.metadata.custom.metadata.max.bytes`. For a compacted topic: the lineage (`lineage.py`)."""
+    """At most `remote.log.metadata.custom.metadata.max.bytes` bytes; the lineage (`lineage.py`) if a segment was
+    cleaned or erased or may be cleaned."""
     has_transaction_index: bool = True
 
     def last_offset_in(self, epoch_slot: int) -> int:
-        """The last offset (inclusive) of the epoch at a slot of `epochs`, in this segment."""
+        """The last offset (inclusive) in this segment of the leader epoch at the index `epoch_slot` of `epochs`."""
         later = epoch_slot + 1
         return self.epochs[later].start_offset - 1 if later < len(self.epochs) else self.last_offset
 
     def updated(self, update: SegmentUpdate) -> RemoteSegment:
-        """The segment after an update. An update without custom metadata keeps that of the segment."""
+        """Return the segment after an update. If the update has no custom metadata, the segment keeps its own."""
         keeps_custom = update.custom_metadata is None or update.deletes_remains
         return replace(
             self,
@@ -126,7 +130,7 @@ class RemoteSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdate:
-    """A later record of a segment, with the state that it enters."""
+    """A later record of a segment: the state that the segment enters."""
 
     segment_id: bytes
     broker_id: int
@@ -145,7 +149,7 @@ class SegmentUpdate:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDelete:
-    """A record on the removal of all remote segments of a partition."""
+    """A record with the state of the removal of all remote segments of a partition."""
 
     broker_id: int
     event_timestamp_ms: int

@@ -15,8 +15,8 @@ from moldau.storage.tiered.metadata.segment_table import SegmentTable
 def twin_of(
     segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
 ) -> dict[int, RemoteSegment] | None:
-    """Return the segment that `segment` replaces, by its row, if it is the only ancestor, can still be read, and has
-    the same offsets and leader epochs. Return None otherwise.
+    """Return the segment that `segment` replaces, by its row. It must be the only ancestor, still be read, and have the
+    same offsets and leader epochs. Return None otherwise.
 
     Other segments may overlap these two. The new segment is then read in the epochs in which its ancestor was read.
     """

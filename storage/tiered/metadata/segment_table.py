@@ -17,9 +17,8 @@ from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState
 
 ROW: Final = Struct(">16sqqqqiiqiB?")
-"""The fields: id, start offset, last offset, largest timestamp, time of the event, broker, first epoch, offset of that
-epoch, size, state, whether there is a transaction index.
-"""
+"""The fields of a row: segment id, start offset, last offset, largest timestamp, time of the event, broker, first
+leader epoch, start offset of that epoch, size, state, whether there is a transaction index."""
 ID_SIZE: Final = 16
 STATE_POSITION: Final = ROW.size - 2
 _OFFSETS: Final = Struct(">16xqq")
@@ -31,11 +30,13 @@ FREE: Final = -1
 ID_COUNT_MIN: Final = 8
 
 Extra = tuple[tuple[EpochStart, ...], bytes | None]
-"""Leader epochs after the first one; custom metadata."""
+"""The fields of a segment that do not fit into its row: the leader epochs after the first one, and the
+custom metadata."""
 
 
 class SegmentTable:
-    """A table of segments. Rows are numbered from 0; the number of a removed row is used again."""
+    """A table of remote segments in packed rows. Rows are numbered from 0; the number of a removed row
+    is used again."""
 
     __slots__ = ("_extras", "_free", "_ids", "_rows", "count")
 
@@ -47,7 +48,7 @@ class SegmentTable:
         self.count = 0
 
     def find(self, segment_id: bytes) -> int | None:
-        """The row of a segment; None for an unknown segment."""
+        """The row of a segment; None if the segment is not in the table."""
         row = self._ids[self._place(segment_id)]
         return None if row == FREE else row
 
@@ -89,7 +90,7 @@ class SegmentTable:
             self._extras.pop(row, None)
 
     def get(self, row: int) -> RemoteSegment:
-        """The segment of a row, as a value."""
+        """Return the segment of a row as an object."""
         (segment_id, start, last, latest, event, broker, epoch, epoch_start, size, state, has_transactions) = (
             ROW.unpack_from(self._rows, row * ROW.size)
         )
@@ -116,21 +117,21 @@ class SegmentTable:
         self.count -= 1
 
     def rows(self) -> Iterator[int]:
-        """The rows in use. The table must not change meanwhile."""
+        """The numbers of the rows in use. The table must not change during the iteration."""
         return (row for row in self._ids if row != FREE)
 
     def offsets(self, row: int) -> tuple[int, int]:
-        """The first and the last offset of a segment (both inclusive)."""
+        """The first and the last offset of the segment of a row (both inclusive)."""
         start, last = _OFFSETS.unpack_from(self._rows, row * ROW.size)
         return start, last
 
     def size(self, row: int) -> int:
-        """Size of the .log object in bytes."""
+        """The size of the .log object of the segment of a row, in bytes."""
         size: int = _SIZE.unpack_from(self._rows, row * ROW.size + _SIZE_POSITION)[0]
         return size
 
     def latest_timestamp(self, row: int) -> int:
-        """The largest timestamp (ms) of the segment."""
+        """The largest timestamp (ms) of the segment of a row."""
         timestamp: int = _TIMESTAMP.unpack_from(self._rows, row * ROW.size + _TIMESTAMP_POSITION)[0]
         return timestamp
 
@@ -138,11 +139,11 @@ class SegmentTable:
         return self._extras.get(row, ((), None))[1]
 
     def epoch_count(self, row: int) -> int:
-        """The number of leader epochs in the segment."""
+        """The number of leader epochs of the segment of a row."""
         return 1 + len(self._extras.get(row, ((), None))[0])
 
     def start_key(self, row: int) -> tuple[int, bytes]:
-        """The sort key of segments: the first offset, then the id."""
+        """The key by which rows are sorted: the first offset of the segment, then its id."""
         return self.offsets(row)[0], self._id(row)
 
     def state(self, row: int) -> SegmentState:
@@ -159,7 +160,7 @@ class SegmentTable:
         return self.offsets(row)[1]
 
     def memory_size(self) -> int:
-        """Memory in bytes, without the dictionary's values."""
+        """The memory in bytes, without the values of the dictionary."""
         return (
             self._rows.__sizeof__()
             + self._ids.__sizeof__()
@@ -172,7 +173,7 @@ class SegmentTable:
         return bytes(self._rows[row * ROW.size : row * ROW.size + ID_SIZE])
 
     def _place(self, segment_id: bytes) -> int:
-        """The index in `_ids` of the row of an id, or the free index for it."""
+        """The index in `_ids` at which the row of a segment id is stored, or the free index for it."""
         mask = len(self._ids) - 1
         place = int.from_bytes(segment_id[8:12], "big") & mask
         while (row := self._ids[place]) != FREE and self._id(row) != segment_id:
