@@ -1,6 +1,6 @@
 """The features of a cluster: the levels that this node supports, and the records that a metadata version allows.
 
-A level is finalized by a FeatureLevelRecord (kraft.version: by a control record). Record versions follow the finalized
+A FeatureLevelRecord finalizes a level; for kraft.version a control record does. Record versions follow the finalized
 metadata.version, so that every node of the cluster can read what the controller writes.
 """
 
@@ -53,11 +53,12 @@ METADATA_VERSION_NAMES: Final = {
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
 DEFAULT_METADATA_VERSION: Final = 30
-"""The metadata version of a new cluster. Tools that support a later version are not released yet."""
+"""The metadata version of a new cluster. It is not the latest version, because the tools that support later versions
+are not released yet."""
 
 
 class DefaultLevel(NamedTuple):
-    """The level at which a new cluster begins with a feature."""
+    """The level of a feature in a new cluster, from a metadata version on."""
 
     metadata_version: int
     """The lowest metadata version at which a new cluster begins with `level`."""
@@ -77,11 +78,11 @@ Kafka 4.4.0 (`kafka-storage version-mapping`). All other features are off in a n
 DEAD_LETTERS_VERSION: Final = 2
 """The level of share.version from which on share groups have dead-letter queues."""
 CORDONED_LOG_DIRS_VERSION: Final = 30
-"""The metadata version from which on registrations name the cordoned log directories, which take no new replicas."""
+"""From this metadata version on, registrations name the cordoned log directories, which take no new replicas."""
 NETWORK_ACLS_VERSION: Final = 32
-"""The metadata version from which on the host of an ACL may be a network in CIDR notation."""
+"""From this metadata version on, the host of an ACL may be a network in CIDR notation."""
 CONTROLLER_UNREGISTRATION_VERSION: Final = 33
-"""The metadata version from which on the log may hold an UnregisterControllerRecord."""
+"""From this metadata version on, the log may have an UnregisterControllerRecord."""
 
 
 def refusal_of_feature(name: str, level: int) -> str | None:
@@ -97,7 +98,7 @@ def refusal_of_feature(name: str, level: int) -> str | None:
 
 
 def record_version(record: object, metadata_version: int) -> int:
-    """The version of the schema in which Kafka's controller writes `record` at a metadata version."""
+    """The schema version in which Apache Kafka's controller writes `record` at a metadata version."""
     match record:
         case RegisterBrokerRecord():
             return 4 if metadata_version >= CORDONED_LOG_DIRS_VERSION else 3

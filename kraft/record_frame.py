@@ -1,4 +1,4 @@
-"""The frame around a record of the metadata log."""
+"""The frame around a record of the metadata log: how it is encoded and decoded."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ RECORDS: Final = FramedRecords("metadata", vars(metadata))
 
 
 def record_classes() -> dict[int, type[object]]:
-    """The declared record classes by type."""
+    """The declared classes of metadata records by their type number."""
     return RECORDS.classes()
 
 
 def encode_record(record: object, version: int) -> bytes:
-    """Encode a data record: `record` in `version`, in its frame."""
+    """Encode a metadata record in a schema version, in its frame."""
     return RECORDS.encode(record, version)
 
 
 def decode_record(value: BytesLike) -> object:
-    """Decode the record in a frame. Raises `MalformedMessage` for a frame, type or version that is not declared."""
+    """Decode a framed metadata record. Raises `MalformedMessage` for a frame, type or version that is not declared."""
     return RECORDS.decode(value)

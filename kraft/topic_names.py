@@ -1,4 +1,4 @@
-"""The rules for names of topics."""
+"""The rules for names of topics, and the names of topics in metrics."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def refusal_of_name(name: str) -> str | None:
 
 
 def metric_name(name: str) -> str:
-    """The name with each dot replaced by an underscore.
+    """The name of a topic in metrics: each dot is replaced by an underscore.
 
-    Metrics use it, so two topics must not differ in these characters alone.
+    Two topics must not have the same name in metrics, so their names must not differ in dots and underscores alone.
     """
     return name.replace(".", "_")
 

@@ -1,9 +1,9 @@
-"""The table of the controller's APIs: each row a request class and the handler that decides on it.
+"""The table of the controller's APIs: for each request class, the handler that decides on it and how it is authorized.
 
 A new API is one declaration (`protocol/messages/`), one handler (a function of the context and the request to a
 `Decision`) and one row here. A handler whose request type is not that of its row is a type error. If the authorization
-or the lists of an API need more than a row can say, the API also has a module and a line in `broker/apis/`. These take
-precedence over the row.
+or the lists of an API need more than a row can say, the API also has a module and a line in `broker/apis/`. The module
+then takes precedence over the row.
 """
 
 from __future__ import annotations
@@ -67,17 +67,18 @@ from moldau.security.access import AclOperation
 Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]
 ENTRIES_MAX: Final = 1_000
-"""The most elements of a list that the controller decides on in one step. A cluster has only few of the things that
-such lists name: settings, brokers, log directories."""
+"""The most elements of a list on which the controller decides in one step. It limits lists of things of which a cluster
+has only few: settings, brokers, log directories."""
 
 
 class ControllerApi(NamedTuple):
-    """One row of the table of APIs. It is made by `api`, which checks that its parts belong together."""
+    """One row of the table of the controller's APIs. It is made by `api`, which checks that the handler takes the
+    request."""
 
     request: type[object]
     decide: Decide[object]
     is_for_clients: bool
-    """Whether clients send this API to brokers, which forward it.
+    """Whether clients send this API to brokers, which forward it to the controller.
 
     Otherwise nodes of the cluster send it to the controller.
     """
@@ -86,8 +87,8 @@ class ControllerApi(NamedTuple):
     operation: AclOperation
     """The operation on the cluster that the sender of the request must be allowed."""
     cut: Sequence[tuple[str, str]]
-    """The lists of the request that are decided part by part, each with the list of the response that has the results.
-    Both are paths of field names."""
+    """The lists of the request on which the controller decides part by part, each with the list of the response that
+    has the results. Both are paths of field names."""
     bounds: Mapping[str, int]
     """The most elements of each list that is decided in one step, by the path of the list. DIVERGES: a request with
     more is refused with INVALID_REQUEST; Apache Kafka has no such limits.
@@ -104,10 +105,11 @@ def api(
     cut: Sequence[tuple[str, str]] = (),
     bounds: Mapping[str, int] = MappingProxyType({}),
 ) -> ControllerApi:
-    """Make the row of an API; its key is that of the request class.
+    """Make the row of an API for a request class and its handler.
 
-    `is_forwardable`: whether brokers forward the request; by default they forward the requests of clients. `operation`:
-    the operation on the cluster that the sender must be allowed; the default is what nodes of the cluster are allowed.
+    `is_forwardable` says whether brokers forward the request; by default they forward the requests of clients.
+    `operation` is the operation on the cluster that the sender must be allowed; the default is one that nodes of the
+    cluster have.
     """
     return ControllerApi(
         request,
@@ -134,7 +136,8 @@ decided."""
 
 
 def is_out_of_time(request: object) -> bool:
-    """Whether a request ends undecided. A reassignment of no topic needs no time, as in Apache Kafka."""
+    """Whether a request is answered with REQUEST_TIMED_OUT and not decided on, because its timeout is 0 or less. As in
+    Apache Kafka, the timeout of a reassignment without topics is ignored."""
     if isinstance(request, AlterPartitionReassignmentsRequest) and not request.topics:
         return False
     return type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0
@@ -144,7 +147,7 @@ ControllerApis = Mapping[type[object], ControllerApi]
 
 
 def table_of(rows: Iterable[ControllerApi]) -> ControllerApis:
-    """The rows by the class of their request."""
+    """The rows as a mapping from the class of their request. Asserts that no class has two rows."""
     table: dict[type[object], ControllerApi] = {}
     for row in rows:
         assert row.request not in table, f"{row.request.__name__} has two handlers"

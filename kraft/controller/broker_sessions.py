@@ -1,4 +1,4 @@
-"""The sessions of brokers: the time of each broker's last heartbeat, and the contents of its heartbeats."""
+"""The sessions of brokers: when each broker sent its last heartbeat, and what the heartbeats reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from moldau.protocol.late_tuple import NamedTuple
 
 
 class Session(NamedTuple):
-    """The state of one broker from its heartbeats. It is lost when this controller's term ends."""
+    """What the controller knows of one broker from its heartbeats. It is lost when this controller's term ends."""
 
     epoch: int
     contact_ms: int
@@ -18,15 +18,16 @@ class Session(NamedTuple):
     metadata_offset: int = -1
     """The last offset of the metadata log that the broker has read."""
     shutdown_offset: int = -1
-    """The end of the metadata log when the broker had no more partitions to hand over; -1 before that."""
+    """The end offset of the metadata log at the time when the broker had no more partitions to hand over; -1 before
+    that."""
 
 
 class BrokerSessions:
     """The sessions of brokers: one entry for each broker that is not fenced."""
 
     def __init__(self, image: MetadataImage, timeout_ms: int, now_ms: int) -> None:
-        """Begin a session for every unfenced broker of the image. Each broker has a whole session timeout to send its
-        first heartbeat to this controller."""
+        """Begin a session for every unfenced broker of the image. Each broker has a whole session timeout (ms) to send
+        its first heartbeat to this controller."""
         self.timeout_ms = timeout_ms
         self._by_broker = {
             broker.id: Session(broker.epoch, now_ms, is_heard=False)
@@ -40,8 +41,8 @@ class BrokerSessions:
         self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
 
     def note_shutdown(self, broker_id: int, end_offset: int) -> None:
-        """Store the offset of the metadata log that the other brokers must have read before this broker may exit. A
-        later call does not change the offset."""
+        """Note that the broker has handed over its partitions: `end_offset` is the offset of the metadata log up to
+        which the other brokers must read before this broker may exit. A later call does not change the offset."""
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
             self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)

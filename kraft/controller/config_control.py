@@ -21,11 +21,11 @@ from moldau.protocol.records.metadata import ClearElrRecord, ConfigRecord, Parti
 
 Resource = TypeVar("Resource", incremental.AlterConfigsResource, replacing.AlterConfigsResource)
 NewValues = dict[str, str | None]
-"""New values of settings by name; None removes a setting."""
+"""New values of settings by name; the value None removes the setting."""
 
 
 class AlterConfigOperation(IntEnum):
-    """The operations of an incremental change on a setting."""
+    """The operations that IncrementalAlterConfigs can make on a setting."""
 
     SET = 0
     DELETE = 1
@@ -79,7 +79,8 @@ def alter(
     resources: Iterable[Resource],
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
 ) -> tuple[list[tuple[ConfigResource, ApiError]], list[object]]:
-    """Decide on all resources of a request: the result for each one, and the records of the accepted changes."""
+    """Decide on all resources of a request. Returns the result for each resource, and the records of the accepted
+    changes. `values_of` computes the new values of a resource from its present settings, or an error."""
     pairs = [(ConfigResource(resource.resource_type, resource.resource_name), resource) for resource in resources]
     counts = Counter(key for key, _ in pairs)
     outcomes: list[tuple[ConfigResource, ApiError]] = []
@@ -132,7 +133,8 @@ def records_of(
 
 def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecord]:
     """Yield the records that restore the eligible leader replicas of partitions without an in-sync replica, after a
-    ClearElrRecord. Such a partition commits no records, so its eligible leader replicas have every committed record.
+    ClearElrRecord for a topic (for all topics if the name is empty). Such a partition commits no records, so its
+    eligible leader replicas have every committed record.
 
     DIVERGES: Apache Kafka clears them; then only an unclean election, which may lose records, ends the outage.
     """
@@ -240,8 +242,8 @@ def refusal_of_nulls(values: NewValues) -> ApiError | None:
 
 
 def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
-    """The comma-separated list `before` after the members of `value` were added or removed. A member that the list has
-    already is not added again."""
+    """Apply APPEND or SUBTRACT to a comma-separated list: `before` with the elements of `value` added or removed. An
+    element that the list has already is not added again."""
     members = [member for member in before.split(",") if member]
     named = [member for member in value.split(",") if member]
     if operation is AlterConfigOperation.APPEND:

@@ -25,21 +25,21 @@ from moldau.security.quotas.mutations import UNBOUNDED, Mutations
 class DecisionContext(NamedTuple):
     """The input of a handler, apart from the request.
 
-    Handlers read the view. They may change only `sessions` and `failures`: the state that follows from heartbeats is
-    not part of the metadata, and is lost when the controller's term ends.
+    Handlers read the view. They may change only `sessions` and `failures`. That state follows from heartbeats, is not
+    part of the metadata, and is lost when the controller's term ends.
     """
 
     view: View
     sessions: BrokerSessions
     failures: FailureDetector
     now_ms: int
-    """The time on the controller's clock, which never goes back."""
+    """The time (ms) on the controller's monotonic clock."""
     end_offset: Callable[[], int]
-    """Return the present end offset of the metadata log. Each batch of a decision that is made in slices moves the
-    end."""
+    """Returns the present end offset of the metadata log. The offset rises with each batch of a decision that is made
+    in slices."""
     principal: Principal = ANONYMOUS
-    """The authenticated client that sent the request. It has been authorized already; handlers of delegation tokens
-    need it."""
+    """The authenticated client that sent the request. The request has been authorized already; the handlers of
+    delegation tokens need the client."""
     mutations: Mutations = UNBOUNDED
     """The quota against which the request counts the partitions that it creates and deletes (KIP-599)."""
 
@@ -58,6 +58,6 @@ STRICT_SINCE: Final[dict[type[object], int]] = {
     CreatePartitionsRequest: 3,
     DeleteTopicsRequest: 5,
 }
-"""The requests that count against the quota of controller mutations, each with the first version whose clients know
-THROTTLING_QUOTA_EXCEEDED."""
+"""The requests that count against the quota of controller mutations, each with the first version in which the response
+may have the error THROTTLING_QUOTA_EXCEEDED."""
 THROTTLED: Final = ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")

@@ -48,11 +48,11 @@ from moldau.security.quotas.mutations import MutationQuotas, Mutations
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000
-"""The most preferred leaders that one decision elects."""
+"""The most preferred leaders that one decision of the periodic check elects."""
 
 
 class Controller:
-    """Owns the image at the end of the log and the brokers' sessions."""
+    """The active controller: it owns the metadata image at the end of the log and the brokers' sessions."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Controller:
         index: PartitionIndex | None = None,
         apis: ControllerApis = CONTROLLER_APIS,
     ) -> None:
-        """`index`: the partition index of the topics in `replay`, if the caller has made it beforehand."""
+        """`index` is the partition index of the topics in `replay`; if it is None, the controller makes it."""
         self._replay = replay
         self._settings = settings
         self._index = PartitionIndex(replay.image.topics) if index is None else index
@@ -73,11 +73,11 @@ class Controller:
         self._mutations.limits.changed(dict(replay.image.quotas.by_entity.items()))
         self._last_append_ms = now_ms
         self._rebalance_ms = now_ms + settings.leader_imbalance_check_interval_seconds * 1000
-        """When the next check for partitions without their preferred leader is due."""
+        """The time (ms) of the next check for partitions that their preferred leader does not lead."""
         self._unclean_ms = now_ms + settings.unclean_leader_election_interval_ms
-        """When the next check for partitions without a leader is due."""
+        """The time (ms) of the next check for partitions without a leader."""
         self._tokens_ms = now_ms + settings.security.token_check_interval_ms
-        """When the next search for expired delegation tokens is due."""
+        """The time (ms) of the next search for expired delegation tokens."""
 
     @property
     def state(self) -> Replay:
@@ -86,7 +86,8 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata with everything decided so far, committed or not: for decisions, not for readers."""
+        """The metadata after all decisions so far, committed or not. Decisions are made on it; readers must not see
+        it."""
         return self._replay.image
 
     @property
@@ -94,9 +95,9 @@ class Controller:
         return View(self.image, self._index, self._settings)
 
     def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
-        """The records that a new leader writes first.
+        """The decisions with which a new leader begins: their records are the first that it writes.
 
-        They are: the abort of a metadata transaction that the earlier leader left open (KIP-868), the bootstrap records
+        They are the abort of a metadata transaction that the earlier leader left open (KIP-868), the bootstrap records
         if there is no metadata yet, the controller's own registration, and the elections that the earlier leader did
         not hold.
         """
@@ -111,14 +112,15 @@ class Controller:
         return decisions
 
     def _bootstrap_settings(self, bootstrap: Sequence[object]) -> Iterator[object]:
-        """The first settings of a cluster. Eligible leader replicas need one min.insync.replicas for the whole cluster
-        (KIP-966)."""
+        """Yield the first settings of a cluster. If it has eligible leader replicas, it needs one min.insync.replicas
+        for the whole cluster (KIP-966)."""
         levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, FeatureLevelRecord)}
         if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
             yield from records_of_eligible_replicas(self.view)
 
     def step(self, request: object, now_ms: int, requester: Requester = NODE) -> Decision:
-        """Decide on a request, a message of the protocol; `AssertionError` if the controller has no such API."""
+        """Decide on a request, a message of the protocol. Raises `AssertionError` if the controller has no API for
+        it."""
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
         mutations = self._mutations.of(requester, now_ms)
@@ -135,13 +137,13 @@ class Controller:
         return self.image.provenance.end_offset
 
     def mutation_tokens(self, now_ms: int) -> dict[QuotaTags, float]:
-        """The balance in tokens of each client under a quota of mutations, for metrics."""
+        """The balance (tokens) of each client that has a quota of controller mutations, for metrics."""
         return self._mutations.tokens(now_ms)
 
     def tick(self, now_ms: int) -> Iterable[Decision]:
-        """Do the periodic work that is due: fence brokers whose session ended, hold elections, append a NoOpRecord to
-        an idle log (KIP-835).
-        """
+        """Yield the decisions of the periodic work that is due: fence brokers whose session ended or that are
+        suspected, hold elections, remove expired delegation tokens, and append a NoOpRecord to an idle log
+        (KIP-835)."""
         for broker_id in sorted({*self._sessions.expired(now_ms), *self._failures.suspected(now_ms)}):
             broker = self.image.cluster.brokers.get(broker_id)
             if broker is None or broker.fenced:
@@ -159,7 +161,8 @@ class Controller:
             yield Decision([NoOpRecord()])
 
     def _elections(self, now_ms: int) -> Iterator[Decision]:
-        """The periodic elections. Elections above the limit of one decision are due at the next tick."""
+        """Yield the decisions of the periodic elections that are due. If more preferred leaders than `AT_ONCE_MAX` are
+        to be elected, the others are elected at the next tick."""
         if now_ms >= self._rebalance_ms:
             records = self._balancing()
             if len(records) < AT_ONCE_MAX:
@@ -177,11 +180,12 @@ class Controller:
         return preferred_elections(self.view, AT_ONCE_MAX)
 
     def disconnected(self, broker_id: int, now_ms: int) -> None:
-        """Note a broken connection to the broker: the controller fences the broker unless a heartbeat arrives soon."""
+        """Note that the connection to the broker broke. The controller fences the broker unless a heartbeat arrives
+        soon."""
         self._failures.disconnected(broker_id, now_ms)
 
     def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """Note that the broker's node led the quorum before, and last responded at `heard_ms`.
+        """Note that the broker's node led the quorum before this node did, and last responded at `heard_ms`.
 
         The controller fences the broker unless a heartbeat arrives soon.
         """
@@ -199,7 +203,7 @@ class Controller:
         return min((deadline for deadline in deadlines if deadline is not None), default=periodic_ms)
 
     def replay(self, records: Sequence[object], provenance: Provenance, now_ms: int) -> MetadataDelta:
-        """Apply appended records to the image. Returns what they changed."""
+        """Apply appended records to the image, the index and the sessions. Returns the changes of the metadata."""
         self._last_append_ms = now_ms
         delta = self._replay.replay(records, provenance)
         self._index.update(delta.topics)
@@ -223,7 +227,8 @@ class Controller:
 
 
 def counted(decision: Decision, mutations: Mutations) -> Iterator[Sequence[object]]:
-    """The further batches of a decision whose reply then tells what all of them have cost."""
+    """Yield the batches of a decision that is made in slices, and then set the throttle time of its reply from the
+    mutations of all batches."""
     yield from decision.further
     tell_throttle(decision.reply, mutations)
 

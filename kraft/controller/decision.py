@@ -1,4 +1,4 @@
-"""The result of a decision of the controller: records to append, and the reply to send once they are committed."""
+"""The result of a decision of the controller: records to append, and the reply to send when they are committed."""
 
 from __future__ import annotations
 
@@ -10,36 +10,31 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 
 SLICE_SIZE: Final = 24
-"""How many partitions a decision about many partitions examines before the event loop does other work. To decide on one
-partition, to append its record and to replay that record takes 30 to 60 µs.
-"""
+"""How many partitions a decision about many partitions examines before the event loop does other work. Deciding on one
+partition, appending its record and replaying the record take 30 to 60 µs together."""
 
 
 class Decision(NamedTuple):
-    """Records and a reply.
+    """The records to append and the reply to send.
 
-    The records may be empty. They are appended as one batch, which is atomic.
-
-    The reply is sent once these records and those of all earlier decisions are committed: it may report what earlier
-    decisions changed.
+    The records are appended as one atomic batch; there may be none. The reply is sent when these records and those of
+    all earlier decisions are committed, because it may report what earlier decisions changed.
     """
 
     records: Sequence[object]
     reply: object | None = None
     further: Iterable[Sequence[object]] = ()
-    """The batches of records after `records`. Some are empty. Between two batches the event loop does other work, but
-    the controller makes no other decision.
-    """
+    """The batches of records to append after `records`; some may be empty. Between two batches the event loop does
+    other work, but the controller makes no other decision."""
     kraft_version: int | None = None
-    """The kraft.version to which the Raft machine raises the quorum before these records are appended; None leaves it
-    unchanged.
-    """
+    """The kraft.version to which the quorum is upgraded before these records are appended; None leaves the version
+    unchanged."""
 
     @classmethod
     def in_slices(cls, looked_at: Iterable[object | None], reply: object | None = None) -> Decision:
-        """A decision about many partitions, made in slices. `looked_at` has one element for each examined partition:
-        its record, or None if the partition stays as it is. Every prefix of the records must leave consistent metadata.
-        """
+        """Make a decision about many partitions, in slices. `looked_at` has one element for each examined partition:
+        its record, or None if the partition does not change. After any number of the records the metadata must be
+        consistent."""
         return cls.of_batches(slices(looked_at), reply)
 
     @classmethod
@@ -54,14 +49,14 @@ class Decision(NamedTuple):
 
 
 def slices(looked_at: Iterable[object | None]) -> Iterator[list[object]]:
-    """Cut the elements into slices of `SLICE_SIZE`. Each list has the records of one slice, without the Nones."""
+    """Cut the elements into slices of `SLICE_SIZE`, and yield the records of each slice, without the Nones."""
     left = iter(looked_at)
     while part := list(islice(left, SLICE_SIZE)):
         yield [record for record in part if record is not None]
 
 
 class ApiError(NamedTuple):
-    """The error code and message of a refused change, as the reply reports them."""
+    """The error code and message of a refused change, as the reply has them."""
 
     error: ErrorCode
     message: str | None

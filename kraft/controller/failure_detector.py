@@ -29,20 +29,23 @@ DISCONNECTED_INTERVALS: Final = 2
 
 
 class Contact(NamedTuple):
-    """What the controller knows of one broker's connection and heartbeats. Times are in ms on the clock of `now_ms`."""
+    """What the controller knows of one broker's connection and heartbeats. All times are in ms on the controller's
+    clock."""
 
     heard_ms: int
-    """The time of its last heartbeat; before the first one, of its disconnection or of the last response as leader."""
+    """The time of the last heartbeat. Before the first heartbeat it is the time of the disconnection, or of the last
+    response of the broker's node as leader of the quorum."""
     interval_ms: int | None = None
-    """The heartbeat interval (`FailureDetector.heartbeat`); None before the second heartbeat, 0 for a former leader."""
+    """The heartbeat interval (ms), computed by `FailureDetector.heartbeat`. It is None before the second heartbeat, and
+    0 for a broker whose node led the quorum."""
     disconnected_ms: int | None = None
-    """The time at which the broker's connection broke; None if a heartbeat arrived later."""
+    """The time at which the broker's connection broke; None if it has not broken since the last heartbeat."""
 
 
 class FailureDetector:
     """Suspects brokers that have sent no heartbeat for too long.
 
-    With a `patience_ms` of 0 it suspects none, and only the end of a session fences a broker.
+    If `patience_ms` is 0, it suspects no broker, so only the end of a session fences a broker.
     """
 
     def __init__(self, patience_ms: int, grace_ms: int = GRACE_MS) -> None:
@@ -51,10 +54,10 @@ class FailureDetector:
         self._by_broker: dict[int, Contact] = {}
 
     def heartbeat(self, broker_id: int, now_ms: int) -> None:
-        """Note a heartbeat.
+        """Note a heartbeat, and compute the broker's heartbeat interval.
 
-        If intervals vary, the detector keeps the longest recent one: the remembered interval halves with each
-        heartbeat that comes sooner.
+        The interval is the time since the heartbeat before, but at least half of the interval computed then. So if the
+        times vary, the longest recent one counts.
         """
         before = self._by_broker.get(broker_id)
         interval_ms = None
@@ -69,9 +72,10 @@ class FailureDetector:
             self._by_broker[broker_id] = before._replace(disconnected_ms=now_ms)
 
     def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """Note that the broker's node led the quorum before, and last responded to this node at `heard_ms`.
+        """Note that the broker's node led the quorum before this node did, and last responded to this node at
+        `heard_ms`.
 
-        The wait of `patience_ms` begins then, because the broker may never send a heartbeat to this controller.
+        The wait of `patience_ms` begins at that time, because the broker may never send a heartbeat to this controller.
         """
         if broker_id not in self._by_broker:
             self._by_broker[broker_id] = Contact(heard_ms, interval_ms=0)
@@ -89,7 +93,7 @@ class FailureDetector:
         )
 
     def next_deadline_ms(self) -> int | None:
-        """When the next broker will be suspected; None if none can be."""
+        """The time (ms) at which the next broker will be suspected; None if no broker will be."""
         deadlines = [self._deadline_ms(contact) for contact in self._by_broker.values()]
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 

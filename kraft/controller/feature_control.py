@@ -1,7 +1,7 @@
-"""UpdateFeatures: raises or lowers the finalized levels of features. It changes all features of the request or none.
+"""UpdateFeatures: raises or lowers the finalized levels of features. Either all changes of a request are made or none.
 
-A level must be in the range of every registered broker and controller. A lower one must be asked for as a downgrade;
-metadata.version goes down only if no record of the higher one can be in the log.
+A level must be in the range of every registered broker and controller. A lower level must be requested as a downgrade;
+metadata.version can be lowered only if the log can have no record of the higher level.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from moldau.protocol.records.metadata import ConfigRecord, FeatureLevelRecord, N
 
 DISABLED: Final = SupportedRange(0, 0)
 METADATA_CHANGED: Final = frozenset({30, 32, 33})
-"""The levels of metadata.version that added records or fields which earlier levels cannot read."""
+"""The levels of metadata.version that added records or fields which nodes at an earlier level cannot read."""
 FAILED: Final = "The update failed for all features since the following feature had an error: "
 
 
@@ -69,7 +69,8 @@ def level_of(view: View, name: str) -> int:
 
 
 def type_of(update: FeatureUpdateKey) -> UpgradeType | None:
-    """The kind of change. Version 0 of the request has one flag instead, which allows a safe downgrade."""
+    """The kind of change that a request asks for; None if the code is unknown. Version 0 of the request has one flag
+    instead, which allows a safe downgrade."""
     if update.allow_downgrade:
         return UpgradeType.SAFE_DOWNGRADE
     return UpgradeType(update.upgrade_type) if update.upgrade_type in set(UpgradeType) else None
@@ -142,7 +143,9 @@ def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
 
 
 def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
-    """The records after which min.insync.replicas has one value for the cluster, which eligible leader replicas need.
+    """Yield the records that give min.insync.replicas one value for the whole cluster, as eligible leader replicas
+    need.
+
     The cluster gets a value if it has none, and the values of single brokers are removed.
     """
     configs = view.image.configs

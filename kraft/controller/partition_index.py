@@ -1,5 +1,5 @@
-"""The partitions of each broker: when a broker fails, the work of the controller is proportional to the number of the
-broker's partitions.
+"""An index of partitions by broker. With it the work of the controller after the failure of a broker is proportional to
+the number of that broker's partitions.
 
 A controller builds the index from an image when its term begins, and updates it with each delta. Keys keep the order in
 which they were added, so that no result depends on Python's hashes.
@@ -14,14 +14,15 @@ from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, TopicsDe
 from moldau.protocol.late_tuple import NamedTuple
 
 Key = tuple[bytes, int]
-"""A topic's id and the number of a partition."""
+"""A partition: the id of its topic and its index."""
 Keys = dict[Key, None]
-"""An ordered set of keys."""
+"""An ordered set of partitions."""
 NONE: Mapping[Key, None] = {}
 
 
 class PartitionIndex:
-    """The partitions that each broker leads, is in sync with, or is an eligible leader of."""
+    """For each broker, the partitions that it leads, for which it is in sync, and of which it is an eligible leader
+    replica."""
 
     __slots__ = ("_eligible", "_in_sync", "_led", "imbalanced", "reassigned")
 
@@ -53,13 +54,13 @@ class PartitionIndex:
         return self.led(NO_LEADER)
 
     def concerning(self, broker_id: int) -> Iterator[Key]:
-        """Partitions that the broker leads or has in sync, each once."""
+        """Yield the partitions that the broker leads or for which it is in sync, each once."""
         in_sync = self.in_sync(broker_id)
         yield from in_sync
         yield from (key for key in self.led(broker_id) if key not in in_sync)
 
     def update(self, delta: TopicsDelta) -> None:
-        """Update the index with the changes that records made to the topics."""
+        """Update the index with the changes that records made to topics."""
         for topic in delta.deleted.values():
             for partition_id, partition in topic.partitions.items():
                 self._remove((topic.id, partition_id), partition)
@@ -92,13 +93,13 @@ class PartitionIndex:
 
 
 class IndexedTopics(NamedTuple):
-    """The topics of an image together with their index."""
+    """The topics of an image, and the partition index of these topics."""
 
     topics: TopicsImage
     by_broker: PartitionIndex
 
     def brought_to(self, topics: TopicsImage) -> PartitionIndex:
-        """The index, updated to these topics. The index on which this is called must not be used any more."""
+        """Update the index to other topics, and return it. This object must not be used any more afterwards."""
         delta = TopicsDelta(self.topics)
         compare_topics(delta, self.topics, topics)
         self.by_broker.update(delta)

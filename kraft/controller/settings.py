@@ -1,4 +1,4 @@
-"""The settings and collaborators that a controller is constructed with."""
+"""The settings of a controller, and the functions of its environment that it uses."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
 
 
 class ConfigRules(Protocol):
-    """The rules for settings that the controller uses; the broker's catalogue of settings implements them."""
+    """The rules for settings of resources that the controller needs. The broker's catalogue of settings implements
+    them."""
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> ApiError | None:
-        """Why the resource cannot have `settings` (its complete settings after the change) in place of `existing`; None
-        if it can.
-        """
+        """The error of a change after which the resource would have `settings` (all of them) in place of `existing`;
+        None if it may be made."""
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether APPEND and SUBTRACT are defined for the setting."""
+        """Whether the setting is a list, so that APPEND and SUBTRACT are defined for it."""
 
     def default_of(self, resource: ConfigResource, name: str) -> str:
-        """The default value of a setting for the resource; "" if there is none."""
+        """The default value of a setting for the resource; an empty text if there is none."""
 
     def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
         """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
 
 
 class QuorumVersion(Protocol):
-    """The controller's view of kraft.version, which belongs to the quorum."""
+    """The kraft.version of the quorum, as the controller reads it."""
 
     @property
     def kraft_version(self) -> int: ...
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become `version`; None if it can, or already is."""
+        """Why kraft.version cannot be changed to `version`; None if it can, or has that level already."""
 
 
 class StaticQuorum:
-    """A quorum whose version and voters are fixed by the configuration."""
+    """A `QuorumVersion` for a quorum whose voters are fixed by the configuration: kraft.version is 0."""
 
     kraft_version = 0
 
@@ -55,7 +55,7 @@ class StaticQuorum:
 
 
 def never_ms() -> int:
-    """The wall clock of a controller without delegation tokens, which never reads it."""
+    """The wall clock of a controller without delegation tokens; such a controller never reads it."""
     return 0
 
 
@@ -82,9 +82,9 @@ class ControllerSettings(NamedTuple):
     cluster_id: str
     config_rules: ConfigRules
     random: Random
-    """Chooses the broker at which placement begins."""
+    """The source of randomness that chooses the broker at which the placement of replicas begins."""
     new_uuid: Callable[[], bytes]
-    """Generates topic ids."""
+    """Generates ids of topics, ACLs and delegation tokens."""
     node_id: int = 0
     quorum: QuorumVersion = StaticQuorum()
     num_partitions: int = 1
@@ -96,14 +96,14 @@ class ControllerSettings(NamedTuple):
     leader_imbalance_check_interval_seconds: int = 300
     delete_topic_enable: bool = True
     replicas_share_rack: bool = True
-    """Whether a partition may have two replicas in one rack, if racks are fewer than replicas."""
+    """Whether two replicas of a partition may be in one rack if there are fewer racks than replicas."""
     broker_session_timeout_ms: int = 9_000
     broker_silence_fence_ms: int = 0
     """Time (ms) without a heartbeat after which the controller fences a broker before its session ends; 0 switches this
     off.
     """
     metadata_max_idle_interval_ms: int = 500
-    """Idle time (ms) of the log after which the controller appends a NoOpRecord; 0 for never."""
+    """The time (ms) without an append after which the controller appends a NoOpRecord; 0 switches this off."""
     security: SecuritySettings = SecuritySettings()
     quota_windows: Windows = Windows()
     """The windows over which the quotas of controller mutations are measured."""

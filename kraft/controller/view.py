@@ -1,4 +1,4 @@
-"""The cluster as decisions about partitions see it: the image, its index, the settings."""
+"""What decisions about partitions read: the metadata image, its partition index and the settings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CLUSTER_WIDE: Final = ""
 
 
 class View(NamedTuple):
-    """The image and its partition index; both are at the same offset."""
+    """A metadata image and its partition index, both at the same offset, with the controller's settings."""
 
     image: MetadataImage
     by_broker: PartitionIndex
     settings: ControllerSettings
 
     def partitions(self, keys: Iterable[Key]) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
-        """The partitions with these keys of the index."""
+        """Yield the topic, the index and the state of the partitions with these keys."""
         by_id = self.image.topics.by_id
         for topic_id, partition_id in keys:
             topic = by_id[topic_id]
@@ -35,11 +35,12 @@ class View(NamedTuple):
 
     @property
     def has_eligible_replicas(self) -> bool:
-        """Whether the cluster keeps eligible leader replicas (KIP-966)."""
+        """Whether the cluster has eligible leader replicas (KIP-966)."""
         return self.image.features.levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
     def setting_of(self, topic_name: str, name: str) -> str | None:
-        """A dynamic setting of a topic; the cluster-wide value if the topic does not override it."""
+        """The dynamic value of a topic's setting, or the cluster-wide dynamic value if the topic has none; None if
+        neither exists."""
         configs = self.image.configs
         own = configs.of(ResourceType.TOPIC, topic_name).get(name)
         return own if own is not None else configs.of(ResourceType.BROKER, CLUSTER_WIDE).get(name)
@@ -51,7 +52,8 @@ class View(NamedTuple):
         return min(wanted, len(topic.partitions[0].replicas)) if 0 in topic.partitions else wanted
 
     def allows_unclean(self, topic_name: str) -> bool:
-        """Whether a replica that is not in sync may be elected if no in-sync replica can lead."""
+        """Whether unclean elections are allowed for the topic: a replica that is not in sync may be elected if no
+        in-sync replica can lead."""
         text = self.setting_of(topic_name, UNCLEAN)
         return self.settings.unclean_leader_election_enable if text is None else text == "true"
 

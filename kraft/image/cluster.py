@@ -1,4 +1,4 @@
-"""The nodes of the cluster as they registered: brokers and controllers."""
+"""The registrations of the cluster's nodes: brokers and controllers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ UNCHANGED: Final = 0
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
 """The value of `in_controlled_shutdown` that begins a controlled shutdown; no record ends a controlled shutdown."""
 MIGRATING_DIRECTORY: Final = bytes(16)
-"""The directory id of a replica in a directory that the metadata does not name."""
+"""The directory id of a replica whose directory is not named in the metadata."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
-"""The directory id of a replica whose broker is to choose a directory and report it."""
+"""The directory id of a replica whose broker has yet to choose a directory and report it."""
 LOST_DIRECTORY: Final = (2).to_bytes(16, "big")
-"""The directory id of a replica of which the broker has a damaged copy, which it does not serve."""
+"""The directory id of a replica whose copy on the broker is damaged, so that the broker does not serve it."""
 
 
 class AdvertisedEndpoint(NamedTuple):
@@ -161,7 +161,7 @@ class ControllerNode(NamedTuple):
 
 
 class ClusterImage(NamedTuple):
-    """All registered nodes by id; unregistered ones are absent."""
+    """All registered nodes by id."""
 
     brokers: Mapping[int, Broker] = MappingProxyType({})
     controllers: Mapping[int, ControllerNode] = MappingProxyType({})
@@ -182,7 +182,7 @@ class ClusterImage(NamedTuple):
 
 
 class ClusterDelta:
-    """The nodes that the records changed; None for a node that was unregistered."""
+    """The nodes that records changed, by id; None for a node that was unregistered."""
 
     __slots__ = ("brokers", "controllers", "image")
 

@@ -36,7 +36,7 @@ NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ConfigsImage(NamedTuple):
-    """Settings by resource; a resource without settings is absent."""
+    """The dynamic settings by resource. A resource without settings is left out."""
 
     by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = PersistentMap(place_of_resource)
 
@@ -50,7 +50,7 @@ class ConfigsImage(NamedTuple):
 
 
 class ConfigsDelta:
-    """The settings that records changed; None for a setting that was removed."""
+    """The settings that records changed, by resource and name; None for a removed setting."""
 
     __slots__ = ("changed", "image")
 
@@ -63,7 +63,7 @@ class ConfigsDelta:
         self.changed.setdefault(resource, {})[record.name] = record.value
 
     def forget(self, resource: ConfigResource) -> None:
-        """Remove all settings of a resource that was deleted."""
+        """Remove all settings of a resource, because the resource was deleted."""
         names = [*(self.image.by_resource.get(resource) or ()), *self.changed.get(resource, ())]
         if names:
             self.changed[resource] = dict.fromkeys(names)

@@ -1,4 +1,4 @@
-"""The delta between two images, for a node that replaces its image by that of a snapshot."""
+"""The difference between two metadata images, for a node that replaces its image by that of a snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Entries = Mapping[K, V] | PersistentMap[K, V]
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
-    """The delta that makes `after` out of `before`."""
+    """The delta that changes the image `before` into `after`."""
     delta = MetadataDelta(before)
     levels = {name: 0 for name in before.features.levels if name not in after.features.levels}
     delta.features.changed = {**levels, **changed(before.features.levels, after.features.levels)}
@@ -64,11 +64,11 @@ def compare_quotas(delta: ClientQuotasDelta, before: ClientQuotasImage, after: C
 
 
 def changed(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V]:
-    """The entries of `after` that are absent from `before` or have another value there."""
+    """The entries of `after` that `before` does not have with the same value."""
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 
 def changes(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V | None]:
-    """The changed keys with their new values, and None for each key that `after` lacks."""
+    """The new values of all keys whose value differs; None for each key that `after` lacks."""
     gone: dict[K, V | None] = {key: None for key in before if key not in after}
     return gone | changed(before, after)

@@ -11,9 +11,8 @@ from moldau.protocol.records.metadata import FeatureLevelRecord
 
 
 class FeaturesImage(NamedTuple):
-    """Finalized levels by feature; a feature at level 0 is absent. kraft.version is not among them: it belongs to the
-    quorum.
-    """
+    """The finalized levels by feature. A feature at level 0 is left out. kraft.version is not among them, because the
+    quorum stores it."""
 
     levels: Mapping[str, int] = MappingProxyType({})
 
@@ -23,13 +22,13 @@ class FeaturesImage(NamedTuple):
         return self.levels.get(METADATA_VERSION, DEFAULT_METADATA_VERSION)
 
     def snapshot_records(self) -> Iterator[object]:
-        """The records of the levels. metadata.version is first: readers need it to read the others."""
+        """Yield the records of the levels, metadata.version first, because readers need it to read the others."""
         for name in sorted(self.levels, key=lambda name: (name != METADATA_VERSION, name)):
             yield FeatureLevelRecord(name=name, feature_level=self.levels[name])
 
 
 class FeaturesDelta:
-    """The feature levels that records changed."""
+    """The feature levels that records changed, by feature."""
 
     __slots__ = ("changed", "image")
 

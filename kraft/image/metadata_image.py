@@ -1,4 +1,4 @@
-"""The metadata of the cluster at one offset of the log, and the changes that a run of records makes to it."""
+"""The metadata of the cluster at one offset of the log, and the changes that consecutive records make to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from moldau.protocol.records import metadata as records
 
 
 class Provenance(NamedTuple):
-    """The end of the log that an image includes: its offset, and the epoch and the time of the last record."""
+    """The point in the log at which an image was made: its end offset, and the epoch and the time of the last
+    record."""
 
     end_offset: int = 0
     epoch: int = 0
@@ -25,7 +26,7 @@ class Provenance(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """The metadata up to an offset of the log, as an immutable value."""
+    """The metadata of the cluster up to an offset of the log, as an immutable value."""
 
     provenance: Provenance = Provenance()
     features: FeaturesImage = FeaturesImage()
@@ -39,7 +40,7 @@ class MetadataImage(NamedTuple):
     tokens: TokensImage = TokensImage()
 
     def snapshot_records(self) -> Iterator[object]:
-        """Records that produce this image when they are replayed on an empty one."""
+        """Yield the records of a snapshot. Replayed on an empty image they produce this image."""
         yield from self.features.snapshot_records()
         yield from self.cluster.snapshot_records()
         yield from self.topics.snapshot_records()
@@ -56,7 +57,8 @@ EMPTY_IMAGE = MetadataImage()
 
 
 class MetadataDelta:
-    """Replays records on an image; `apply` gives the new image. The delta of each part says what changed in it."""
+    """The changes that replayed records make to an image; `apply` makes the new image. The delta of each part has the
+    changes of that part."""
 
     __slots__ = (
         "_replays",
@@ -135,7 +137,7 @@ class MetadataDelta:
         self.cluster.replay_unregister(record.broker_id)
 
     def _replay_fence(self, record: records.FenceBrokerRecord) -> None:
-        """Replay a fence record, which releases up to 3.2 wrote for a change of a registration."""
+        """Replay the record of a fenced broker. Releases up to 3.2 wrote it instead of a change of the registration."""
         self._change_fenced(record.id, record.epoch, FENCE)
 
     def _replay_unfence(self, record: records.UnfenceBrokerRecord) -> None:

@@ -1,4 +1,4 @@
-"""An immutable mapping that is cheap to update: a changed copy shares all buckets in which nothing changed."""
+"""An immutable mapping with cheap updates: a changed copy shares all buckets that the update does not change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 BUCKET_SIZE: Final = 64
-"""The average number of entries in a bucket just before the map grows. An update of one entry copies one bucket."""
+"""The average number of entries in a bucket before the map grows. An update of one entry copies one bucket."""
 BUCKETS_MIN: Final = 16
 
 
 def place_of_text(key: str) -> int:
-    """A hash of a text that is the same in every process, so that the order of iteration is too."""
+    """A hash of a text. It is the same in every process, so that the order of iteration is the same, too."""
     return crc32(key.encode())
 
 
@@ -24,7 +24,7 @@ def place_of_uuid(key: bytes) -> int:
 
 
 class PersistentMap(Generic[K, V]):
-    """An immutable mapping; `updated` gives a changed copy.
+    """An immutable mapping; `updated` makes a changed copy.
 
     The order of iteration depends on the keys and the order of updates, never on Python's hashes.
     """
@@ -95,7 +95,7 @@ class PersistentMap(Generic[K, V]):
         self._size += len(bucket) - before
 
     def _spread(self, size: int) -> list[dict[K, V]]:
-        """The buckets of this map, redistributed if `size` entries need more of them."""
+        """The buckets of this map; more buckets with the same entries if `size` entries need more."""
         count = len(self._buckets)
         while size > count * BUCKET_SIZE:
             count *= 2

@@ -19,7 +19,7 @@ from moldau.protocol.records.metadata import AbortTransactionRecord, BeginTransa
 
 
 class Replay:
-    """The state of a replay: the image, and the records of the open metadata transaction."""
+    """The state of a replay: the image, and the records of an open metadata transaction."""
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
@@ -36,7 +36,8 @@ class Replay:
         return self._held is not None
 
     def replay(self, records: Iterable[object], provenance: Provenance) -> MetadataDelta:
-        """Replay records up to `provenance`; the delta holds the changes since the former image."""
+        """Replay records up to `provenance`. Returns the changes of the image. Raises `MalformedMessage` if a metadata
+        transaction begins within another, or ends without having begun."""
         delta = MetadataDelta(self.image)
         for record in records:
             self._replay_one(record, delta)

@@ -19,13 +19,13 @@ from moldau.protocol.records.metadata import (
 
 NO_LEADER: Final = -1
 LEADER_UNCHANGED: Final = -2
-"""The leader in a PartitionChangeRecord that leaves the leader, and so its epoch, unchanged."""
+"""The leader in a PartitionChangeRecord that changes neither the leader nor the leader epoch."""
 RECOVERY_STATE_UNCHANGED: Final = -1
 
 
 class SharedTuples:
-    """Keeps one object for all equal tuples of partitions: a million partitions take 0.3 GB of memory instead of
-    1.2."""
+    """A pool that keeps one object for all equal tuples of the partitions' replicas and directories: a million
+    partitions take 0.3 GB of memory instead of 1.2."""
 
     __slots__ = ("brokers", "directories")
 
@@ -37,7 +37,7 @@ class SharedTuples:
 class PartitionRegistration(NamedTuple):
     """The metadata of one partition: its replicas, leader, in-sync replicas and epochs.
 
-    `directories` has the order of `replicas`.
+    `directories` has the id of the log directory of each replica, in the order of `replicas`.
     """
 
     replicas: tuple[int, ...]
@@ -71,14 +71,15 @@ class PartitionRegistration(NamedTuple):
         )
 
     def directory_of(self, broker_id: int) -> bytes:
-        """The log directory of a broker's replica; MIGRATING_DIRECTORY if the metadata names none."""
+        """The log directory of the replica on a broker; MIGRATING_DIRECTORY if the metadata names none."""
         if broker_id not in self.replicas:
             return MIGRATING_DIRECTORY
         place = self.replicas.index(broker_id)
         return self.directories[place] if place < len(self.directories) else MIGRATING_DIRECTORY
 
     def offline_replicas(self, cluster: ClusterImage) -> list[int]:
-        """The replicas on brokers that are fenced or not registered, and those in failed log directories."""
+        """The replicas that cannot serve: their broker is fenced or not registered, or their log directory has
+        failed."""
         brokers, directories = cluster.brokers, self.directories
         offline = []
         for place, replica in enumerate(self.replicas):
@@ -89,10 +90,10 @@ class PartitionRegistration(NamedTuple):
         return offline
 
     def changed(self, record: PartitionChangeRecord) -> PartitionRegistration:
-        """The registration after a change record.
+        """The registration after a change record is applied.
 
-        A field that the record does not name keeps its value. A record that names a leader, even the current one,
-        begins a new leader epoch.
+        A field that the record does not set keeps its value. A record that names a leader, even the current one, begins
+        a new leader epoch.
         """
         names_leader = record.leader != LEADER_UNCHANGED
         keeps_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
@@ -141,16 +142,17 @@ class Topic(NamedTuple):
 
 
 class TopicsImage(NamedTuple):
-    """All topics, by id, and the id of each name."""
+    """All topics by id, and the topic ids by name."""
 
     by_id: PersistentMap[bytes, Topic] = PersistentMap(place_of_uuid)
     ids: PersistentMap[str, bytes] = PersistentMap(place_of_text)
     metric_names: PersistentMap[str, str] = PersistentMap(place_of_text)
-    """Topic names by metric name (`metric_name`), for the topics whose metric name another topic may have too."""
+    """Topic names by metric name (`metric_name`). It has only topics with a dot or an underscore in their name, because
+    the metric name of another topic could be the same."""
 
     @classmethod
     def of(cls, topics: Iterable[Topic]) -> TopicsImage:
-        """The image of some topics."""
+        """Make the image of the given topics."""
         by_id = {topic.id: topic for topic in topics}
         names = [topic.name for topic in by_id.values()]
         empty = cls()
@@ -174,7 +176,7 @@ class TopicsImage(NamedTuple):
                 yield topic, partition_id, partition
 
     def has_more_partitions_than(self, count: int) -> bool:
-        """Whether there are more than `count` partitions. The partitions are counted only up to that number."""
+        """Whether there are more than `count` partitions. Counting stops as soon as the answer is known."""
         for topic in self.by_id.values():
             count -= len(topic.partitions)
             if count < 0:
@@ -189,7 +191,8 @@ class TopicsImage(NamedTuple):
 
 
 class TopicsDelta:
-    """The topics that records changed: `changed` holds the changed partitions by topic, new topics included."""
+    """The changes that records make to topics. `changed` has the changed partitions by topic id, with those of new
+    topics."""
 
     __slots__ = ("_created_ids", "_shared", "changed", "created", "deleted", "image")
 
@@ -202,7 +205,7 @@ class TopicsDelta:
         self._created_ids: dict[str, bytes] = {}
         """The ids of the created topics by name, so that later records of this delta find them."""
         self.deleted: dict[bytes, Topic] = {}
-        """Topics of the base image that these records deleted."""
+        """The topics of the base image that these records deleted, by id."""
 
     def replay_topic(self, record: TopicRecord) -> None:
         self.created[record.topic_id] = record.name
@@ -220,7 +223,7 @@ class TopicsDelta:
         touched[record.partition_id] = before.changed(record)
 
     def replay_remove(self, record: RemoveTopicRecord) -> str:
-        """Remove a topic. Returns its name, so that the caller removes its settings."""
+        """Remove a topic. Returns its name, so that the caller can remove its settings."""
         self.changed.pop(record.topic_id, None)
         name = self.created.pop(record.topic_id, None)
         if name is None:
@@ -232,9 +235,9 @@ class TopicsDelta:
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
         """Clear the eligible leader replicas of a topic; an empty name means every topic.
 
-        At a start the whole log is replayed as one delta. The record therefore also applies to what earlier records of
-        the same delta created, changed and deleted. Otherwise a restarted node would have other epochs and eligible
-        leader replicas than the other nodes.
+        At a start the whole log is replayed as one delta. The record therefore also applies to topics that earlier
+        records of the same delta created, changed or deleted. Otherwise a restarted node would have other epochs and
+        eligible leader replicas than the other nodes.
         """
         if record.topic_name:
             topic_id = self._created_ids.get(record.topic_name) or self.image.ids.get(record.topic_name)

@@ -1,1 +1,1 @@
-"""The quorum as the metadata log and its snapshots describe it at each offset: its version and its voters."""
+"""The quorum as the metadata log and its snapshots describe it at each offset: the kraft.version and the voters."""

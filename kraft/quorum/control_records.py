@@ -1,4 +1,4 @@
-"""The control records of the metadata log and of snapshots, as records of a batch."""
+"""The control records of the metadata log and of its snapshots: how they are made and read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from moldau.protocol.records.control import (
 
 
 class QuorumDescription(NamedTuple):
-    """The quorum as control records describe it: kraft.version, and the voters, which are None if no record names
-    them.
-    """
+    """The quorum as control records describe it: the kraft.version and the voters. `voters` is None if no record names
+    them."""
 
     kraft_version: int = 0
     voters: VoterSet | None = None
@@ -43,9 +42,9 @@ def leader_change(leader_id: int, voters: VoterSet, granting: tuple[int, ...], n
 
 
 def quorum_records(kraft_version: int, voters: VoterSet, now_ms: int) -> list[Record]:
-    """The control records that name the version and the voters.
+    """The control records of the kraft.version and the voters.
 
-    With kraft.version 0 there are none: the configuration names the voters.
+    With kraft.version 0 there are none, because the configuration names the voters.
     """
     if kraft_version == 0:
         return []
@@ -67,7 +66,7 @@ def snapshot_footer(now_ms: int) -> Record:
 
 
 def described_by(record: Record, before: QuorumDescription) -> QuorumDescription:
-    """The description after one more control record. Raises `MalformedMessage`."""
+    """The description of the quorum after one more control record. Raises `MalformedMessage`."""
     kind = control_record_type(record.key)
     if kind is ControlRecordType.KRAFT_VERSION:
         version = decode(KRaftVersionRecord, value_of(record), 0)

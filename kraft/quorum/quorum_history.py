@@ -1,6 +1,6 @@
-"""The kraft.version and the voter set (`QuorumDescription`) that the log gives at each offset.
+"""The descriptions of the quorum (kraft.version and voters) that the metadata log has at each offset.
 
-The newest description is in force, committed or not (Raft, section 6).
+The newest description is in force, whether it is committed or not (Raft, section 6).
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.quorum.voter_set import VoterSet
 
 BEFORE_THE_LOG: Final = -1
-"""The offset of a description from the bootstrap checkpoint, which is not in the log: no other node has read it."""
+"""The offset of a description that comes from the bootstrap checkpoint. Such a description is not in the log, so no
+other node has read it."""
 
 
 class QuorumHistory:
     """The descriptions of the quorum in the order of the log. The offset of a description is the base offset of its
     batch; the description of a snapshot has the snapshot's end offset - 1.
 
-    With kraft.version 0 the log has no voter set: the voters of the configuration are in force.
+    With kraft.version 0 the log has no voter set, and the voters of the configuration are in force.
     """
 
     def __init__(self, static_voters: VoterSet, entries: Iterable[tuple[int, QuorumDescription]] = ()) -> None:
@@ -49,7 +50,7 @@ class QuorumHistory:
 
     @property
     def voters_before(self) -> VoterSet:
-        """The voter set before the newest description; it is in force again if that description is truncated."""
+        """The voter set before the newest description. It is in force again if that description is truncated."""
         return self._voters(self._entries[-2][1]) if len(self._entries) > 1 else self.voters
 
     @property
@@ -58,7 +59,7 @@ class QuorumHistory:
         return self.last_offset > BEFORE_THE_LOG
 
     def description_at(self, end_offset: int) -> QuorumDescription:
-        """The description that is in force before `end_offset`: a snapshot that ends at this offset includes it."""
+        """The description that is in force at `end_offset`. A snapshot that ends at this offset includes it."""
         index = self._index(end_offset)
         if index == 0:
             return QuorumDescription(0, self._static_voters)
@@ -71,18 +72,17 @@ class QuorumHistory:
             self._entries.append((offset, description))
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the descriptions from this offset on: the log now ends there, and the last remaining description is in
-        force.
-        """
+        """Drop the descriptions from this offset on, because the log now ends there. The last remaining description is
+        in force."""
         del self._entries[self._index(end_offset) :]
 
     def replace(self, end_offset: int, description: QuorumDescription) -> None:
-        """Replace all descriptions by that of a snapshot, which replaced the log."""
+        """Replace all descriptions by that of a snapshot, because the snapshot replaced the log."""
         self._entries = [(end_offset - 1, description)]
 
     def forget(self, start_offset: int) -> None:
         """Drop the descriptions that the log no longer needs, because it now starts at `start_offset`. The last
-        description before that offset is kept: it is in force there."""
+        description before that offset is kept, because it is in force at the offset."""
         del self._entries[: max(0, self._index(start_offset) - 1)]
 
     def _index(self, end_offset: int) -> int:

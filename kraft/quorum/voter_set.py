@@ -13,19 +13,19 @@ Address = tuple[str, int]
 
 
 class ReplicaKey(NamedTuple):
-    """The key of a replica of the metadata log. The same node id with another directory id is another replica."""
+    """The key of a replica of the metadata log. A node id with another directory id is another replica."""
 
     id: int
     directory_id: bytes = ZERO_UUID
 
 
 class VoterNode(NamedTuple):
-    """A voter. Its directory id is zero with kraft.version 0, which has none."""
+    """A voter of the quorum. With kraft.version 0 voters have no directory id, and it is zero here."""
 
     id: int
     directory_id: bytes = ZERO_UUID
     endpoints: tuple[tuple[str, Address], ...] = ()
-    """The addresses by the names of the controller listeners."""
+    """The addresses of the voter, each with the name of its controller listener."""
     kraft_versions: SupportedRange = SUPPORTED_FEATURES[KRAFT_VERSION]
 
     @property
@@ -33,7 +33,8 @@ class VoterNode(NamedTuple):
         return ReplicaKey(self.id, self.directory_id)
 
     def is_replica(self, key: ReplicaKey) -> bool:
-        """Whether this voter is the given replica. A voter without a directory id is any replica of its node."""
+        """Whether this voter is the replica with this key. A voter without a directory id is any replica of its
+        node."""
         return self.id == key.id and self.directory_id in (ZERO_UUID, key.directory_id)
 
     def is_described_as(self, other: VoterNode) -> bool:
@@ -43,8 +44,8 @@ class VoterNode(NamedTuple):
         )
 
     def address(self, listener: str) -> Address | None:
-        """The address of the voter at a listener, or any other address if the voter has no listener of that name; None
-        if it has no address."""
+        """The address of the voter at the listener with this name, or any other of its addresses if it has no such
+        listener; None if it has no address."""
         by_name = dict(self.endpoints)
         return by_name.get(listener) or next(iter(by_name.values()), None)
 
@@ -77,7 +78,7 @@ class VoterSet(NamedTuple):
 
     @property
     def majority(self) -> int:
-        """The number of votes, or of durable copies, that is a majority."""
+        """The number of voters that is a majority."""
         return len(self.by_id) // 2 + 1
 
     def is_only(self, voter_id: int) -> bool:
@@ -91,7 +92,7 @@ class VoterSet(NamedTuple):
         return [voter for voter in self.by_id.values() if voter.id != node_id]
 
     def with_voter(self, voter: VoterNode) -> VoterSet:
-        """The voter set with the voter added; it replaces a voter with the same id."""
+        """The voter set with the voter added. A voter with the same id is replaced."""
         return VoterSet.of([*self.others(voter.id), voter])
 
     def without(self, voter_id: int) -> VoterSet:

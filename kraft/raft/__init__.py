@@ -5,7 +5,7 @@
 **Events in.** `Started` first, once, when the log and quorum-state are read. Then what the world does: a request of a
 peer or a client (`RequestReceived`), the outcome of each `Send` (`ResponseReceived`, without a response if there was
 none), the time of `next_deadline_ms()` (`DeadlineReached`), the end of a controller (`Resign`, `RaiseVersion`), a clean
-stop (`Stop`). And what the shell has done for the machine: see the third column.
+stop (`Stop`). And what the shell, the code of the node that does the machine's I/O, has done: see the third column.
 
 **Effects out.** They are carried out in the order of the list, before those of a later step.
 

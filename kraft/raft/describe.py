@@ -1,4 +1,4 @@
-"""DescribeQuorum: the leader's view of all replicas of the metadata log."""
+"""DescribeQuorum: the leader's response with the state of all replicas of the metadata log."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ def describe_leader(member: QuorumMember, replicas: ReplicaStates, service: Fetc
 
 
 def describe_nothing(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The response to a request that names another partition: each partition has UNKNOWN_TOPIC_OR_PARTITION, as in
-    Apache Kafka.
-    """
+    """The response to a DescribeQuorum that names other partitions than that of the metadata log. Each partition has
+    the error UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka."""
     return DescribeQuorumResponse(
         topics=[
             ResponseTopicData(
@@ -81,10 +80,7 @@ def _state(member: QuorumMember, key: ReplicaKey, progress: ReplicaProgress) -> 
 
 
 def _on_the_wall(member: QuorumMember, at_ms: int) -> int:
-    """The wall-clock time (ms) of a time on the machine's clock; -1 for never.
-
-    The two differ because the machine's clock is monotonic.
-    """
+    """The wall-clock time (ms) of a time on the machine's monotonic clock; -1 if `at_ms` is negative (never)."""
     return -1 if at_ms < 0 else member.wall_ms - (member.now_ms - at_ms)
 
 

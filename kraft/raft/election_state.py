@@ -1,8 +1,7 @@
-"""The file `quorum-state`: the epoch of a voter, its vote in that epoch, and the leader. A voter must not lose this
-state.
+"""The file `quorum-state`: the epoch of a voter, its vote in that epoch, and the leader. A voter must not lose it.
 
-Data version 0 belongs to kraft.version 0 and names voters by id; data version 1 to kraft.version 1, if a vote goes
-to an id together with a directory id.
+Data version 0 belongs to kraft.version 0 and names voters by id. Data version 1 belongs to kraft.version 1, in which a
+vote is for an id and a directory id.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ NO_NODE: Final = -1
 
 
 class CorruptQuorumState(ValueError):
-    """The file does not contain the epoch of this voter. Without it the voter could vote twice in one epoch."""
+    """Raised if `quorum-state` cannot be read. Without the epoch in it the voter could vote twice in one epoch."""
 
 
 class ElectionState(NamedTuple):
-    """The state of one epoch: at most one vote, at most one leader."""
+    """The election state of one epoch: at most one vote and at most one leader. An id is -1 if there is none."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -31,17 +30,17 @@ class ElectionState(NamedTuple):
 
     @property
     def promise(self) -> tuple[int, int, bytes]:
-        """The part of the state that other voters rely on: epoch and vote.
+        """The part of the state on which other voters rely: the epoch and the vote.
 
-        The leader's id is left out: this node can learn it again.
+        The leader's id is not part of it, because this node can learn it again.
         """
         return self.epoch, self.voted_id, self.voted_directory_id
 
 
 def encode_election(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...], node_id: int) -> bytes:
-    """The content of the file, in Apache Kafka's format.
+    """The content of `quorum-state`, in Apache Kafka's format.
 
-    A leader leaves out its vote: it grants no vote in its epoch any more.
+    If this node is the leader, its vote is left out, because it grants no more votes in its epoch.
     """
     if election.leader_id == node_id:
         election = ElectionState(election.epoch, node_id)
@@ -58,7 +57,7 @@ def encode_election(election: ElectionState, kraft_version: int, voter_ids: tupl
 
 
 def decode_election(data: bytes) -> ElectionState:
-    """Decode the content of the file. Raises `CorruptQuorumState`."""
+    """Decode the content of `quorum-state`. Raises `CorruptQuorumState`."""
     import json
 
     try:

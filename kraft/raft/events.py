@@ -5,13 +5,13 @@ durability. It is an effect of the later step that gets the result, so that code
 
     SaveElection      ⟶  ElectionSaved    before the vote counts, and before any message leaves in its epoch
     Append            ⟶  LogAppended      before the end of the log is known
-    AppendFetched     ⟶  LogAppended      ...
+    AppendFetched     ⟶  LogAppended      before the end of the log is known
     (a sync)          ⟶  LogFlushed       before a copy counts: the leader's own, and a follower's at its next Fetch
     TruncateLog       ⟶  LogTruncated     before the follower fetches again
     CompleteSnapshot  ⟶  SnapshotLoaded   before the follower fetches from its end
 
-The shell carries out effects in the order in which they come. The event that follows an Append, AppendFetched or
-TruncateLog may be fed to the machine while later effects of the same list are still to be carried out.
+The node carries out effects in the order in which they come. The event that follows an Append, AppendFetched or
+TruncateLog may be passed to the machine while later effects of the same list are still to be carried out.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ IncomingResponse: TypeAlias = QuorumResponse | ApiVersionsResponse
 
 
 class Destination(NamedTuple):
-    """The address of a request. `node_id` is negative for a bootstrap server, of which only the address is known."""
+    """The node to which a request is sent. `node_id` is negative for a bootstrap server, of which only the address is
+    known."""
 
     node_id: int
     host: str
@@ -75,19 +76,19 @@ class Destination(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The node has read its log and quorum-state."""
+    """The node has read its log and quorum-state. It is the first event."""
 
 
 class ElectionSaved(NamedTuple):
-    """quorum-state is durable with the election of the SaveElection."""
+    """The election of a `SaveElection` is durable in quorum-state."""
 
     election: ElectionState
 
 
 class LogAppended(NamedTuple):
-    """The log now ends at this offset, with the leader's own records or with fetched ones.
+    """The log now ends at this offset, because the leader's own records or fetched records were appended.
 
-    `descriptions`: the quorum as the appended control records describe it, each with the offset of its batch.
+    `descriptions` has the quorum as the appended control records describe it, each with the base offset of its batch.
     """
 
     end_offset: int
@@ -95,7 +96,7 @@ class LogAppended(NamedTuple):
 
 
 class LogTruncated(NamedTuple):
-    """The log now ends at this offset, after a truncation."""
+    """The log was truncated and now ends at this offset."""
 
     end_offset: int
 
@@ -107,10 +108,12 @@ class LogFlushed(NamedTuple):
 
 
 class RequestReceived(NamedTuple):
-    """A request of a peer, or of a client about the quorum. It gets one response: a `Respond` with the same token.
+    """A request of a peer, or of a client about the quorum. The machine answers it once, by a `Respond` with the same
+    token.
 
-    A Fetch is for the machine if it is for the metadata partition alone. `listener`: the name of the listener by which
-    the request came, so that the response can name the leader's address there.
+    Only a Fetch that names no other partition than that of the metadata log is passed to the machine. `listener` is the
+    name of the listener at which the request arrived, so that the response can name the leader's address at that
+    listener.
     """
 
     token: object
@@ -127,20 +130,20 @@ class ResponseReceived(NamedTuple):
     response: IncomingResponse | None
     """The response; None if the request timed out or the connection failed."""
     is_refused: bool = False
-    """The connection was refused or reset: the peer's process has ended. False for a timeout."""
+    """Whether the connection was refused or reset, so that the peer's process has ended. False for a timeout."""
 
 
 class DeadlineReached(NamedTuple):
-    """The time of `next_deadline_ms` has come.
+    """The time that `next_deadline_ms` returned has come.
 
     The machine ignores an event that comes early, and tolerates one that comes late.
     """
 
 
 class SnapshotLoaded(NamedTuple):
-    """The fetched snapshot has replaced the log, which starts and ends at the end of the snapshot.
+    """The fetched snapshot has replaced the log, which now starts and ends at the snapshot's end offset.
 
-    `quorum`: the version and voters that the snapshot names.
+    `quorum` has the kraft.version and the voters that the snapshot names.
     """
 
     snapshot_id: SnapshotId
@@ -148,7 +151,7 @@ class SnapshotLoaded(NamedTuple):
 
 
 class SnapshotRefused(NamedTuple):
-    """The fetched snapshot was malformed, or the disk had no room for it. The shell has removed it."""
+    """The fetched snapshot was malformed, or the disk had no room for it. The file has been removed."""
 
     snapshot_id: SnapshotId
 
@@ -156,14 +159,15 @@ class SnapshotRefused(NamedTuple):
 class Resign(NamedTuple):
     """The controller of this epoch failed, so that this node must not lead any more.
 
-    Ignored unless this node leads the epoch.
+    It is ignored unless this node leads in the epoch.
     """
 
     epoch: int
 
 
 class RaiseVersion(NamedTuple):
-    """The controller of this epoch decided to raise kraft.version. Ignored unless this node leads the epoch."""
+    """The controller of this epoch decided to raise kraft.version. It is ignored unless this node leads in the
+    epoch."""
 
     epoch: int
     version: int
@@ -171,7 +175,7 @@ class RaiseVersion(NamedTuple):
 
 class Stop(NamedTuple):
     """A clean stop has begun: a leader resigns, and this node never becomes a candidate again. The last effect is
-    `Stopped`."""
+    `Stopped`. `timeout_ms` limits how long a former leader tries to inform the other voters."""
 
     timeout_ms: int
 
@@ -196,30 +200,31 @@ Event: TypeAlias = (
 
 
 class SaveElection(NamedTuple):
-    """Make the election durable in quorum-state, then feed `ElectionSaved`. At most one is in progress."""
+    """Make the election durable in quorum-state, then report `ElectionSaved`. At most one is in progress."""
 
     election: ElectionState
 
 
 class Append(NamedTuple):
-    """Append one batch of control records in this leader epoch and have it synced; feed `LogAppended`, and `LogFlushed`
-    later."""
+    """Append one batch of control records with this leader epoch, and sync it. Report `LogAppended` after the append
+    and `LogFlushed` after the sync."""
 
     epoch: int
     records: Sequence[Record]
 
 
 class AppendFetched(NamedTuple):
-    """Append the leader's batches as they are and sync them; feed `LogAppended` at once, `LogFlushed` later. The first
-    batch must begin at the end of the log, and none may have an epoch after `leader_epoch`: what follows the last valid
-    batch is dropped. If no batch is valid, `LogAppended` is fed with the unchanged end."""
+    """Append the leader's batches unchanged, and sync them. Report `LogAppended` after the append and `LogFlushed`
+    after the sync. The first batch must begin at the end of the log, and none may have a later epoch than
+    `leader_epoch`: everything after the last valid batch is dropped. If no batch is valid, `LogAppended` reports the
+    unchanged end."""
 
     records: BytesLike
     leader_epoch: int
 
 
 class TruncateLog(NamedTuple):
-    """Remove the records from this offset on, then feed `LogTruncated`.
+    """Remove the records from this offset on, then report `LogTruncated`.
 
     The offset is never below the high watermark.
     """
@@ -228,7 +233,8 @@ class TruncateLog(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send in the latest version that both sides support; feed `ResponseReceived`, with a response or without one."""
+    """Send a request in the latest version that both sides support. Report `ResponseReceived`, with a response or
+    without one."""
 
     to: Destination
     request: OutgoingRequest
@@ -236,24 +242,25 @@ class Send(NamedTuple):
 
 
 class Respond(NamedTuple):
-    """Send the response to the request of this token."""
+    """Send the response to the request with this token."""
 
     token: object
     response: QuorumResponse
 
 
 class RespondWithRecords(NamedTuple):
-    """Respond with at least one batch of the log from this offset on, in the one partition of the response."""
+    """Send the response with at least one batch of the log from `fetch_offset` on as the records of its one
+    partition."""
 
     token: object
     response: FetchResponse
     fetch_offset: int
     size_max: int
-    """The most bytes of batches; the first batch may be larger."""
+    """The most bytes of batches to send. The first batch may be larger."""
 
 
 class RespondWithSnapshot(NamedTuple):
-    """Respond with bytes of a snapshot, in the one partition of the response."""
+    """Send the response with at most `size_max` bytes of a snapshot, from `position` on, in its one partition."""
 
     token: object
     response: FetchSnapshotResponse
@@ -263,7 +270,7 @@ class RespondWithSnapshot(NamedTuple):
 
 
 class WriteSnapshotPart(NamedTuple):
-    """Write these bytes of a snapshot that is being fetched. Position 0 begins the file again."""
+    """Write bytes of a snapshot that is being fetched. A write at position 0 begins the file again."""
 
     snapshot_id: SnapshotId
     position: int
@@ -271,15 +278,14 @@ class WriteSnapshotPart(NamedTuple):
 
 
 class CompleteSnapshot(NamedTuple):
-    """Make the completely fetched snapshot durable, replace the log by it, and load it. Then feed `SnapshotLoaded` or
-    `SnapshotRefused`.
-    """
+    """Make the completely fetched snapshot durable, replace the log by it, and load it. Then report `SnapshotLoaded` or
+    `SnapshotRefused`."""
 
     snapshot_id: SnapshotId
 
 
 class Lead(NamedTuple):
-    """This node leads from now on: start a controller.
+    """Start a controller, because this node leads from now on.
 
     The effect comes after the append of the first batch of the term.
     """
@@ -288,20 +294,21 @@ class Lead(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """This node follows: end the controller of an earlier epoch. `leader_id` is -1 if no leader is known."""
+    """End the controller of an earlier epoch, because this node follows. `leader_id` is -1 if no leader is known."""
 
     epoch: int
     leader_id: int
 
 
 class Commit(NamedTuple):
-    """Every record before this offset is committed: each later leader has it (leader completeness)."""
+    """Apply the records before this offset, which are committed: each later leader has them (leader completeness)."""
 
     high_watermark: int
 
 
 class Stopped(NamedTuple):
-    """A clean stop is complete: every voter that can be reached knows that this node has resigned."""
+    """End the process, because the clean stop is complete: every voter that can be reached knows that this node has
+    resigned."""
 
 
 Effect: TypeAlias = (

@@ -1,5 +1,5 @@
-"""The leader's responses to fetches. A fetch is answered at once if the leader has records or a new high watermark for
-the replica, otherwise as soon as it has either.
+"""The leader's responses to fetches. The leader responds to a fetch as soon as it has records or a new high watermark
+for the replica.
 
 A fetch offset states that every record before it is durable on the replica. So a fetch may commit records: the leader
 counts the offset before it responds.
@@ -19,14 +19,14 @@ from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
 from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot
 
 VERSION_WITH_HIGH_WATERMARK = 18
-"""The first version of Fetch in which a request names the high watermark that the replica knows.
+"""The first version of Fetch in which a request has the high watermark that the replica knows.
 
-The leader responds at once if its own is higher.
+The leader responds at once if its own high watermark is higher.
 """
 
 
 class WaitingFetch(NamedTuple):
-    """A fetch without a response so far. At its deadline it gets an empty response."""
+    """A fetch that has no response yet. At its deadline it gets an empty response."""
 
     event: RequestReceived
     partition: FetchPartition
@@ -39,14 +39,14 @@ class FetchService:
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._parked: dict[object, WaitingFetch] = {}
-        """The waiting fetches by replica; by the token of the request if the request names no replica."""
+        """The waiting fetches by replica key; by the token of the request if the request names no replica."""
         self.high_watermark = -1
         """The high watermark of this leader; -1 until its first commit in its own term."""
 
     def fetch(self, event: RequestReceived, key: ReplicaKey, partition: FetchPartition) -> None:
-        """Respond to a fetch whose offset is in the leader's log, now or at a later event.
+        """Respond to a fetch whose offset is in the leader's log, at once or at a later event.
 
-        A second fetch of a replica ends the wait of its first one.
+        If the replica has a waiting fetch already, that fetch gets an empty response.
         """
         request = event.request
         assert isinstance(request, FetchRequest)
@@ -59,7 +59,7 @@ class FetchService:
             self._parked[place] = parked
 
     def empty_response(self, event: RequestReceived) -> Respond:
-        """The response to a fetch that committed this leader's own removal: the leader resigns and sends no records."""
+        """The response without records to a fetch that committed the removal of this leader. The leader resigns."""
         response = fetch_response(
             self._member, event.listener, event.version, ErrorCode.NONE, high_watermark=self.high_watermark
         )
@@ -83,7 +83,7 @@ class FetchService:
     def end_term(self, error: ErrorCode) -> None:
         """Respond to every waiting fetch with the error, because this node does not lead any more.
 
-        The response carries the new epoch.
+        The response has the new epoch.
         """
         for parked in self._parked.values():
             response = fetch_response(self._member, parked.event.listener, parked.event.version, error)
@@ -91,7 +91,7 @@ class FetchService:
         self._parked.clear()
 
     def fetch_snapshot(self, event: RequestReceived, partition: PartitionSnapshot) -> None:
-        """Respond with bytes of a snapshot.
+        """Respond to a FetchSnapshot with bytes of the snapshot, or with an error.
 
         DIVERGES: Apache Kafka 4.3.1 cannot serialize the response to a position that is refused here, and answers
         UNKNOWN_SERVER_ERROR.
@@ -153,13 +153,13 @@ class FetchService:
 
 
 def divergence(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:
-    """Compare the end of a replica's log with the leader's log. The replica's log ends at `fetch_offset`, and its last
-    record has the epoch `last_fetched_epoch`.
+    """Compare a replica's log with the leader's log. The replica's log ends at `fetch_offset`, and its last record has
+    the epoch `last_fetched_epoch`.
 
-    Returns None if the replica's log is a prefix of the leader's (log matching property: the same offset and epoch mean
-    the same records before). Returns the latest snapshot if the replica's log ends before the leader's log starts.
-    Otherwise the logs diverge: returns the last epoch that both may have in common, and its end in the leader's log
-    (KIP-595, in place of Raft's search one entry at a time).
+    Returns None if the replica's log is a prefix of the leader's log (log matching property: the same offset and epoch
+    mean the same records before). Returns the latest snapshot if the replica's log ends before the leader's log starts.
+    Otherwise the logs diverge: returns the last epoch that both may have in common, and the end of that epoch in the
+    leader's log (KIP-595, in place of Raft's search one entry at a time).
     """
     if fetch_offset == log.start_offset == 0 and last_fetched_epoch == 0:
         return None

@@ -70,7 +70,8 @@ def _error_of_whole(member: QuorumMember, event: RequestReceived) -> ErrorCode:
 
 
 def _is_about_the_partition(event: RequestReceived) -> bool:
-    """Whether a request names partition 0 of the metadata topic and nothing else; a fetch names the topic by its id."""
+    """Whether a request names partition 0 of the metadata topic and no other partition. A fetch names the topic by its
+    id."""
     match event.request:
         case FetchRequest() as request:
             named = [
@@ -120,7 +121,7 @@ def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> Non
 
 
 def _is_valid_vote(vote: RequestedVote, epoch: int) -> bool:
-    """Whether the vote request is consistent: a candidate has no record of the epoch in which it wants to lead.
+    """Whether a vote request is consistent: a candidate can have no record of the epoch in which it wants to lead.
 
     A vote request names that epoch, a pre-vote request the epoch before it.
     """
@@ -152,16 +153,16 @@ def _end_epoch(machine: Machine, event: RequestReceived, request: EndQuorumEpoch
 
 
 def _learn_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[str, tuple[str, int]]) -> None:
-    """Follow the leader that a BeginQuorumEpoch or EndQuorumEpoch names. Version 0 of these names no endpoints: then
-    the endpoints in the voter set are used."""
+    """Follow the leader that a BeginQuorumEpoch or EndQuorumEpoch names. Version 0 of these requests has no endpoints,
+    so the leader's endpoints in the voter set are used."""
     transition = transition_to(machine.member, epoch, leader_id, endpoints or machine.member.endpoints_of(leader_id))
     if transition is not None:
         machine.transition(transition)
 
 
 def _position(member: QuorumMember, version: int, partition: PartitionData) -> tuple[int, int]:
-    """The index of this node among the preferred candidates, and the number of indexes. The last index is that of every
-    node that is not among the candidates."""
+    """The index of this node among the preferred candidates of an EndQuorumEpoch, and the number of indexes. A node
+    that is not among the candidates has the last index."""
     if version == 0:
         preferred = [ReplicaKey(each) for each in partition.preferred_successors]
         key = ReplicaKey(member.node_id)
@@ -176,7 +177,7 @@ def _position(member: QuorumMember, version: int, partition: PartitionData) -> t
 
 def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCode:
     """The error of a request that names the leader of an epoch; NONE if the request may be accepted. A request that
-    names this node is refused, unless this node leads the epoch.
+    names this node as the leader is refused, unless this node leads in the epoch.
 
     DIVERGES: if a request names another leader for an epoch whose leader is known, Apache Kafka's process ends; here
     the request is refused.
@@ -190,9 +191,9 @@ def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCo
 
 
 def _is_this_voter(member: QuorumMember, voter_id: int, directory_id: bytes) -> bool:
-    """Whether the request is for this replica. A request of an early version names no voter, and with kraft.version 0
-    it names no directory id: then it is for this replica. A node with a new disk is another replica, and must not vote
-    as the earlier one (KIP-853)."""
+    """Whether a request is for this replica. A request that names no voter (an early version) or no directory id
+    (kraft.version 0) is taken to be for it. A node with a new disk is another replica, and must not vote as the earlier
+    one (KIP-853)."""
     return voter_id < 0 or (voter_id == member.node_id and directory_id in (ZERO_UUID, member.identity.directory_id))
 
 

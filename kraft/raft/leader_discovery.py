@@ -1,6 +1,6 @@
-"""The epoch and the leader that a response names.
+"""The epoch and the leader that a response names, and the transition that follows from them.
 
-Every response of the quorum's APIs names them, so that nodes learn new epochs.
+The response of every API between members of the quorum names both, so that nodes learn new epochs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LeaderReport(NamedTuple):
     epoch: int
     leader_id: int
     address: Address | None
-    """The leader's address, at the listener by which the request was sent."""
+    """The leader's address at the listener to which the request was sent; None if the response has none."""
     partition: ReportedPartition
 
     @property
@@ -44,8 +44,8 @@ class LeaderReport(NamedTuple):
 
 
 def report_in(response: IncomingResponse | None) -> LeaderReport | None:
-    """The report on the leader in a response. None without a response, for an error of the whole response, and for a
-    response that is not about the metadata partition."""
+    """The epoch and the leader that a response names. Returns None if there is no response, if the whole response has
+    an error, or if it is not about the metadata partition."""
     partition: ReportedPartition
     match response:
         case vote.VoteResponse() | begin.BeginQuorumEpochResponse() | end.EndQuorumEpochResponse():
@@ -70,7 +70,8 @@ def report_in(response: IncomingResponse | None) -> LeaderReport | None:
 
 
 def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transition | None:
-    """The transition to follow the leader that a response names; None if this node knows it already."""
+    """The transition to follow the leader that a response names; None if this node follows a leader of that epoch
+    already, or is in a later epoch."""
     if report.epoch < member.epoch or (report.epoch == member.epoch and member.has_leader):
         return None
     return transition_to(member, report.epoch, report.leader_id, _endpoints(member, report))

@@ -1,4 +1,4 @@
-"""The Raft machine's view of the metadata log. It is kept in memory, so that no lookup blocks on the disk."""
+"""What the Raft machine can read of the metadata log. It is kept in memory, so that no look-up blocks on the disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class LogView(Protocol):
-    """A view of the log that includes every effect that was carried out."""
+    """The state of the metadata log, after every effect that was carried out."""
 
     @property
     def start_offset(self) -> int:
@@ -27,10 +27,10 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, or of the newest snapshot if the log has no record; 0 without either."""
+        """The epoch of the last record, or of the newest snapshot if the log has no record; 0 if there is neither."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The greatest epoch in the log that is at most `epoch`, and its end offset.
+        """The greatest epoch in the log that is at most `epoch`, and the end offset of that epoch.
 
         If every epoch in the log is greater, returns the start offset, with the epoch of the earliest snapshot or 0.
         """
@@ -42,7 +42,7 @@ class LogView(Protocol):
     def latest_snapshot(self) -> SnapshotId | None: ...
 
     def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
-        """Size of the snapshot in bytes; None if it does not exist.
+        """The size of the snapshot in bytes; None if it does not exist.
 
         The bootstrap checkpoint does not count as a snapshot.
         """

@@ -1,6 +1,5 @@
-"""The state that a node keeps in every role: its identity, log, voters, election state, outgoing messages, and the
-requests in flight to its peers.
-"""
+"""The state that a node of the quorum keeps in every role: its identity, log, voters and election state, outgoing
+messages, and the requests to its peers that have no response yet."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ ELECTION_BACKOFF_MS: Final = 100
 
 
 class DurableEnd(NamedTuple):
-    """The end of the log, when the whole log is durable.
+    """The end of a log that is completely durable.
 
     A replica fetches from this end: the fetch offset tells the leader that every record before it is durable on this
     replica (KIP-595).
@@ -37,7 +36,7 @@ class DurableEnd(NamedTuple):
 
 
 class QuorumMember:
-    """The state of a node across its roles. Only a transition changes the election."""
+    """The state of a node of the quorum that every role shares. Only a transition changes the election."""
 
     def __init__(
         self,
@@ -59,11 +58,11 @@ class QuorumMember:
         self.outbox = Outbox(election)
         self.peers = Peers(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
         self.flushed_end_offset = log.end_offset
-        """An offset of this node's log. Every record before it is durable."""
+        """The offset before which every record of this node's log is durable."""
         self.high_watermark = -1
-        """The high watermark that this process has learnt; -1 before that."""
+        """The high watermark that this process has learnt; -1 if it has not learnt one yet."""
         self.failed_elections = 0
-        """Elections that this node has lost since it last had a leader."""
+        """The number of elections that this node has lost since it last had a leader."""
         self.is_stopping = False
         self.is_loading = False
         """Whether a snapshot is replacing the log."""
@@ -118,7 +117,7 @@ class QuorumMember:
         return self.voters.others(self.node_id)
 
     def endpoints_of(self, node_id: int) -> Mapping[str, Address]:
-        """A node's listeners as the voter set names them; empty for a node that is not a voter."""
+        """The addresses of a node by listener name, from the voter set; empty if the node is not a voter."""
         voter = self.voters.by_id.get(node_id)
         return dict(voter.endpoints) if voter is not None else {}
 
@@ -127,23 +126,22 @@ class QuorumMember:
         return None if address is None else Destination(voter.id, *address)
 
     def voted_key(self, key: ReplicaKey) -> ReplicaKey:
-        """The replica key that quorum-state names as voted for.
+        """The key under which quorum-state stores a vote for the replica `key`.
 
-        With kraft.version 0 the file names a candidate by its id alone.
+        With kraft.version 0 the file stores a candidate by its id alone.
         """
         return key if self.history.kraft_version > 0 else key._replace(directory_id=ZERO_UUID)
 
     # Time
 
     def election_deadline_ms(self) -> int:
-        """A time between one and two election timeouts from now, at random, so that split votes are rare (Raft, section
-        5.2).
-        """
+        """A random time (ms) between one and two election timeouts from now, so that split votes are rare (Raft,
+        section 5.2)."""
         timeout_ms = self.settings.election_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
 
     def fetch_deadline_ms(self) -> int:
-        """The time at which a follower without a response from its leader becomes prospective.
+        """The time (ms) at which a follower becomes prospective if its leader has not responded.
 
         DIVERGES: Apache Kafka's followers all wait for just the fetch timeout; here each waits up to a tenth longer.
         Otherwise several followers that lost their leader at the same time would become candidates together and split
@@ -153,7 +151,8 @@ class QuorumMember:
         return self.now_ms + timeout_ms + self.random.randrange(max(1, timeout_ms // 10))
 
     def election_backoff_ms(self) -> int:
-        """How long a candidate that lost waits: random, up to twice as long after each further loss."""
+        """A random time (ms) for which a candidate waits after it has lost an election. Its maximum doubles with each
+        further loss."""
         self.failed_elections += 1
         pause_ms_max = min(self.settings.election_backoff_max_ms, ELECTION_BACKOFF_MS << self.failed_elections)
         return self.random.randrange(max(1, pause_ms_max))
@@ -169,7 +168,7 @@ class QuorumMember:
             self.put(Commit(high_watermark))
 
     def durable_end(self) -> DurableEnd | None:
-        """The end of the log; None while a part of it is not durable.
+        """The end of the log; None while a part of the log is not durable.
 
         A fetch must not start at an end that a crash could undo.
         """
@@ -187,7 +186,7 @@ class QuorumMember:
 
 
 class Peers:
-    """The requests in flight by node id. A bootstrap server has a negative id."""
+    """The requests to other nodes that have no response yet, by node id. A bootstrap server has a negative id."""
 
     def __init__(self, outbox: Outbox, request_timeout_ms: int, retry_backoff_ms: int) -> None:
         self._outbox = outbox
@@ -201,7 +200,7 @@ class Peers:
         return node_id in self._in_flight
 
     def ready_ms(self, node_id: int) -> int:
-        """The time (ms) from which on a request may be sent to this peer; 0 for at once."""
+        """The time (ms) from which on a request may be sent to this peer; 0 if one may be sent at once."""
         return self._ready_ms.get(node_id, 0)
 
     def can_send(self, node_id: int, now_ms: int) -> bool:
@@ -212,9 +211,9 @@ class Peers:
         self._outbox.put(Send(to, request, self._request_timeout_ms))
 
     def response_received(self, event: ResponseReceived, now_ms: int) -> bool:
-        """End a request that got a response or timed out.
+        """Note that a request got a response or failed.
 
-        Returns False for a request of an earlier role, whose response is ignored.
+        Returns False if an earlier role sent the request, so that the response is to be ignored.
         """
         if self._in_flight.get(event.to.node_id) is not event.request:
             return False
@@ -226,10 +225,10 @@ class Peers:
         return True
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """Wait for `retry_backoff_ms` before the next request to a peer whose response was not usable."""
+        """Do not send a request to the peer for `retry_backoff_ms`, because it gave no usable response."""
         self._ready_ms[node_id] = now_ms + self._retry_backoff_ms
 
     def forget(self) -> None:
-        """Forget the requests of the earlier role; their responses are ignored."""
+        """Forget the requests of the earlier role, so that their responses are ignored."""
         self._in_flight.clear()
         self._ready_ms.clear()

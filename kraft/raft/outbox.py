@@ -28,20 +28,20 @@ SENT_TO_PEERS = (Send, Respond, RespondWithRecords, RespondWithSnapshot, Stopped
 
 
 class Outbox:
-    """The effects of the current step, and the messages that wait for a durable election state."""
+    """The effects of the current step, and the messages to other nodes that wait for a durable election state."""
 
     def __init__(self, durable: ElectionState) -> None:
         self._effects: list[Effect] = []
         self._held: deque[tuple[int, Effect]] = deque()
-        """The held messages, each with the number of the promise that must be durable before it leaves."""
+        """The messages that wait, each with the number of the promise that must be durable before it is sent."""
         self._durable = self._wanted = durable
         self._saving: ElectionState | None = None
-        """The election state that is being written now."""
+        """The election state that is being written to the disk; None if none is."""
         self._promised = self._saving_promise = self._durable_promise = 0
         """The number of the latest promise. Each new epoch and each vote is a promise to the other voters."""
 
     def save(self, election: ElectionState) -> None:
-        """Make the election durable in this step, or after the election that is being written now."""
+        """Make the election durable, in this step or, if an election is being written, after that election."""
         if election.promise != self._wanted.promise:
             self._promised += 1
         self._wanted = election
@@ -60,7 +60,8 @@ class Outbox:
             self._effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
-        """Take the effects of the step. Of several elections in one step only the last one is saved."""
+        """Return the effects of the step. If the election changed several times in the step, only the last one is
+        saved."""
         effects, self._effects = self._effects, []
         if self._saving is None and self._wanted != self._durable:
             self._saving, self._saving_promise = self._wanted, self._promised

@@ -1,4 +1,4 @@
-"""The requests that this node sends to other members of the quorum, each about the metadata partition."""
+"""The requests that this node sends to other members of the quorum. Each is about the metadata partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moldau.protocol.messages import end_quorum_epoch as end
 
 
 def vote_request(member: QuorumMember, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:
-    """A Vote request. A vote is about the epoch of this node; a pre-vote is about the epoch after it (KIP-996)."""
+    """Make a Vote request. A vote is for the epoch of this node; a pre-vote is for the epoch after it (KIP-996)."""
     partition = vote.PartitionData(
         partition_index=0,
         replica_epoch=member.epoch,
@@ -66,9 +66,9 @@ def end_request(member: QuorumMember, preferred: Sequence[ReplicaKey]) -> end.En
 
 
 def fetch_request(member: QuorumMember, end: DurableEnd) -> fetch.FetchRequest:
-    """A Fetch from the end of this node's log.
+    """Make a Fetch request from the end of this node's log.
 
-    The leader takes the offset to mean that every record before it is durable here.
+    The leader takes the offset to mean that every record before it is durable on this node.
     """
     settings = member.settings
     partition = fetch.FetchPartition(
@@ -127,10 +127,10 @@ def update_voter_request(member: QuorumMember) -> update_raft_voter.UpdateRaftVo
 
 
 def add_voter_request(member: QuorumMember) -> add_raft_voter.AddRaftVoterRequest:
-    """An AddRaftVoter for this node itself.
+    """Make an AddRaftVoter request for this node itself.
 
-    The leader answers once the record is written, before it is committed: this node may have to fetch the record before
-    it can be committed.
+    The leader responds when the record is written, not when it is committed, because this node may have to fetch the
+    record before it can be committed.
     """
     return add_raft_voter.AddRaftVoterRequest(
         cluster_id=member.identity.cluster_id,

@@ -86,13 +86,14 @@ TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRol
     (ResignedRole, EnterEpoch): UnattachedRole,
     (ResignedRole, BecomeFollower): FollowerRole,
 }
-"""The role after a transition. A transition that the table does not name is a bug of this package."""
+"""The role after a transition from a role. A transition that the table does not have is a bug of this package."""
 
 ANYWHERE: Final = frozenset(
     {ElectionSaved, LogFlushed, RequestReceived, ResponseReceived, DeadlineReached, Resign, RaiseVersion, Stop}
 )
 BEHIND: Final = ANYWHERE | {SnapshotLoaded, SnapshotRefused}
-"""The events that a role receives while a snapshot may be replacing its log; such a node cannot become a candidate."""
+"""The events that a role can receive while a snapshot may be replacing its log. A node in that state cannot become a
+candidate."""
 EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
     UnattachedRole: BEHIND | {Started},
     ProspectiveRole: ANYWHERE,
@@ -101,13 +102,13 @@ EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
     FollowerRole: BEHIND | {LogAppended, LogTruncated},
     ResignedRole: ANYWHERE,
 }
-"""The events that each role can receive. Any other event is a bug of the shell that sent it."""
+"""The events that each role can receive. Any other event is a bug of the code that passed it to the machine."""
 
 
 class Raft:
-    """The Raft state machine.
+    """The Raft state machine of one node.
 
-    The caller feeds it every event in the order in which events happen, and carries out its effects in their order.
+    The caller passes it every event in the order in which events happen, and carries out its effects in their order.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Raft:
     ) -> None:
         """Create the machine of a node.
 
-        `history` and `election` are what the log and quorum-state hold; all of it is durable.
+        `history` comes from the log and `election` from quorum-state; both must be durable.
         """
         self.member = QuorumMember(identity, settings, log, history, election, random)
         self.role: RaftRole = UnattachedRole(self.member)
@@ -155,12 +156,12 @@ class Raft:
 
     @property
     def high_watermark(self) -> int:
-        """The high watermark that this process has learnt; -1 before that."""
+        """The high watermark that this process has learnt; -1 if it has not learnt one yet."""
         return self.member.high_watermark
 
     @property
     def quorum(self) -> QuorumDescription:
-        """The version and the voters as the log describes them, committed or not."""
+        """The kraft.version and the voters by the newest records in the log, committed or not."""
         return self.member.history.description
 
     @property
@@ -169,21 +170,20 @@ class Raft:
         return self.member.history.kraft_version
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become `version`; None if it can."""
+        """Why kraft.version cannot be changed to `version`; None if it can."""
         return self.role.refusal_of_version(version)
 
     def next_deadline_ms(self) -> int | None:
-        """The time at which a DeadlineReached is due, on the clock of `now_ms`; it may be in the past. None for
-        never.
-        """
+        """The time (ms, clock of `now_ms`) at which a DeadlineReached is due; it may be in the past. None if there is
+        no deadline."""
         return self.role.deadline_ms()
 
     # Events
 
     def step(self, event: Event, now_ms: int, wall_ms: int) -> list[Effect]:
-        """Handle one event. The caller carries out the effects in their order.
+        """Handle one event. Returns the effects, which the caller carries out in their order.
 
-        `now_ms` is on a clock that never goes back; `wall_ms` is written into records and responses.
+        `now_ms` is the time on a clock that never goes back; `wall_ms` is written into records and responses.
         """
         assert type(event) in EVENTS[type(self.role)], f"{event} in the role {type(self.role).__name__}"
         self.member.now_ms, self.member.wall_ms = now_ms, wall_ms
@@ -240,10 +240,11 @@ class Raft:
                 self._stop(timeout_ms)
 
     def _start(self) -> None:
-        """Enter the role that quorum-state implies.
+        """Enter the role that follows from quorum-state.
 
         If the log has a later epoch than quorum-state, the file was lost. This node then begins in the last epoch of
-        its log. It can grant no second vote there: the log of every candidate of that epoch is shorter than its own.
+        its log. It can grant no second vote in that epoch, because the log of every candidate of that epoch is shorter
+        than its own.
         """
         member = self.member
         election = member.election
@@ -258,7 +259,7 @@ class Raft:
             self.transition(self.role.enter())
 
     def _stop(self, timeout_ms: int) -> None:
-        """Stop this node.
+        """Begin a clean stop of this node.
 
         Only a leader, or a node that has just resigned, sends EndQuorumEpoch to the other voters first.
         """
@@ -276,9 +277,10 @@ class Raft:
     # Transitions
 
     def transition(self, transition: Transition | None) -> None:
-        """Set the election state of the transition, then change the role.
+        """Set the election state of the transition, then change the role. The new role may request further transitions.
 
-        The role that ends answers its waiting requests after that, so that the responses carry the new epoch.
+        The role that ends answers its waiting requests after the election state is set, so that the responses have the
+        new epoch.
         """
         while transition is not None:
             before = self.role
@@ -338,7 +340,7 @@ class Raft:
                 return ResignedRole(member, preferred, self._stop_timeout_ms)
 
     def _announce(self) -> None:
-        """Tell the other parts of the node which leader to follow."""
+        """Tell the other parts of the node by a `Follow` effect which leader to follow, if it has changed."""
         if self.is_leader:
             self._announced = None
             return

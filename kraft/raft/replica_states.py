@@ -10,7 +10,7 @@ from moldau.kraft.raft.member import QuorumMember
 from moldau.protocol.messages.fetch import FetchRequest
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
-"""The time (ms) without a fetch after which the leader forgets an observer."""
+"""The time (ms) without a fetch after which the leader removes an observer from its states."""
 
 
 def replica_id_of(request: FetchRequest) -> int:
@@ -18,24 +18,24 @@ def replica_id_of(request: FetchRequest) -> int:
 
 
 class ReplicaProgress:
-    """The progress of one replica in this term."""
+    """The progress of one replica in this term of the leader."""
 
     __slots__ = ("caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset")
 
     def __init__(self) -> None:
         self.end_offset = -1
-        """Every record before this offset is durable on the replica; -1 until its first fetch."""
+        """The offset before which every record is durable on the replica; -1 until its first fetch."""
         self.fetch_ms = -1
         self.caught_up_ms = -1
-        """The latest time (ms) at which the replica held the whole log of that time; -1 for never."""
+        """The latest time (ms) at which the replica had the leader's whole log of that time; -1 if it never had."""
         self.leader_end_offset = -1
-        """The end of the leader's log at the replica's last fetch."""
+        """The end offset of the leader's log at the replica's last fetch."""
 
     def fetched(self, end_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Note a fetch of the replica from `end_offset`.
 
-        The replica has caught up if it is at the end of the leader's log. If it is where that end was at its previous
-        fetch, it had caught up at the time of the previous fetch.
+        If the replica is at the end of the leader's log, it has caught up now. If it is at the offset at which the
+        leader's log ended at its previous fetch, it had caught up at the time of the previous fetch.
         """
         if end_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
@@ -47,7 +47,7 @@ class ReplicaProgress:
 
 
 class ReplicaStates:
-    """The states of all replicas.
+    """The progress of all replicas of the metadata log.
 
     The voters are those of the newest description in the log; any other replica that fetches is an observer.
     """
@@ -57,18 +57,19 @@ class ReplicaStates:
         self._progress: dict[ReplicaKey, ReplicaProgress] = {}
         self._heard_since_majority: set[int] = set()
         self._majority_ms = member.now_ms
-        """The latest time (ms) by which a majority of the voters had sent a request."""
+        """The time (ms) of the last complete majority: by then a majority of the voters had each sent a request since
+        the majority before it."""
 
     def fetched(self, key: ReplicaKey, end_offset: int) -> None:
-        """Note that the replica sent a valid fetch from this offset: every record before the offset is durable
-        there."""
+        """Note that the replica sent a valid fetch from this offset, so that every record before the offset is durable
+        on it."""
         member = self._member
         self._progress.setdefault(key, ReplicaProgress()).fetched(end_offset, member.log.end_offset, member.now_ms)
         self._forget_observers()
 
     def heard_from(self, key: ReplicaKey) -> None:
-        """Note that a replica sent a valid request. A voter that sends one follows this leader; requests of other
-        replicas change nothing here."""
+        """Note that a replica sent a valid request. A voter that sends one follows this leader; a request of any other
+        replica is ignored here."""
         member = self._member
         if not member.voters.has(key):
             return
@@ -88,8 +89,8 @@ class ReplicaStates:
         return self._majority_ms + member.settings.fetch_timeout_ms * 3 // 2
 
     def of_voter(self, voter: VoterNode) -> ReplicaProgress | None:
-        """The state of a voter. With kraft.version 0 a voter is identified by its id alone: then the directory that
-        fetched last counts."""
+        """The progress of a voter. With kraft.version 0 a voter is identified by its id alone, so the replica of the
+        node that fetched last counts."""
         found = [progress for key, progress in self._progress.items() if voter.is_replica(key)]
         return max(found, key=lambda progress: progress.fetch_ms, default=None)
 
@@ -97,15 +98,16 @@ class ReplicaStates:
         return self._progress.get(key)
 
     def durable_on_majority(self) -> int:
-        """The greatest offset up to which a majority of the voters has the log on disk; -1 if too few have fetched.
+        """The greatest offset before which a majority of the voters has all records on disk; -1 if too few voters have
+        fetched.
 
-        The leader counts itself only if it is a voter: one that removes itself does not (Raft, section 6).
+        The leader counts itself only if it is a voter: a leader that removes itself is not (Raft, section 6).
         """
         ends = sorted(map(self._end_offset, self._member.voters.by_id.values()), reverse=True)
         return ends[self._member.voters.majority - 1]
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """The other voters as preferred candidates, in the order of their log's length, the longest first."""
+        """The keys of the other voters as preferred candidates, the voter with the longest log first."""
         others = self._member.other_voters()
         return tuple(voter.key for voter in sorted(others, key=lambda voter: (-self._end_offset(voter), voter.id)))
 

@@ -1,4 +1,4 @@
-"""The responses to the quorum's requests. Each names the leader as far as this node knows it."""
+"""The responses to the requests of the quorum's APIs. Each response names the leader if this node knows it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def end_response(member: QuorumMember, listener: str, error: ErrorCode) -> end.E
 
 
 VERSION_WITH_ENDPOINTS: Final = 17
-"""The first version of Fetch in which Apache Kafka names the leader's endpoint, though version 16 has the field too."""
+"""The first version of Fetch in which Apache Kafka's response has the leader's endpoint, though version 16 has the
+field."""
 
 
 def fetch_response(
@@ -134,7 +135,8 @@ def update_voter_response(member: QuorumMember, listener: str, error: ErrorCode)
 
 
 def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCode) -> QuorumResponse:
-    """The response that refuses a request. The error is in the field that this kind of response has for it."""
+    """The response that refuses a request. The error is in the field that Apache Kafka uses in this kind of
+    response."""
     request, listener = event.request, event.listener
     match request:
         case vote.VoteRequest():
@@ -182,9 +184,10 @@ def _announced(member: QuorumMember, cluster_id: str | None, error: ErrorCode) -
 
 
 def leader_endpoint_at(member: QuorumMember, listener: str) -> list[Endpoint]:
-    """The node endpoints of a response: the leader's endpoint alone.
+    """The node endpoints of a response: that of the leader, or none.
 
-    It is that of the listener by which the request came, or else that of the quorum's own listener.
+    Its address is that of the leader at the listener at which the request arrived, or else at the quorum's own
+    listener.
     """
     endpoints = member.leader_endpoints
     address = endpoints.get(listener) or endpoints.get(member.identity.listener)

@@ -1,4 +1,4 @@
-"""The fixed input of the Raft machine: the identity of this node, its timeouts and limits."""
+"""The fixed input of the Raft machine: the identity of this node, its timeouts and its limits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from moldau.protocol.schema import ZERO_UUID
 
 @dataclass(frozen=True, slots=True)
 class QuorumIdentity:
-    """The identity of this node for its peers.
+    """The identity of this node, as its peers see it.
 
-    `endpoints`: its advertised controller listeners, in the order of controller.listener.names; empty for a node that
-    is not a controller.
+    `endpoints` has its advertised controller listeners, in the order of controller.listener.names; it is empty for a
+    node that is not a controller.
     """
 
     node_id: int
@@ -24,7 +24,7 @@ class QuorumIdentity:
     """The id of the metadata directory."""
     endpoints: Mapping[str, Address] = field(default_factory=dict)
     listener: str = "CONTROLLER"
-    """The first name in controller.listener.names. The endpoints of peers are looked up by it."""
+    """The first name in controller.listener.names. The addresses of peers are looked up under this name."""
 
     @property
     def is_controller(self) -> bool:
@@ -34,10 +34,10 @@ class QuorumIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """The settings controller.quorum.* with Kafka's names and defaults; times in milliseconds, sizes in bytes."""
+    """The settings controller.quorum.* with Kafka's names and defaults. Times are in milliseconds, sizes in bytes."""
 
     bootstrap_servers: tuple[Address, ...] = ()
-    """The servers that a node without a known leader asks for the leader."""
+    """The servers that a node which knows no leader asks for the leader."""
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
@@ -46,6 +46,6 @@ class RaftSettings:
     fetch_max_wait_ms: int = 500
     fetch_size_max: int = 1 << 20
     snapshot_fetch_size_max: int = 1 << 20
-    """The most bytes in one response to a Fetch or a FetchSnapshot."""
+    """The most bytes in one response to a FetchSnapshot. `fetch_size_max` limits the response to a Fetch."""
     auto_join: bool = False
     """Whether a controller that is not a voter adds itself to the voters (controller.quorum.auto.join.enable)."""

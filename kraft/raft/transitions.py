@@ -1,4 +1,4 @@
-"""The transitions between roles: a role returns one, and the machine creates the role that it names."""
+"""The transitions between roles. A role returns one, and the machine creates the role that it names."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from moldau.protocol.late_tuple import NamedTuple
 
 
 class EnterEpoch(NamedTuple):
-    """Unattached in a later epoch, of which this node knows neither leader nor candidate."""
+    """The transition to unattached in a later epoch, of which this node knows neither a leader nor a candidate."""
 
     epoch: int
 
 
 class GrantVote(NamedTuple):
-    """Unattached in the current epoch, with a vote granted in it."""
+    """The transition to unattached in the current epoch, with a vote granted to `candidate` in it."""
 
     candidate: ReplicaKey
 
 
 class BecomeUnattached(NamedTuple):
-    """Unattached in the current epoch: its leader, if it has one, cannot be reached."""
+    """The transition to unattached in the current epoch, because no leader of the epoch is known or can be reached."""
 
 
 class BecomeProspective(NamedTuple):
-    """Prospective in the current epoch: ask the voters for pre-votes."""
+    """The transition to prospective in the current epoch: this node asks the voters for pre-votes."""
 
 
 class BecomeCandidate(NamedTuple):
-    """Candidate in the next epoch."""
+    """The transition to candidate in the next epoch."""
 
 
 class BecomeLeader(NamedTuple):
-    """Leader of the epoch in which this node was candidate; `granted`: the voters that granted their votes."""
+    """The transition to leader of the epoch in which this node was candidate. `granted` has the voters that granted
+    their votes."""
 
     granted: tuple[int, ...]
 
 
 class BecomeFollower(NamedTuple):
-    """Follower in the current epoch, or in a later one."""
+    """The transition to follower in the current epoch or in a later one."""
 
     epoch: int
     leader_id: int
@@ -48,7 +49,7 @@ class BecomeFollower(NamedTuple):
 
 
 class BecomeResigned(NamedTuple):
-    """Resigned in the epoch that this node led."""
+    """The transition to resigned in the epoch in which this node led."""
 
     preferred: tuple[ReplicaKey, ...]
     """The voters that should become candidates, the one with the longest log first."""

@@ -1,1 +1,1 @@
-"""Snapshots of the metadata: files that replace the part of the log before an offset."""
+"""Snapshots of the metadata: files that replace the part of the metadata log before an offset."""

@@ -1,4 +1,5 @@
-"""The bytes of a snapshot: a header batch, batches of records, a footer batch; and its loading into an image."""
+"""The content of a snapshot file, which is a header batch, batches of records and a footer batch; and its loading into
+an image."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ BATCH_RECORDS_MAX: Final = 1024
 
 
 class SnapshotContent(NamedTuple):
-    """The content of a snapshot: its records, and the quorum at its end."""
+    """The content of a snapshot: its records, and the description of the quorum at its end."""
 
     records: list[object]
     quorum: QuorumDescription
@@ -45,7 +46,8 @@ def snapshot_batches(
     last_contained_ms: int,
     now_ms: int,
 ) -> Iterator[bytes]:
-    """The batches of a snapshot, produced one at a time, so that the whole is never in memory. Offsets count from 0."""
+    """Yield the batches of a snapshot one at a time, so that the whole is never in memory. Their offsets count from
+    0."""
     header = [snapshot_header(last_contained_ms, now_ms)]
     if quorum.voters is not None:
         header += quorum_records(quorum.kraft_version, quorum.voters, now_ms)
@@ -62,22 +64,23 @@ def snapshot_batches(
 
 
 def read_snapshot(data: BytesLike) -> SnapshotContent:
-    """Read a snapshot. Raises `MalformedMessage` if it is damaged or lacks its header or footer."""
+    """Read the whole content of a snapshot. Raises `MalformedMessage` if it is damaged or lacks its header or
+    footer."""
     reading = SnapshotReading(data)
     return SnapshotContent(list(reading.records()), reading.quorum)
 
 
 class SnapshotReading:
-    """Reads a snapshot record by record. All records together would take more memory than the image."""
+    """Reads a snapshot record by record, because all records together would take more memory than the image."""
 
     def __init__(self, data: BytesLike) -> None:
         self._data = data
         self.quorum = QuorumDescription()
-        """The description of the quorum; complete once all records were read."""
+        """The description of the quorum in the snapshot; complete when all records are read."""
 
     def records(self) -> Iterator[object]:
-        """The records of the snapshot in order. Raises `MalformedMessage` at the first damage, and at the end if the
-        footer is missing: then the records read before must be discarded."""
+        """Yield the records of the snapshot in their order. Raises `MalformedMessage` at the first damage, and at the
+        end if the footer is missing. The caller must then discard the records that it has got."""
         data = self._data
         kinds: list[ControlRecordType | None] = []
         batches = iterate_batches(data)
@@ -104,16 +107,16 @@ class SnapshotReading:
 
 
 class LoadedSnapshot(NamedTuple):
-    """The metadata at the end of a snapshot, and the quorum that it names."""
+    """A loaded snapshot: the metadata at its end, and the description of the quorum in it."""
 
     replay: Replay
     quorum: QuorumDescription
 
 
 def load_snapshot(data: BytesLike, snapshot_id: SnapshotId) -> LoadedSnapshot:
-    """Load a snapshot.
+    """Load the content of a snapshot into an image.
 
-    With a million partitions that takes seconds: call it in an executor thread. Raises `MalformedMessage`.
+    With a million partitions this takes seconds, so it is called in an executor thread. Raises `MalformedMessage`.
     """
     reading, replay = SnapshotReading(data), Replay()
     replay.replay(reading.records(), Provenance(snapshot_id.end_offset, snapshot_id.epoch))

@@ -1,4 +1,4 @@
-"""The names of snapshot files."""
+"""The names of snapshot files and the ids in them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from moldau.storage.files import log_paths
 
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
-"""The suffix of a snapshot that is being written; a crash leaves such a file behind."""
+"""The suffix of a snapshot file that is not complete. A crash leaves such a file behind."""
 BOOTSTRAP_CHECKPOINT: Final = log_paths.BOOTSTRAP_CHECKPOINT
-"""The file with the records with which the first leader begins the log; it lies in the metadata directory."""
+"""The file with the records with which the first leader begins the log. It is in the metadata directory."""
 
 
 class SnapshotId(NamedTuple):
-    """The id of a snapshot of every record before `end_offset`. The epoch is that of the last record in it."""
+    """The id of a snapshot: it contains every record before `end_offset`, and the last of them has the epoch
+    `epoch`."""
 
     end_offset: int
     epoch: int

@@ -1,1 +1,1 @@
-"""The nodes of the cluster as the controller sees them: registered, alive, fenced, shutting down, gone."""
+"""The nodes of the cluster: their registration, heartbeats, fencing, controlled shutdown and removal."""

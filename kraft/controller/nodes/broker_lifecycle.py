@@ -1,6 +1,6 @@
 """BrokerHeartbeat: the state of a broker between registration and shutdown.
 
-The state is part of the broker's registration; a heartbeat requests another one.
+The state is part of the broker's registration; a heartbeat may request another state.
 
     fenced ⇄ unfenced → in controlled shutdown → shut down (fenced, and told to exit)
 
@@ -46,7 +46,7 @@ class BrokerState(Enum):
 
 
 class RequestedState(Enum):
-    """The state that a heartbeat requests for its broker."""
+    """The state that a broker requests for itself in a heartbeat."""
 
     SERVE = auto()
     FENCE = auto()
@@ -119,8 +119,8 @@ def refused(error: ErrorCode) -> Decision:
 def next_state(
     view: View, broker: Broker, state: BrokerState, requested: RequestedState, *, is_caught_up: bool, may_go: bool
 ) -> BrokerState:
-    """The state after a heartbeat. `may_go`: the broker has handed over all its partitions, and the other active
-    brokers know their new leaders.
+    """The state of a broker after a heartbeat. `may_go` means that the broker has handed over all its partitions, and
+    the other active brokers know the new leaders.
 
     DIVERGES: Apache Kafka unfences a broker that was told to exit if an earlier heartbeat of the broker arrives after
     that; it then elects the broker for partitions for which it is in sync.
@@ -139,8 +139,8 @@ def next_state(
 
 def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> Changes | None:
     """The changes by which a broker in controlled shutdown hands over its next partitions, with None for each examined
-    partition that stays as it is. `MOVES_SHARE` limits the partitions of one heartbeat. Returns None if there is
-    nothing to hand over, or if the broker does not shut down.
+    partition that does not change. `MOVES_SHARE` limits the partitions of one heartbeat. Returns None if the broker has
+    nothing to hand over, or does not shut down.
 
     DIVERGES: Apache Kafka hands over all partitions of the broker at one heartbeat, so the clients of each partition
     wait until the brokers have replayed the records of all of them. Apache Kafka writes the record of the shutdown
@@ -157,7 +157,7 @@ def moves_of(view: View, broker: Broker, state: BrokerState, requested: Requeste
 
 
 def until_found(changes: Changes, count: int) -> Changes:
-    """The elements of `changes` up to the `count`-th one that is not None."""
+    """Yield the elements of `changes` up to and including the `count`-th element that is not None."""
     for change in changes:
         yield change
         count -= change is not None
@@ -179,9 +179,9 @@ def records_of_transition(
 
 
 def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> Iterable[object | None]:
-    """The changes after log directories of the broker failed. Every heartbeat names all failed directories: only those
-    that the registration still has are handled. If no directory of the broker would be left, nothing changes, because
-    such a broker stops by itself (KIP-858)."""
+    """The changes to make if a heartbeat reports failed log directories. Every heartbeat names all failed directories,
+    so only those that the registration still has are handled. If the broker would have no directory left, nothing
+    changes, because such a broker stops by itself (KIP-858)."""
     lost = [directory for directory in broker.directories if directory in offline]
     left = [directory for directory in broker.directories if directory not in offline]
     if not lost or not left:

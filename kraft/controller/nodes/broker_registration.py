@@ -25,7 +25,7 @@ from moldau.protocol.records.metadata import (
 )
 
 RESERVED_DIRECTORIES_COUNT = 100
-"""Directory ids below this number have a special meaning and name no directory."""
+"""Directory ids below this number are reserved: they have a special meaning and are the id of no directory."""
 
 
 def register_broker(context: DecisionContext, request: BrokerRegistrationRequest) -> Decision:
@@ -56,8 +56,8 @@ def batches_of(
     existing: Broker | None,
     reply: BrokerRegistrationResponse,
 ) -> Iterator[list[object]]:
-    """Yield the batches of records of a registration. The broker epoch is stored in `reply` when the last batch is
-    made."""
+    """Yield the batches of records of a registration. `reply` gets the broker epoch when the last batch is made.
+    `existing` is the broker's present registration."""
     is_same = existing is not None and existing.incarnation_id == request.incarnation_id
     given_up = iter(()) if is_same else changes_of_restart(context.view, request, existing)
     last: list[object] | None = None
@@ -86,8 +86,8 @@ def changes_of_restart(view: View, request: BrokerRegistrationRequest, existing:
 def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:
     """The record of a registration.
 
-    `amended` is the registration of the same incarnation that this record replaces; None for a new incarnation. A new
-    incarnation is fenced at first, and its broker epoch is the offset of this record.
+    `amended` is the present registration if it is of the same incarnation; None for a new incarnation. A new
+    incarnation is fenced at first, and its broker epoch is `next_offset`, the offset of this record.
     """
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
@@ -126,9 +126,8 @@ def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> A
 
 
 def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> ApiError | None:
-    """The error if another process with the same id is alive and not in controlled shutdown; None otherwise. `alive` is
-    the live broker of this id, if there is one.
-    """
+    """The error if another process with the same broker id is alive and not in controlled shutdown; None otherwise.
+    `alive` is the registration of the broker with this id, if that broker is alive."""
     if alive is None or alive.incarnation_id == request.incarnation_id or alive.in_controlled_shutdown:
         return None
     return ApiError(
@@ -165,7 +164,8 @@ def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiEr
 
 
 def finalized_features(view: View) -> Iterator[tuple[str, int]]:
-    """The finalized features: those of the metadata log, and kraft.version, which belongs to the quorum."""
+    """Yield the name and level of each finalized feature: those of the metadata log, and kraft.version, which the
+    quorum stores."""
     image = view.image
     yield METADATA_VERSION, image.features.metadata_version
     if view.settings.quorum.kraft_version > 0:
@@ -179,8 +179,8 @@ def finalized_features(view: View) -> Iterator[tuple[str, int]]:
 def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest) -> Decision:
     """Remove the registration of a broker.
 
-    Other replicas become leaders of its partitions first. The broker stays in the replica lists until a reassignment
-    removes it.
+    Before that, other replicas become leaders of its partitions. The broker stays in the replica lists until a
+    reassignment removes it.
     """
     view = context.view
     broker = view.image.cluster.brokers.get(request.broker_id)

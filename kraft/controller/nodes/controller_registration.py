@@ -1,5 +1,6 @@
-"""ControllerRegistration: a controller reports its addresses and the features that it supports (KIP-919).
-UnregisterController removes the report of a controller that is not coming back.
+"""ControllerRegistration: a controller registers its addresses and the features that it supports (KIP-919).
+
+UnregisterController removes the registration of a controller that will not return.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def register_controller(context: DecisionContext, request: ControllerRegistratio
 
 
 def registration_record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:
-    """The record of a controller's registration; the active controller writes one for itself."""
+    """The record of a controller's registration. The active controller also writes one for itself."""
     return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -1,1 +1,1 @@
-"""Decisions about existing partitions: leaders, in-sync sets, reassignments, log directories."""
+"""Decisions about existing partitions: leaders, in-sync sets, reassignments and log directories."""

@@ -52,10 +52,10 @@ def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, re
 def assign(
     view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
-    """Assign a replica to a log directory.
+    """The record that assigns a replica to a log directory, or an error.
 
-    The error is NONE also if the metadata already has that directory. A replica in an offline directory loses
-    leadership; one in an online directory may be elected.
+    The error is NONE if the metadata already has that directory. A replica in an offline directory loses the
+    leadership; a replica in an online directory may be elected.
     """
     topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
@@ -81,11 +81,12 @@ def assign(
 def without(
     wanted: RequestedChange, partition: PartitionRegistration, broker_id: int, directory_id: bytes
 ) -> RequestedChange:
-    """The requested change, after which the broker's replica in `directory_id` is not in sync, because it cannot serve.
+    """The change `wanted`, with the broker's replica in the offline directory `directory_id` removed from the in-sync
+    set.
 
-    If the directory is LOST, the replica is not an eligible leader replica either: the broker is going to fetch it anew
-    from the log start. The last in-sync replica stays in sync, or becomes an eligible leader replica if the cluster
-    keeps these: no other replica has its records.
+    If the directory is LOST, the replica is not an eligible leader replica either, because the broker will fetch it
+    again from the log start. The last in-sync replica stays in sync, or becomes an eligible leader replica if the
+    cluster has these, because no other replica has its records.
     """
     isr = [replica for replica in partition.isr if replica != broker_id]
     is_damaged = directory_id == LOST_DIRECTORY and bool(isr)

@@ -106,7 +106,8 @@ def election_record(
 
 
 def preferred_elections(view: View, count_max: int) -> list[PartitionChangeRecord]:
-    """Elections of at most `count_max` preferred leaders that do not lead and may lead again."""
+    """The records that elect the preferred leader of partitions that another replica leads, if it may lead; at most
+    `count_max`."""
     return list(islice(_preferred(view), count_max))
 
 

@@ -1,7 +1,7 @@
-"""AlterPartition: the leader of a partition asks for another in-sync set, and the controller accepts or refuses it.
+"""AlterPartition: the leader of a partition proposes an in-sync set, and the controller accepts or refuses it.
 
-The leader epoch and the partition epoch of the request must be those of the controller. Otherwise the leader or the
-controller lacks a change: the leader waits for newer metadata, or sends the request again.
+The leader epoch and the partition epoch of the request must be those of the controller's metadata. If they are not, the
+leader or the controller lacks a change: the leader waits for newer metadata, or sends the request again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from moldau.protocol.messages.alter_partition import (
 )
 
 ANY_EPOCH: Final = -1
-"""The broker epoch that AlterPartition states for a follower if the leader does not know the epoch, as with brokers
-before 3.5."""
+"""The broker epoch that AlterPartition has for a follower if the leader does not know it, as leaders before 3.5."""
 
 
 def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:
@@ -64,8 +63,9 @@ def alter(
     data: PartitionData,
     records: list[object],
 ) -> PartitionResult:
-    """Decide on the proposal for one partition; an accepted change is added to `records`. The change may complete a
-    reassignment, which may make another replica the leader: then the response names that leader."""
+    """Decide on the in-sync set that is proposed for one partition, and append the record of an accepted change to
+    `records`. The change may complete a reassignment and make another replica the leader; then the result is
+    NEW_LEADER_ELECTED."""
     members = members_of(data)
     refusal = refusal_of(view.image, broker_id, partition, data, members)
     if refusal is not ErrorCode.NONE:
@@ -93,7 +93,7 @@ def alter(
 
 
 def members_of(data: PartitionData) -> Sequence[BrokerState]:
-    """The proposed in-sync set; before version 3 without the broker epochs of its members."""
+    """The members of the proposed in-sync set. Before version 3 of the request their broker epochs are not known."""
     return data.new_isr_with_epochs or [BrokerState(broker_id=each) for each in data.new_isr]
 
 
@@ -104,7 +104,8 @@ def refusal_of(
     data: PartitionData,
     members: Sequence[BrokerState],
 ) -> ErrorCode:
-    """The error of a proposed in-sync set, or NONE. The checks have the order of Apache Kafka's controller."""
+    """The error of a proposed in-sync set; NONE if it is accepted. The checks are in the order of Apache Kafka's
+    controller."""
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER  # The leader follows a later controller than this one.
     if data.leader_epoch < partition.leader_epoch:
@@ -124,10 +125,10 @@ def refusal_of(
 
 
 def is_eligible(image: MetadataImage, partition: PartitionRegistration, member: BrokerState) -> bool:
-    """Whether a replica may join the in-sync set. Its broker must be active, and of the incarnation that fetched: an
-    earlier incarnation may have had records that the broker has lost since (KIP-903). The directory of the replica may
-    be neither LOST nor offline: the broker may fetch such a replica anew, while the leader still knows its former end
-    offset.
+    """Whether a replica may be in the in-sync set. Its broker must be active, and of the incarnation that fetched,
+    because an earlier incarnation may have had records that the broker has lost since (KIP-903). The directory of the
+    replica must be neither LOST nor offline, because the broker may fetch such a replica again, while the leader still
+    knows its former end offset.
 
     DIVERGES: Apache Kafka does not check the directory: there such a log comes back only when its broker restarts, and
     a leader proposes only replicas that fetch.

@@ -14,15 +14,17 @@ from moldau.protocol.records.metadata import PartitionChangeRecord
 
 MayLead = Callable[[int], bool]
 Changes: TypeAlias = Iterator[PartitionChangeRecord | None]
-"""An element for each examined partition: the record that changes it, or None if the partition stays as it is. All
-elements follow from the view at the time of the call: replaying the first records changes none of the later ones.
+"""One element for each examined partition: the record that changes it, or None if the partition does not change.
+
+All elements follow from the metadata at the time of the call: replaying the first records changes none of the later
+ones.
 """
 
 
 def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
-    """The rules for a partition of the topic.
+    """The rules for changes of the topic's partitions. `may_lead` says which brokers may lead.
 
-    `min_in_sync` is 0 if the cluster keeps no eligible leader replicas.
+    `min_in_sync` of the rules is 0 if the cluster has no eligible leader replicas.
     """
     has_eligible = view.has_eligible_replicas
     return PartitionRules(
@@ -35,7 +37,8 @@ def election_of(view: View, topic: Topic) -> Election:
 
 
 def changes_without(view: View, broker_id: int) -> Changes:
-    """The changes after which the broker leads no partition, and is in an in-sync set at most as its last member."""
+    """The changes that take the leadership of all partitions from the broker, and remove it from every in-sync set of
+    which it is not the last member."""
     return _changes(
         view,
         tuple(view.by_broker.concerning(broker_id)),
@@ -45,7 +48,8 @@ def changes_without(view: View, broker_id: int) -> Changes:
 
 
 def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Changes:
-    """The changes to the replicas in these log directories of a broker, after the directories failed."""
+    """The changes of partitions whose replica on the broker is in one of the failed log directories `lost`: the replica
+    loses the leadership, and leaves the in-sync set if it is not the last member."""
 
     def wanted_of(partition: PartitionRegistration) -> RequestedChange | None:
         is_lost = partition.directory_of(broker_id) in lost
@@ -59,9 +63,9 @@ def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
 
 
 def changes_after_loss(view: View, broker_id: int) -> Changes:
-    """The changes for a broker that comes back and may have lost records.
+    """The changes that are made when a broker restarts and may have lost records.
 
-    The broker leaves the eligible leader replicas and every in-sync set, even if it was the last member.
+    The broker is removed from the eligible leader replicas and from every in-sync set, even if it is the last member.
     """
     keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
     return _changes(
@@ -73,11 +77,11 @@ def changes_after_loss(view: View, broker_id: int) -> Changes:
 
 
 def changes_with(view: View, broker_id: int) -> Changes:
-    """The changes for a broker that is about to be unfenced: elections in all partitions without a leader, in which the
-    broker may be chosen.
+    """The changes that are made when a broker is about to be unfenced: elections in all partitions without a leader, in
+    which the broker may be elected.
 
-    A partition may still have the broker as its leader from before a restart: a former controller failed before it had
-    written all changes for that restart. Such a partition gets the same leader again, in a new leader epoch.
+    A partition may still have the broker as its leader from before a restart, because a former controller failed before
+    it had written all changes for that restart. Such a partition gets the same leader again, in a new leader epoch.
     """
     led = [
         PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, leader=broker_id)
@@ -88,8 +92,8 @@ def changes_with(view: View, broker_id: int) -> Changes:
 
 
 def changes_of_leaderless(view: View) -> Changes:
-    """Elections for partitions that have no leader and could have one: the former controller failed before it had
-    elected all leaders, or unclean elections have been allowed for their topic."""
+    """Elections for partitions that have no leader although a replica could lead: the former controller failed before
+    it had elected all leaders, or unclean elections have been allowed for their topic."""
     return _changes(view, tuple(view.by_broker.leaderless), lambda partition: RequestedChange())
 
 
@@ -102,9 +106,9 @@ def _changes(
     with_broker: int = NO_LEADER,
 ) -> Changes:
     """The changes of the partitions with these keys. `wanted_of` returns the change of a partition, or None if the
-    partition stays as it is.
+    partition does not change.
 
-    `except_broker` is about to be fenced, `with_broker` about to be unfenced; -1 for none.
+    `except_broker` is a broker that is about to be fenced, `with_broker` one that is about to be unfenced; -1 for none.
     """
     of_topic: Topic | None = None
     for topic, partition_id, partition in view.partitions(keys):

@@ -33,13 +33,13 @@ class Election(Enum):
 
     ONLINE = auto()
     PREFERRED = auto()
-    """Elect an in-sync replica, the preferred leader rather than the current one."""
+    """Elect an in-sync replica, and prefer the preferred leader to the current leader."""
     UNCLEAN = auto()
-    """Elect an in-sync replica; if none may lead, a replica that is not in sync."""
+    """Elect an in-sync replica. If none may lead, elect a replica that is not in sync."""
 
 
 class PartitionRules(NamedTuple):
-    """The settings and broker states that the change of a partition depends on."""
+    """The settings and the states of brokers on which a change of a partition depends."""
 
     may_lead: Callable[[int], bool]
     min_in_sync: int
@@ -57,13 +57,13 @@ class RequestedChange(NamedTuple):
     recovery_state: int | None = None
     election: Election = Election.ONLINE
     lost: Collection[int] = ()
-    """Replicas that may have lost records: they are no longer eligible leader replicas."""
+    """Brokers whose replicas may have lost records, so that they are no longer eligible leader replicas."""
     directories: Mapping[int, bytes] = {}
-    """New log directories of replicas, by broker."""
+    """The new log directories of replicas: directory id by broker id."""
 
 
 class Target(NamedTuple):
-    """The state of the partition after the change, apart from its leader."""
+    """The replicas and the in-sync set of a partition after a change, apart from its leader."""
 
     isr: list[int]
     replicas: list[int]
@@ -74,7 +74,7 @@ class Target(NamedTuple):
 
 
 class ElectionResult(NamedTuple):
-    """The result of an election: the leader from now on; -1 for none."""
+    """The leader that an election chose; -1 if there is none."""
 
     leader: int
     is_unclean: bool = False
@@ -83,7 +83,8 @@ class ElectionResult(NamedTuple):
 def change_of(
     topic_id: bytes, partition_id: int, partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
-    """The record that changes the partition to its new state; None if nothing differs."""
+    """The record of a requested change, with its effects on the eligible leader replicas and the leader; None if
+    nothing changes."""
     target = target_of(partition, wanted, rules)
     elected = elect(partition, target, wanted.election, rules)
     record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
@@ -123,8 +124,8 @@ def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int
 
 
 def with_reassignment_ended(target: Target) -> Target:
-    """The target after the end of the reassignment. The target is unchanged if an added replica is not in sync, or if
-    no in-sync replica would remain."""
+    """The target after the end of its reassignment. It is unchanged if an added replica is not in sync, or if no
+    in-sync replica would remain."""
     isr = [replica for replica in target.isr if replica not in target.removing]
     replicas = [replica for replica in target.replicas if replica not in target.removing]
     if not isr or not replicas or not set(target.adding) <= set(isr):
@@ -137,8 +138,8 @@ def with_eligible(
 ) -> Target:
     """The target with its eligible leader replicas.
 
-    A replica that leaves the in-sync set while the set is smaller than min.insync.replicas stays eligible: no record is
-    committed then, so the replica has every committed record (KIP-966).
+    A replica that leaves the in-sync set while the set is smaller than min.insync.replicas becomes eligible: no record
+    is committed meanwhile, so the replica has every committed record (KIP-966).
     """
     if has_enough_in_sync(target, rules):
         return target._replace(eligible=[], last_known=[])
@@ -148,7 +149,7 @@ def with_eligible(
 
 
 def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
-    """The target if the elected leader was an eligible leader replica.
+    """The target after the election of an eligible leader replica, which is then the only in-sync replica.
 
     If the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack, so they
     are no longer eligible.
@@ -159,15 +160,15 @@ def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Targe
 
 
 def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
-    """Whether min.insync.replicas is satisfied, so that records are committed."""
+    """Whether the in-sync set satisfies min.insync.replicas, so that records are committed."""
     return len(target.isr) >= min(rules.min_in_sync, len(target.replicas))
 
 
 def elect(
     partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules
 ) -> ElectionResult:
-    """Elect an in-sync replica, or an eligible leader replica if no replica is in sync. If none of them may lead, elect
-    the last known leader, or any replica if the election may be unclean."""
+    """Elect an in-sync replica, or an eligible leader replica if no replica is in sync. If no such replica may lead,
+    elect the last known leader, or any replica if the election may be unclean."""
     may_lead = rules.may_lead
     safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader
@@ -183,7 +184,8 @@ def elect(
 
 
 def may_elect_last_known(partition: PartitionRegistration, target: Target, rules: PartitionRules) -> bool:
-    """Whether the last known leader may lead: no replica is in sync or eligible, so no replica has more records."""
+    """Whether the last known leader may be elected, because no replica is in sync or eligible, so that no replica has
+    more records."""
     return (
         rules.has_eligible_replicas
         and not target.isr

@@ -1,4 +1,4 @@
-"""Moving the replicas of partitions: AlterPartitionReassignments begins or cancels a move, AlterPartition completes it.
+"""Reassignment of replicas: AlterPartitionReassignments begins or cancels it, AlterPartition completes it.
 
     replicas R ── begin, target T ──▶ T, then R without T; adding T without R, removing R without T
        ▲                                   │
@@ -79,12 +79,12 @@ def begun(
     view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
 ) -> RequestedChange | ApiError:
     """The change that begins a reassignment to the replicas of `target`, or the error that refuses it. If an unfinished
-    reassignment is replaced, the new one starts from all current replicas. A replica that the first one was adding is
-    removed if it is not in `target`; a replica that the first one was removing stays if it is in `target`.
+    reassignment is replaced, the new one starts from all current replicas. A replica that the unfinished one was adding
+    is removed if it is not in `target`; a replica that it was removing stays if it is in `target`.
 
-    DIVERGES: in Apache Kafka, if the second target itself adds (or removes) nothing, the additions (or removals) of
-    the first remain. A replica may then be both added and removed, so that the reassignment never ends, or a wanted
-    replica is removed.
+    DIVERGES: in Apache Kafka, if the second target itself adds (or removes) nothing, the additions (or removals) of the
+    first remain. A replica may then be both added and removed, so that the reassignment never ends, or a wanted replica
+    is removed.
     """
     refusal = refusal_of_assignment(view, target, None)
     if refusal is not None:
@@ -100,10 +100,10 @@ def begun(
 
 
 def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
-    """The partition after its reassignment is cancelled: without the added replicas.
+    """The change that cancels a reassignment: it removes the added replicas.
 
-    If no remaining replica is in sync, the change asks for an unclean election. Returns an error if unclean elections
-    are not allowed then.
+    If no remaining replica is in sync, the change asks for an unclean election. Returns an error if no reassignment is
+    in progress, or if unclean elections would be needed and are not allowed.
     """
     if not is_under_way(partition):
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
@@ -157,7 +157,8 @@ def all_reassignments(view: View) -> Iterator[tuple[Topic, int, PartitionRegistr
 def named_reassignments(
     view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
 ) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
-    """The reassignments of the partitions that the request names; a partition that does not exist is left out."""
+    """Yield the partitions that the request names, with their topic and index. A partition that does not exist is left
+    out."""
     for asked in topics:
         topic = view.image.topics.by_name(asked.name)
         for index in asked.partition_indexes if topic is not None else ():

@@ -70,7 +70,7 @@ def binding_of(creation: AclCreation) -> AclBinding:
 
 
 def refusal_of(binding: AclBinding) -> ApiError | None:
-    """Why this ACL cannot be created; None if it can."""
+    """The error of an ACL that cannot be created; None if it can."""
     # DIVERGES: Apache Kafka closes the connection if a code is 0, and answers UNKNOWN_SERVER_ERROR to the code of
     # ANY.
     if binding.kind not in KNOWN_KINDS - {ResourceKind.ANY}:
@@ -94,9 +94,8 @@ def refusal_of(binding: AclBinding) -> ApiError | None:
 
 
 def refusal_of_host(host: str, metadata_version: int) -> ApiError | None:
-    """Why an ACL cannot have this host; None if it can. A host with a slash is a network, which nodes of older
-    metadata versions would take for an address that no client has.
-    """
+    """The error of an ACL with a host that is not allowed; None if it is allowed. A host with a slash is a network,
+    which nodes of older metadata versions would take for an address that no client has."""
     knows_networks = metadata_version >= NETWORK_ACLS_VERSION
     if not host and knows_networks:
         return invalid("Host pattern cannot be null or empty")

@@ -66,7 +66,7 @@ def refusal_of_address(entity: QuotaEntity) -> str | None:
 
 
 def changes(context: DecisionContext, entity: QuotaEntity, entry: RequestEntryData) -> list[object]:
-    """The records of the quotas of an entry whose value differs from the current one."""
+    """The records that change the quotas of an entry; quotas that have the value already are left out."""
     existing = context.image.quotas.by_entity.get(entity) or {}
     wanted = {change.key: None if change.remove else change.value for change in entry.ops}
     return [record_of(entity, key, value) for key, value in wanted.items() if existing.get(key) != value]

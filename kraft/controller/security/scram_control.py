@@ -1,4 +1,5 @@
-"""AlterUserScramCredentials: each user may be named once, and has one result, its first error (KIP-554)."""
+"""AlterUserScramCredentials: a request may name each user once, and the result of a user is its first error
+(KIP-554)."""
 
 from __future__ import annotations
 
@@ -68,9 +69,9 @@ def unacceptable_credential(message: str) -> ApiError:
 
 
 def upserted(upsertion: ScramCredentialUpsertion) -> object:
-    """The record of a credential.
+    """The record that stores a credential.
 
-    It holds keys derived from the salted password; the salted password itself is never written.
+    It has keys derived from the salted password; the salted password itself is never written.
     """
     mechanism = ScramMechanism(upsertion.mechanism)
     salted = bytes(upsertion.salted_password)

@@ -1,7 +1,7 @@
-"""Delegation tokens: created, renewed, expired by their users, and removed once they have expired (KIP-48).
+"""Delegation tokens: created, renewed and expired by their users, and removed once they have expired (KIP-48).
 
-A client that did not authenticate gets no token, and neither does one that a token authenticated. Whether a requester
-may create a token for another user is decided before the request comes here.
+A client that is not authenticated, or that authenticated with a token, gets no token. Whether a requester may create a
+token for another user is decided before the request arrives here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTok
 
 
 def refusal_of_requester(context: DecisionContext) -> ErrorCode | None:
-    """Why the requester may not create, renew, expire or describe tokens; None if it may."""
+    """The error for a requester that may not create, renew, expire or describe tokens; None if it may."""
     if not may_hold_tokens(context.principal):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if context.settings.security.token_key is None:
@@ -73,16 +73,15 @@ def create_token(context: DecisionContext, request: CreateDelegationTokenRequest
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
-    """The owner that a request names, or else the requester."""
+    """The owner of a new token: the owner that the request names, or the requester if it names none."""
     if not request.owner_principal_name:
         return Principal(requester.type, requester.name)
     return Principal(request.owner_principal_type or "", request.owner_principal_name)
 
 
 def refused(owner: Principal, requester: Principal, error: ErrorCode) -> CreateDelegationTokenResponse:
-    """The response that refuses. As in Apache Kafka it names the requested owner, or the requester if the request
-    names none.
-    """
+    """The response with the error of a refused CreateDelegationToken. As in Apache Kafka it names the owner and the
+    requester."""
     return CreateDelegationTokenResponse(
         error_code=error,
         principal_type=owner.type,
@@ -130,9 +129,9 @@ def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest
 
 
 def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | ErrorCode:
-    """The token with this HMAC, or an error if there is none or the requester may not renew it.
+    """The token with this HMAC, or an error if there is no such token or the requester may not renew it.
 
-    The secrets are not stored, so the function computes the HMAC of every token.
+    The HMACs are not stored, so the function computes the HMAC of every token.
     """
     refusal = refusal_of_requester(context)
     if refusal is not None:
@@ -149,7 +148,7 @@ def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | Erro
 
 
 def expired_tokens(image: MetadataImage, settings: ControllerSettings) -> Iterator[RemoveDelegationTokenRecord]:
-    """Records that remove the tokens that have expired."""
+    """Yield the records that remove expired tokens."""
     now_ms = settings.security.wall_clock_ms()
     for token in image.tokens.by_id.values():
         if token.is_expired(now_ms):

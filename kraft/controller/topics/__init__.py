@@ -1,1 +1,1 @@
-"""Decisions about topics and new partitions: creation, placement, deletion."""
+"""Decisions about topics and new partitions: creation, the placement of replicas, deletion."""

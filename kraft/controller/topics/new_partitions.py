@@ -1,10 +1,10 @@
-"""The records of new partitions, placed by the controller or as the request assigns them.
+"""The records of new partitions, whose replicas the controller places or the request assigns.
 
 The controller spreads leaders evenly over brokers and replicas over racks, and prefers unfenced brokers.
 
-DIVERGES: if racks are machines that each run several brokers (`moldau serve --cores`), a partition has no two
-replicas in one rack, also if the request names them. Apache Kafka places replicas in one rack when there are fewer
-racks than replicas.
+DIVERGES: if racks are machines that each run several brokers (`moldau serve --cores`), a partition has no two replicas
+in one rack, also if the request names them. Apache Kafka places replicas in one rack when there are fewer racks than
+replicas.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.records.metadata import PartitionRecord
 
 NEW_PARTITIONS_MAX = 10_000
-"""The most partitions that one request may create: the records of a topic are one atomic batch."""
+"""The most partitions that one request may create. It is limited because the records of a topic are one atomic
+batch."""
 TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 APART = "moldau.replicas.share.rack=false keeps the replicas of a partition in different racks"
 
 
 def refusal_of_assignment(view: View, broker_ids: Sequence[int], replication_factor: int | None) -> ApiError | None:
-    """Why a partition cannot have replicas on these brokers; None if it can. `replication_factor` is that of the
-    partitions before it in the request, None for the first one.
-    """
+    """The error of a partition with replicas on these brokers; None if they are allowed. `replication_factor` is that
+    of the earlier partitions of the request; None for the first one."""
     image = view.image
     if not broker_ids:
         return ApiError(
@@ -77,16 +77,16 @@ def automatic_assignments(view: View, count: int, replication_factor: int) -> li
 
 
 def takes_replicas(broker: Broker) -> bool:
-    """Whether the broker has a log directory that is not cordoned."""
+    """Whether the broker can get new replicas: it has a log directory that is not cordoned."""
     return not broker.directories or not set(broker.directories).issubset(broker.cordoned_directories or ())
 
 
 def partition_records(
     view: View, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
 ) -> list[PartitionRecord] | ApiError:
-    """The records of new partitions, with ids from `first_partition_id` on. All active replicas are in sync at first,
-    because a new partition has no records. Returns an error if all brokers of a partition are fenced or in controlled
-    shutdown."""
+    """The records of new partitions with indexes from `first_partition_id` on. All active replicas are in sync at
+    first, because a new partition has no records. Returns an error if all brokers of a partition are fenced or in
+    controlled shutdown."""
     records = []
     for partition_id, replicas in enumerate(assignments, first_partition_id):
         isr = tuple(replica for replica in replicas if view.image.cluster.is_active(replica))
@@ -116,10 +116,10 @@ def partition_records(
 def place_replicas(
     brokers: Iterable[Broker], partitions_count: int, replication_factor: int, random: Random
 ) -> list[list[int]]:
-    """The replicas of each partition, the preferred leader first.
+    """Choose the brokers of each partition's replicas, the preferred leader first.
 
-    `replication_factor` is at most the count of brokers. A fenced broker gets a replica only if the others do not
-    suffice. Placement begins at a random broker, so that the leaders of many topics with one partition spread over
+    `replication_factor` is at most the number of brokers. A fenced broker gets a replica only if there are too few
+    others. Placement begins at a random broker, so that the leaders of many topics with one partition spread over
     brokers.
     """
     all_brokers = sorted(brokers)
@@ -130,7 +130,7 @@ def place_replicas(
 
 
 def stripe(brokers: Sequence[Broker], random: Random) -> list[Broker]:
-    """The brokers in an order in which neighbours are in different racks as far as possible."""
+    """The brokers in an order in which neighbours are in different racks if possible."""
     racks: dict[str | None, list[Broker]] = {}
     for broker in rotated(brokers, random.randrange(len(brokers)) if brokers else 0):
         racks.setdefault(broker.rack, []).append(broker)
@@ -141,10 +141,10 @@ def stripe(brokers: Sequence[Broker], random: Random) -> list[Broker]:
 
 
 def replicas_of(index: int, serving: list[Broker], fenced: list[Broker], replication_factor: int) -> list[int]:
-    """The replicas of the partition with this index, the preferred leader first.
+    """The brokers of the replicas of the partition with this index, the preferred leader first.
 
-    The leaders of successive partitions are successive brokers of `serving`. After each round over these brokers the
-    followers are chosen in another order.
+    The leaders of successive partitions are successive brokers of `serving`. After each round over `serving` the order
+    in which followers are chosen changes.
     """
     candidates: list[Broker] = []
     if serving:

@@ -1,4 +1,4 @@
-"""CreateTopics: each topic is created or refused by itself; the records of a topic are in one batch."""
+"""CreateTopics: each topic is created or refused on its own. All records of a topic are in one batch."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from moldau.protocol.messages.create_topics import (
 from moldau.protocol.records.metadata import ConfigRecord, TopicRecord
 
 RESERVED_IDS_COUNT = 100
-"""Ids below this number are reserved, among them the id of the metadata topic."""
+"""Topic ids below this number are reserved; the id of the metadata topic is one of them."""
 PARTITIONS_AT_ONCE: Final = 16
-"""The new partitions after which other work has its turn: a topic of one partition takes about 100 µs, each further
-partition 20 µs. A broker makes so many logs in an executor thread (`broker/replicas/partition_work.py`).
-"""
+"""The number of new partitions after which the event loop does other work. A topic of one partition takes about 100 µs,
+each further partition 20 µs. A broker creates as many logs at once in an executor thread
+(`broker/replicas/partition_work.py`)."""
 DEFAULT = -1
-"""The value of a count in a request that leaves the count to the broker's settings."""
+"""The number of partitions or the replication factor in a request that leaves the value to the broker's settings."""
 
 
 class NewTopic(NamedTuple):
-    """A topic that exists once its records are committed."""
+    """A topic to create: it exists once its records are committed."""
 
     name: str
     topic_id: bytes
@@ -53,14 +53,15 @@ class NewTopic(NamedTuple):
 
 
 class SeenTopics:
-    """What a request's topics so far tell about the next ones: most of them have the same settings."""
+    """What the controller keeps while it decides on the topics of one request: the names it has accepted, and checked
+    settings, because most topics of a request have the same settings."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self.metric_names: dict[str, str] = {}
-        """The topics that the request creates, by metric name."""
+        """The names of the accepted topics by metric name."""
         self._rules = settings.config_rules
         self._described: dict[tuple[tuple[str, str], ...], Sequence[CreatableTopicConfigs]] = {}
-        """By settings that are not refused."""
+        """The descriptions of all settings of a topic, by overrides that were accepted."""
 
     def refusal_of_configs(self, name: str, overrides: Mapping[str, str | None]) -> ApiError | None:
         nulls = [key for key, value in overrides.items() if value is None]
@@ -72,7 +73,7 @@ class SeenTopics:
         return self._rules.refusal(ConfigResource(ResourceType.TOPIC, name), values, NO_SETTINGS)
 
     def described(self, values: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
-        """All settings of a topic with these overrides."""
+        """The descriptions of all settings of a topic with these overrides."""
         key = tuple(values.items())
         if key not in self._described:
             self._described[key] = self._rules.describe_topic(values)
@@ -87,7 +88,8 @@ def create_topics(context: DecisionContext, request: CreateTopicsRequest) -> Dec
 def new_topics(
     context: DecisionContext, request: CreateTopicsRequest, results: list[CreatableTopicResult]
 ) -> Iterator[Sequence[object]]:
-    """The records of the new topics, those of a topic in one batch; their results are appended to `results`."""
+    """Yield the records of the new topics; all records of a topic are in one batch. The result of each topic is
+    appended to `results`."""
     view = context.view
     settings = view.settings
     counts = Counter(topic.name for topic in request.topics)
@@ -139,7 +141,7 @@ def created(topic: NewTopic, seen: SeenTopics) -> CreatableTopicResult:
 
 
 def create_topic(view: View, topic: CreatableTopic, seen: SeenTopics) -> NewTopic | ApiError:
-    """Decide on one topic."""
+    """The topic with its records, or the error that refuses it."""
     image, settings = view.image, view.settings
     overrides = {config.name: config.value for config in topic.configs}
     refusal = (
@@ -167,7 +169,7 @@ def create_topic(view: View, topic: CreatableTopic, seen: SeenTopics) -> NewTopi
 
 
 def new_topic_id(image: MetadataImage, settings: ControllerSettings) -> bytes:
-    """A random id whose text does not begin with a dash, which a command line would parse as an option."""
+    """A new topic id. Its text does not begin with a dash, because a command line would parse the text as an option."""
     while True:
         topic_id = settings.new_uuid()
         starts_with_dash = topic_id[0] >> 2 == 62

@@ -23,7 +23,7 @@ from moldau.protocol.schema import ZERO_UUID
 
 
 class NamedTopics(NamedTuple):
-    """The topics that a request names, and how often it has each name and each id."""
+    """The topics that a request names, with the number of occurrences of each name and each id."""
 
     states: list[DeleteTopicState]
     names: Counter[str]
@@ -44,7 +44,7 @@ class NamedTopics(NamedTuple):
         )
 
     def distinct(self) -> Iterator[DeleteTopicState]:
-        """The topics without repetitions: a topic that is named twice has one result."""
+        """Yield the topics without repetitions, because a topic that is named twice has one result."""
         seen: set[tuple[str | None, bytes]] = set()
         for state in self.states:
             if (state.name, state.topic_id) not in seen:

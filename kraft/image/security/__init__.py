@@ -1,1 +1,1 @@
-"""The metadata about security: ACLs, SCRAM credentials, client quotas, delegation tokens."""
+"""The metadata about security: ACLs, SCRAM credentials, client quotas and delegation tokens."""

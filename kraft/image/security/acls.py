@@ -1,4 +1,4 @@
-"""The ACLs of the cluster, each under the id of its record."""
+"""The ACLs of the cluster, by the id in their record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moldau.security.acl.bindings import AclBinding
 
 
 class AclsImage(NamedTuple):
-    """Bindings by id."""
+    """The ACLs by id."""
 
     by_id: PersistentMap[bytes, AclBinding] = PersistentMap(place_of_uuid)
 
@@ -21,7 +21,7 @@ class AclsImage(NamedTuple):
 
 
 class AclsDelta:
-    """The ACLs that records changed; None for a removed ACL."""
+    """The ACLs that records changed, by id; None for a removed ACL."""
 
     __slots__ = ("changed", "image")
 

@@ -15,7 +15,7 @@ def place_of_entity(entity: QuotaEntity) -> int:
 
 
 class ClientQuotasImage(NamedTuple):
-    """Quota values by entity and key, the keys in Apache Kafka's order; an entity without quotas is absent."""
+    """The quotas by entity, and by key in Apache Kafka's order. An entity without quotas is left out."""
 
     by_entity: PersistentMap[QuotaEntity, Mapping[str, float]] = PersistentMap(place_of_entity)
 
@@ -26,7 +26,7 @@ class ClientQuotasImage(NamedTuple):
 
 
 class ClientQuotasDelta:
-    """The quotas that records changed; None for a removed value."""
+    """The quotas that records changed, by entity and key; None for a removed quota."""
 
     __slots__ = ("changed", "image")
 
@@ -51,6 +51,6 @@ class ClientQuotasDelta:
 
 
 def record_of(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
-    """The record that sets a quota; the value None removes it."""
+    """The record that sets a quota, or removes it if `value` is None."""
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts]
     return ClientQuotaRecord(entity=parts, key=key, value=0.0 if value is None else value, remove=value is None)

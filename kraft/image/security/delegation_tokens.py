@@ -1,4 +1,4 @@
-"""The delegation tokens of the cluster (KIP-48, KIP-900). Their secrets are not among the metadata."""
+"""The delegation tokens of the cluster (KIP-48, KIP-900). The metadata does not have their secrets."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from moldau.security.principal import Principal
 
 
 class TokensImage(NamedTuple):
-    """Tokens by id, including expired ones that no record has removed yet."""
+    """The delegation tokens by id, including expired tokens that no record has removed yet."""
 
     by_id: PersistentMap[str, DelegationToken] = PersistentMap(place_of_text)
 
     def visible(
         self, owners: Sequence[Principal] | None, principal: Principal, may_describe: Callable[[DelegationToken], bool]
     ) -> list[DelegationToken]:
-        """The tokens that a principal may see: those that concern it, and those that an ACL lets it describe.
+        """The tokens that a principal may see: those of which it is owner, requester or renewer, and those that
+        `may_describe` allows.
 
-        `owners` limits the result to the tokens that concern one of these principals; None for all tokens.
+        If `owners` is not None, only tokens that belong to one of these principals in this way are returned.
         """
         return [
             token
@@ -37,7 +38,7 @@ class TokensImage(NamedTuple):
 
 
 class TokensDelta:
-    """The tokens that records changed; None for a removed token."""
+    """The tokens that records changed, by id; None for a removed token."""
 
     __slots__ = ("changed", "image")
 
@@ -64,7 +65,7 @@ class TokensDelta:
 
 
 def _principal(text: str) -> Principal:
-    """Decode a principal of a record, whose type and name may be empty. Raises `MalformedMessage`."""
+    """Decode the text of a principal in a record; its type and its name may be empty. Raises `MalformedMessage`."""
     kind, colon, name = text.partition(":")
     if not colon:
         raise MalformedMessage(f"{text!r} is not a principal")

@@ -1,4 +1,4 @@
-"""The SCRAM credentials of users, one for each mechanism."""
+"""The SCRAM credentials of users, one for each user and mechanism."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moldau.security.sasl.scram.credential import ScramCredential, ScramForm, fo
 
 
 class ScramKey(NamedTuple):
-    """The key of a credential: a user and the code of a mechanism."""
+    """The key of a credential: a user and the code of a SCRAM mechanism."""
 
     user: str
     mechanism: int
@@ -27,8 +27,7 @@ class ScramImage(NamedTuple):
 
     credentials: PersistentMap[ScramKey, ScramCredential] = PersistentMap(place_of_key)
     forms: Mapping[int, Mapping[ScramForm, int]] = MappingProxyType({})
-    """The number of credentials of each form, by mechanism. The answer to an unknown user has a form that is drawn from
-    these."""
+    """The number of credentials of each form, by mechanism. The answer to an unknown user uses one of these forms."""
 
     def snapshot_records(self) -> Iterator[object]:
         for key, credential in self.credentials.items():
@@ -36,7 +35,7 @@ class ScramImage(NamedTuple):
 
 
 class ScramDelta:
-    """The credentials that records changed; None for a removed credential."""
+    """The credentials that records changed, by key; None for a removed credential."""
 
     __slots__ = ("changed", "image")
 

@@ -1,4 +1,4 @@
-"""Candidate: a voter that asks the others for their votes in a new epoch, once its vote for itself is durable."""
+"""Candidate: a voter that asks the others for their votes in a new epoch, when its vote for itself is durable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class CandidateRole(RaftRole):
         super().__init__(member)
         self._votes = VoteCollection(member, is_pre_vote=False)
         self._deadline_ms = 0
-        """The end of the election (ms), set when the vote is durable. After a lost election: the end of the backoff."""
+        """The time (ms) at which the election ends, set when the vote for itself is durable. After a lost election it
+        is the end of the backoff."""
         self._is_saved = False
         self._is_lost = False
 

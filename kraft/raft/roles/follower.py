@@ -43,7 +43,7 @@ REFUSALS_MAX = 2
 
 
 class FollowerRole(RaftRole):
-    """The role of a node that follows the leader of its epoch."""
+    """The role of a node that follows the leader of its epoch and copies its log."""
 
     __slots__ = (
         "_fetch_deadline_ms",
@@ -64,16 +64,16 @@ class FollowerRole(RaftRole):
         self._fetch_deadline_ms = member.fetch_deadline_ms()
         self._update_deadline_ms = self._fetch_deadline_ms
         self._has_fetched = False
-        """Whether this leader has responded. From then on this node refuses pre-votes, until it expects a new
-        leader."""
+        """Whether this leader has responded. While it is True, this node refuses pre-votes; it becomes False when this
+        node expects a new leader."""
         self._has_described_itself = False
-        """Whether this leader knows the endpoints of this voter.
+        """Whether this voter has sent its endpoints to this leader.
 
-        With kraft.version 0 the log does not hold them, so this voter sends them to each new leader.
+        With kraft.version 0 they are not in the log, so this voter sends them to each new leader.
         """
         self._heard_high_watermark = -1
         self._is_writing = False
-        """Whether an append or a truncation that this role asked for is still in progress."""
+        """Whether an append or a truncation that this role requested is still in progress."""
         self._refusals = 0
         self._snapshot: SnapshotFetch | None = None
 
@@ -106,7 +106,7 @@ class FollowerRole(RaftRole):
         return self._fetch_deadline_ms
 
     def _is_waiting_for_disk(self) -> bool:
-        """Whether the next fetch waits for this node's disk. Meanwhile this node does not suspect the leader."""
+        """Whether the next fetch waits for this node's disk. In that time this node does not suspect the leader."""
         return self._is_writing or self.member.durable_end() is None
 
     def _disk_done(self) -> Transition | None:
@@ -131,8 +131,8 @@ class FollowerRole(RaftRole):
         member.peers.send(self._leader, request)
 
     def _change_of_itself(self) -> ChangeOfItself | None:
-        """The request by which a voter corrects its own entry in the voters record; None if the entry is right. The
-        entry is checked once in each fetch timeout (KIP-853)."""
+        """The request by which this node corrects its entry in the voters record; None if the entry is right or not due
+        for a check. The entry is checked once in each fetch timeout (KIP-853)."""
         member = self.member
         if not self._has_fetched or member.now_ms < self._update_deadline_ms:
             return None
@@ -191,7 +191,7 @@ class FollowerRole(RaftRole):
                 self._commit()
 
     def _truncate(self, diverging: EpochEndOffset) -> None:
-        """Remove the end of the log that the leader does not have (Raft, section 5.3).
+        """Remove the end of the log that differs from the leader's log (Raft, section 5.3).
 
         The response to the next fetch shows whether the rest of the log is the same.
         """
@@ -208,9 +208,10 @@ class FollowerRole(RaftRole):
         self.member.commit(min(self._heard_high_watermark, self.member.log.end_offset))
 
     def _count_refusals(self, event: ResponseReceived) -> None:
-        """Count refused connections.
+        """Count refused connections in a row.
 
         A leader whose address refuses connections has ended, so this node does not wait for the fetch timeout.
+
         DIVERGES: Apache Kafka's followers wait for it. A pre-vote does no harm if the leader is alive after all.
         """
         member = self.member
@@ -250,8 +251,8 @@ class FollowerRole(RaftRole):
     def grants_vote(self, vote: RequestedVote) -> bool:
         """Whether a pre-vote is granted. A vote is never granted, because this epoch has a leader.
 
-        The candidate's log must be at least as long as this node's, and the leader must not have responded, or must
-        have failed or resigned since: a follower of a live leader protects the leader's term (KIP-996).
+        The candidate's log must be at least as long as this node's. Besides, the leader must not have responded yet, or
+        must have failed or resigned since: a follower of a live leader protects the leader's term (KIP-996).
         """
         member = self.member
         is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
@@ -260,8 +261,8 @@ class FollowerRole(RaftRole):
     def epoch_ended(self, position: int, count: int) -> None:
         """Expect a new leader, because the leader has resigned.
 
-        The first preferred candidate becomes prospective at once. Each further one waits twice as long as the candidate
-        before it, so that the elections do not collide.
+        The first preferred candidate becomes prospective at once. Each further candidate waits twice as long as the
+        candidate before it, so that the elections do not collide.
         """
         if position == 0:
             self._expect_new_leader(0)
@@ -270,28 +271,28 @@ class FollowerRole(RaftRole):
 
 
 def leader_address(member: QuorumMember, endpoints: Mapping[str, Address]) -> Address:
-    """The leader's address at the quorum's listener; any of its addresses if it has no listener of that name."""
+    """The leader's address at the quorum's listener; any of its addresses if it has no listener with that name."""
     return endpoints.get(member.identity.listener) or next(iter(endpoints.values()))
 
 
 class SnapshotFetch:
-    """The fetch of one snapshot.
+    """The fetch of one snapshot in parts.
 
-    The follower begins another fetch if the response names another snapshot id or position.
+    If a response is not the next part of this snapshot, the follower begins another fetch.
     """
 
     def __init__(self, member: QuorumMember, snapshot_id: SnapshotId) -> None:
         self._member = member
         self._snapshot_id = snapshot_id
         self._position = 0
-        """The position in the file: every byte before it has been received."""
+        """The position in the snapshot file before which every byte has been received."""
 
     def request(self) -> FetchSnapshotRequest:
-        """The request for the next part."""
+        """Make the request for the next part."""
         return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
 
     def append_part(self, partition: ResponsePartitionSnapshot) -> bool:
-        """Write the next part of the snapshot. Returns False if the response is not the next part of this snapshot: the
+        """Write the next part of the snapshot. Returns False if the response is not the next part of this snapshot; the
         caller then begins another fetch."""
         data = cast("BytesLike", partition.unaligned_records) or b""  # The response was decoded before.
         said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)

@@ -1,7 +1,8 @@
-"""Leader: a record is committed once a majority has it on disk together with a record of the leader's own term.
+"""Leader: it writes the log. A record is committed when a majority has it on disk together with a record of the
+leader's own term.
 
-Check quorum: a leader that has received no request from a majority for 1.5 fetch timeouts resigns, because another one
-may have been elected without its knowledge (KIP-595).
+Check quorum: a leader that has received no request from a majority for 1.5 fetch timeouts resigns, because another
+leader may have been elected without its knowledge (KIP-595).
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 class LeaderRole(RaftRole):
-    """The role of the leader for one term: it writes the first batch, answers fetches, commits, changes the voters."""
+    """The role of the leader for one term: it writes the first batch, answers fetches, commits records and changes the
+    voters."""
 
     __slots__ = ("_changes", "_epoch_start_offset", "_granted", "_heard_ms", "_replicas", "_service", "_upgrade")
 
@@ -40,9 +42,9 @@ class LeaderRole(RaftRole):
         super().__init__(member)
         self._granted = granted
         self._epoch_start_offset = member.log.end_offset
-        """The end of the log at the election.
+        """The end offset of the log at the election.
 
-        The leader commits nothing until a record after this offset is durable on a majority.
+        The leader commits nothing until a record from this offset on is durable on a majority.
         """
         self._replicas = ReplicaStates(member)
         self._service = FetchService(member)
@@ -55,8 +57,8 @@ class LeaderRole(RaftRole):
         """Write the first batch of the term, which names the leader. Records of earlier terms are committed together
         with it.
 
-        `format --standalone` leaves the voters in the bootstrap checkpoint. If no other node has read them yet, the
-        batch carries the voters too.
+        `format --standalone` leaves the voters in the bootstrap checkpoint. If they are not in the log yet, the batch
+        has the voters, too.
         """
         member = self.member
         records = [leader_change(member.node_id, member.voters, self._granted, member.wall_ms)]
@@ -68,7 +70,7 @@ class LeaderRole(RaftRole):
         return None
 
     def leave(self) -> None:
-        """End the term. The election state is already that of the next role, so the responses name the new epoch."""
+        """End the term. The election state is already that of the next role, so the responses have the new epoch."""
         self._service.end_term(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._changes.end_term()
 
@@ -92,7 +94,7 @@ class LeaderRole(RaftRole):
         return min((each for each in deadlines if each is not None), default=None)
 
     def _begin_epoch(self) -> None:
-        """Send BeginQuorumEpoch to each voter that has sent nothing for half a fetch timeout."""
+        """Send BeginQuorumEpoch to each voter from which this leader has received nothing for half a fetch timeout."""
         member = self.member
         for voter in self._reachable():
             to = member.destination(voter)
@@ -118,11 +120,11 @@ class LeaderRole(RaftRole):
         return self._commit()
 
     def _commit(self) -> Transition | None:
-        """Advance the high watermark to the offset that is durable on a majority, if that includes a record of this
-        term.
+        """Advance the high watermark to the offset before which all records are durable on a majority, if a record of
+        this term is among them.
 
-        Records of an earlier term that a majority holds can still be overwritten by another leader. They count as
-        committed only below a committed record of this term (Raft, section 5.4.2 and figure 8).
+        Records of an earlier term that a majority has can still be overwritten by another leader. They are committed
+        only together with a later record of this term (Raft, section 5.4.2 and figure 8).
 
         A leader that removed itself leads until its removal is committed, then resigns (Raft, section 6; KIP-853).
         """

@@ -1,7 +1,7 @@
 """Prospective: this node asks the voters for pre-votes before it starts a new epoch (KIP-996).
 
 A voter refuses a pre-vote while it gets responses from the leader. So a node that returns after a network partition
-does not end the term of a leader that the others follow.
+does not end the term of a leader that the other voters follow.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class ProspectiveRole(RaftRole):
         return may_vote(self.member, vote)
 
     def _lost(self) -> Transition:
-        """End a lost election: this node follows the former leader again, if it knows one, or becomes unattached."""
+        """End a lost election: return the transition to follow the former leader again, if it is known, or to become
+        unattached."""
         member = self.member
         if member.has_leader and member.leader_endpoints and member.election.leader_id != member.node_id:
             return BecomeFollower(member.epoch, member.election.leader_id, member.leader_endpoints)

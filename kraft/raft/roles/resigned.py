@@ -1,4 +1,4 @@
-"""Resigned: this node led the epoch and no longer leads it. It tells the voters, so that none waits for a timeout."""
+"""Resigned: this node led the epoch and no longer leads. It informs the voters, so that none waits for a timeout."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ class ResignedRole(RaftRole):
     __slots__ = ("_acknowledged", "_election_deadline_ms", "_is_stopped", "_preferred", "_stop_deadline_ms")
 
     def __init__(self, member: QuorumMember, preferred: tuple[ReplicaKey, ...], stop_timeout_ms: int | None) -> None:
-        """`stop_timeout_ms`: how long a node that stops tries to tell the other voters; None if the node does not
-        stop.
-        """
+        """`stop_timeout_ms` is the time for which a node that stops tries to inform the other voters; None if the node
+        does not stop."""
         super().__init__(member)
         self._preferred = preferred
         self._acknowledged: set[int] = set()
@@ -81,7 +80,7 @@ class ResignedRole(RaftRole):
         return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)
 
     def _uninformed(self) -> list[VoterNode]:
-        """The voters that have not acknowledged the resignation; empty once this node has stopped."""
+        """The voters that have not acknowledged the resignation; empty when this node has stopped."""
         voters = self.member.other_voters()
         return [
             each for each in voters if each.endpoints and each.id not in self._acknowledged and not self._is_stopped

@@ -1,4 +1,4 @@
-"""The interface of a role: the events that it can receive. A role ignores an event for which it defines no reaction."""
+"""The interface of a role: a method for each event that a role can receive. By default a role ignores an event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moldau.protocol.late_tuple import NamedTuple
 
 
 class RequestedVote(NamedTuple):
-    """The vote that a candidate asks for, after this node has entered the candidate's epoch."""
+    """The vote that a candidate requests. This node has entered the candidate's epoch already."""
 
     candidate: ReplicaKey
     last_epoch: int
@@ -28,14 +28,14 @@ class RaftRole:
         self.member = member
 
     def enter(self) -> Transition | None:
-        """Called once, after the election state of the role was set."""
+        """Begin the role. It is called once, after the election state of the role was set."""
         return None
 
     def leave(self) -> None:
-        """Called once, before the next role enters."""
+        """End the role. It is called once, before the next role begins."""
 
     def deadline_ms(self) -> int | None:
-        """The time (ms) of the role's next deadline, at which `tick` has to be called; None for never."""
+        """The time (ms) of the role's next deadline, at which `tick` has to be called; None if there is none."""
         return None
 
     def leader_deadline_ms(self) -> int | None:
@@ -47,7 +47,7 @@ class RaftRole:
         return None
 
     def saved(self) -> Transition | None:
-        """Called when the election state of this role is durable."""
+        """React to the election state of this role being durable."""
         return None
 
     def appended(self) -> Transition | None:
@@ -60,19 +60,20 @@ class RaftRole:
         return None
 
     def snapshot_ended(self) -> Transition | None:
-        """Called when the fetched snapshot was loaded or refused, so that the log can be used again."""
+        """React to the end of a snapshot fetch: the snapshot was loaded or refused, so that the log can be used
+        again."""
         return None
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """Called when a request of this role got a response, failed or timed out."""
+        """React to the outcome of a request that this role sent: a response, a failure or a timeout."""
         return None
 
     def resign(self) -> Transition | None:
-        """Called when the controller of this node requests another leader."""
+        """React to this node's controller, which requests another leader."""
         return None
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become `version`; None if it can."""
+        """Why kraft.version cannot be changed to `version`; None if it can."""
         return "Upgrade kraft version failed because the replica is not the current leader"
 
     def raise_version(self, version: int) -> None:
@@ -92,11 +93,11 @@ class RaftRole:
         return False
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """Called when the leader has resigned.
+        """React to the resignation of the leader.
 
-        `position`: the index of this node among the `count` preferred candidates; 0 is the first.
+        `position` is the index of this node among the `count` preferred candidates; 0 is the first.
         """
 
     def request_received(self, event: RequestReceived) -> Transition | None:
-        """Handle a valid request to the leader of this epoch."""
+        """Handle a valid request to the leader of this epoch. Only the leader's role can receive one."""
         raise AssertionError("a request to the leader reached a node that does not lead")

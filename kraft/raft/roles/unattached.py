@@ -16,7 +16,7 @@ from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
 from moldau.kraft.raft.transitions import BecomeProspective, Transition
 
 ASK_PAUSE_MS: Final = 50
-"""The pause (ms) after a response that named no leader, or a request without a response."""
+"""The pause (ms) before the next request, after a response that named no leader or a request without a response."""
 
 
 class UnattachedRole(RaftRole):
@@ -25,12 +25,12 @@ class UnattachedRole(RaftRole):
     __slots__ = ("_ask_ms", "_election_deadline_ms")
 
     def __init__(self, member: QuorumMember, election_deadline_ms: int | None = None) -> None:
-        """`election_deadline_ms`: the deadline of the earlier role, if that role waited for a leader too."""
+        """`election_deadline_ms` is the deadline (ms) of the earlier role, if that role waited for a leader, too."""
         super().__init__(member)
         self._ask_ms = member.now_ms
-        """The time (ms) from which on this node may ask again.
+        """The time (ms) from which on this node may ask for the leader again.
 
-        A new leader tells every voter by itself (BeginQuorumEpoch).
+        A new leader also informs every voter by itself (BeginQuorumEpoch).
         """
         self._election_deadline_ms = (
             member.election_deadline_ms() if election_deadline_ms is None else election_deadline_ms
@@ -59,7 +59,7 @@ class UnattachedRole(RaftRole):
         return self._election_deadline_ms
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """Follow the leader that the response names."""
+        """Return the transition to follow the leader that the response names; None if it names none."""
         member = self.member
         report = report_in(event.response)
         transition = transition_to_leader(member, report) if report is not None else None
@@ -89,14 +89,15 @@ class UnattachedRole(RaftRole):
             member.peers.send(servers[member.random.randrange(len(servers))], fetch_request(member, end))
 
     def _servers_to_ask(self) -> list[Destination]:
-        """The servers that may be asked now; empty while one of them has not responded yet."""
+        """The servers that may be asked for the leader now; empty while a request to one of them has no response
+        yet."""
         servers = self._servers()
         return [] if any(self.member.peers.is_waiting(each.node_id) for each in servers) else servers
 
     def _servers(self) -> list[Destination]:
-        """The configured bootstrap servers and the voters.
+        """The servers that can be asked for the leader: the configured bootstrap servers and the voters.
 
-        The quorum may have moved away from the bootstrap servers.
+        The voters are asked, too, because the quorum may have moved away from the bootstrap servers.
         """
         member = self.member
         voters = [voter.address(member.identity.listener) for voter in member.other_voters()]
@@ -110,8 +111,8 @@ class UnattachedRole(RaftRole):
 
 
 def may_vote(member: QuorumMember, vote: RequestedVote) -> bool:
-    """Whether a node that follows no leader grants a vote: one vote in an epoch, and only to a candidate whose log is
-    at least as long.
+    """Whether a node that follows no leader grants a vote or pre-vote. It grants one vote in an epoch, and only to a
+    candidate whose log is at least as long as its own.
 
     A pre-vote does not bind the voter, so it may be granted to several candidates (KIP-996).
     """

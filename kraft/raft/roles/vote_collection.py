@@ -1,4 +1,4 @@
-"""Collection of votes or pre-votes: asks the voters and counts the votes that they grant and refuse."""
+"""The collection of votes or pre-votes: requests to the voters, and the counts of granted and refused votes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PRE_VOTE_PAUSE_MS: Final = 150
 
 
 class VoteCollection:
-    """The votes of one election. A majority is counted among the current voters, which may change during the
-    election."""
+    """The votes or pre-votes of one election. A majority is counted among the current voters, which may change during
+    the election."""
 
     def __init__(self, member: QuorumMember, *, is_pre_vote: bool) -> None:
         self._member = member
@@ -43,12 +43,12 @@ class VoteCollection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the granted votes, and those of all voters that have not responded yet, are fewer than a majority."""
+        """Whether the granted votes are fewer than a majority even if all voters that have not refused grant theirs."""
         voters = self._member.voters
         return len(voters.ids) - sum(voter_id in voters.by_id for voter_id in self._refused) < voters.majority
 
     def count(self, event: ResponseReceived, report: LeaderReport | None) -> None:
-        """Count the response of a voter. A voter that did not respond is asked again."""
+        """Count the response of a voter. A voter that gave no usable response is asked again later."""
         voter_id = event.to.node_id
         if (
             report is not None
@@ -67,7 +67,7 @@ class VoteCollection:
             self._member.peers.back_off(voter_id, self._member.now_ms)
 
     def ask(self) -> None:
-        """Send a request to every voter that has not responded and may be asked now."""
+        """Send a request to every voter that has not answered and may be asked now."""
         member = self._member
         for voter in self._open():
             to = member.destination(voter)
@@ -75,7 +75,7 @@ class VoteCollection:
                 member.peers.send(to, vote_request(member, voter, is_pre_vote=self._is_pre_vote))
 
     def retry_ms(self) -> int | None:
-        """The time (ms) at which the next voter may be asked again; None if all have responded."""
+        """The time (ms) at which the next voter may be asked again; None if none is to be asked again."""
         peers = self._member.peers
         times = [peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)]
         return min([*times, self._ask_again_ms] if self._may_ask_again_later() else times, default=None)

@@ -1,7 +1,7 @@
-"""The upgrade from static voters to voters that the log names: kraft.version 0 to 1, in one batch (KIP-853).
+"""The upgrade from static voters to voters that are in the log: kraft.version 0 to 1, in one batch (KIP-853).
 
 The configuration names voters by id alone. So each voter sends its directory id, its endpoints and the versions that it
-supports to each new leader (UpdateRaftVoter), which keeps them in memory for an upgrade.
+supports to each new leader (UpdateRaftVoter), and the leader keeps them in memory for an upgrade.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class VersionUpgrade:
         self._described: dict[int, VoterNode] = {own.id: own}
 
     def describe(self, voter: VoterNode) -> None:
-        """Remember the description that a static voter sent."""
+        """Store the description of itself that a static voter sent."""
         self._described[voter.id] = voter
 
     def refusal(self, version: int) -> str | None:
-        """Why kraft.version cannot become `version`; None if it can, or already is."""
+        """Why kraft.version cannot be changed to `version`; None if it can, or is that version already."""
         before = self._member.history.kraft_version
         if version < before:
             return (
@@ -40,7 +40,7 @@ class VersionUpgrade:
         return None
 
     def write(self, version: int) -> None:
-        """Write the version and the voters; write nothing if the log has that version already."""
+        """Write the records of the version and the voters. If the log has that version already, write nothing."""
         member = self._member
         assert self.refusal(version) is None, "an upgrade that was refused"
         if version > member.history.kraft_version:
@@ -57,5 +57,5 @@ class VersionUpgrade:
 
 
 def version_text(version: int) -> str:
-    """The name of a version as Apache Kafka's messages spell it."""
+    """The name of a kraft.version in Apache Kafka's messages."""
     return f"KRAFT_VERSION_{version}"

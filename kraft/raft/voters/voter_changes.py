@@ -29,20 +29,22 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""A voter is added only if it had caught up with the log within this time (ms). A slower voter would delay commits."""
+"""The longest time (ms) since a new voter had caught up with the log. A slower replica is not added as a voter, because
+it would delay commits."""
 IN_HAND: Final = "Request timed out waiting for leader to handle previous voter change request"
 NO_COMMIT: Final = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
 
 class VoterChangeResult(NamedTuple):
-    """The error and message of the response. The error is NONE for a change that is committed or was not needed."""
+    """The error and message of the response to a change of the voters. The error is NONE if the change is committed or
+    was not needed."""
 
     error: ErrorCode
     message: str | None = None
 
 
 class VoterChange(NamedTuple):
-    """A change in progress.
+    """A change of the voters in progress.
 
     `event` is None once its response was sent; `offset` is None until the record is in the log.
     """
@@ -50,13 +52,13 @@ class VoterChange(NamedTuple):
     event: RequestReceived | None
     voter: VoterNode
     voters: VoterSet
-    """The voters after the change."""
+    """The voter set after the change."""
     deadline_ms: int
     offset: int | None = None
 
 
 class VoterChanges:
-    """The changes of the voter set during one term; at most one is under way."""
+    """The changes of the voter set during one term of the leader; at most one is in progress."""
 
     def __init__(self, member: QuorumMember, replicas: ReplicaStates, upgrade: VersionUpgrade) -> None:
         self._member = member
@@ -143,7 +145,8 @@ class VoterChanges:
     # Progress
 
     def response_received(self, event: ResponseReceived) -> None:
-        """Handle the response of the new voter to ApiVersions; it is None if the request timed out."""
+        """Handle the response of the new voter to ApiVersions; the response is None if the request failed or timed
+        out."""
         change = self._change
         if change is None or change.event is None or change.offset is not None:
             return  # The change has ended in the meantime.
@@ -176,9 +179,9 @@ class VoterChanges:
             self._end(VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT))
 
     def end_term(self) -> None:
-        """End the change in progress, because this node no longer leads.
+        """End the change in progress with an error, because this node no longer leads.
 
-        Whether it is committed depends on the next leader.
+        Whether the change is committed depends on the next leader.
         """
         if self._change is not None:
             self._end(VoterChangeResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -189,7 +192,7 @@ class VoterChanges:
     # Rules
 
     def _refusal_now(self, high_watermark: int, doing: str | None) -> VoterChangeResult | None:
-        """Why no change may begin now; None if one may.
+        """The reason why no change may begin now; None if a change may begin.
 
         `doing` names the change in the error message; None for a change that is also possible with kraft.version 0.
         """
@@ -259,7 +262,8 @@ class VoterChanges:
 
 
 def kraft_versions_of(response: ApiVersionsResponse) -> SupportedRange:
-    """The range of kraft.version that a node supports. A release that does not report one supports version 0 alone."""
+    """The range of kraft.version that a node supports. A node of a release that reports no range supports version 0
+    alone."""
     for feature in response.supported_features:
         if feature.name == KRAFT_VERSION:
             return SupportedRange(feature.min_version, feature.max_version)
@@ -275,7 +279,7 @@ def text_of_voters(voters: VoterSet) -> str:
 
 
 def text_of_endpoints(endpoints: tuple[tuple[str, tuple[str, int]], ...]) -> str:
-    """The endpoints as Apache Kafka's messages spell them."""
+    """The endpoints as text, in the form of Apache Kafka's messages."""
     texts = (f"ListenerName({name})={host}/<unresolved>:{port}" for name, (host, port) in endpoints)
     return f"Endpoints(endpoints={{{', '.join(texts)}}})"
 

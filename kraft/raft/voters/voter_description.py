@@ -1,4 +1,4 @@
-"""The entry that the voters record should have for this node, and the request that corrects the record."""
+"""The entry that the voters record should have for this node, and the request that corrects the entry."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def describes_voter(member: QuorumMember) -> bool:
 
 
 def change_of_itself(member: QuorumMember) -> ChangeOfItself | None:
-    """The request that corrects this node's entry in the voters record; None if the entry is right. A controller
-    with controller.quorum.auto.join.enable adds itself. If the voter set has the same node id with another
-    directory id, the controller removes that voter first."""
+    """The request that corrects this node's entry in the voters record; None if the entry is right. A controller with
+    controller.quorum.auto.join.enable adds itself if it is not a voter. If the voter set has its node id with another
+    directory id, it first removes that voter."""
     if member.history.kraft_version == 0:
         return update_voter_request(member) if member.is_voter else None
     if member.is_voter:
