@@ -381,3 +381,4 @@ def load_hot_path() -> None:
     from moldau.broker.runtime import file_sending  # noqa: F401
     from moldau.coordinator.shard import offset_walk  # noqa: F401
     from moldau.storage.compaction import batch_cleaner, offset_map, segments  # noqa: F401
+    from moldau.storage.erasure import kept_records  # noqa: F401
