@@ -1,1 +1,1 @@
-"""A node put together: composition in dependency order, start, stop, the process."""
+"""A node put together: the composition of its parts in dependency order, its start and stop, and its process."""

@@ -1,16 +1,16 @@
-"""The audit log: one line with a JSON object for the decisions of the authorizer about one request that differ in
-nothing but the resource.
+"""The audit log: writes the decisions of the authorizer as lines with a JSON object. Decisions about one request that
+differ only in the resource share a line.
 
     {"time": ..., "principal": "User:alice", "host": "192.0.2.7", "operation": "DESCRIBE", "resource_type": "GROUP",
      "resource": "g1", "resources": ["g1", "g2", ...], "count": 100000, "decision": "DENIED"}
 
-`resources` and `count` stand only in lines about several resources. The lines of the logger `moldau.audit` go to the
-files that the configuration names, else to the node's own log. Denied requests are always written. Allowed ones are
-written to another file if the configuration asks for them.
+`resources` and `count` are only in lines about several resources. The lines of the logger `moldau.audit` go to the
+files that the configuration names; without such files they go to the node's own log. Denied requests are always
+written. Allowed ones are written to another file if the configuration asks for them.
 
 No client can push the history out of the files: a file of denials is deleted by its age alone, and each client has a
-budget of lines and bytes, for a second and for a day. Beyond it the denials of a client are counted, and a line tells
-their number. All clients together have a budget for a day, beside which each client may write its first lines.
+budget of lines and bytes, for a second and for a day. Beyond it the denials of a client are counted, and a line gives
+their number. All clients together have a budget for a day, to which the first lines of each client do not count.
 """
 
 from __future__ import annotations
@@ -31,38 +31,46 @@ from moldau.storage.files.local_files import open_to_append
 
 FILE_SIZE_MAX: Final = 64 * 1024 * 1024
 FILES_KEPT: Final = 4
-"""The number of full files with allowed requests that are kept."""
+"""The number of full files with allowed requests that are kept. Older ones are deleted."""
 
 SECOND_LINES_MAX: Final = 1_000
-"""The most lines about denials of one client in a second: a line takes 20 us of the event loop."""
+"""The maximum number of lines about denials of one client in a second: a line takes 20 us of the event loop."""
 SECOND_SIZE_MAX: Final = 256 * 1024
-"""The most bytes of lines about denials of one client in a second."""
+"""The maximum size (bytes) of the lines about denials of one client in a second."""
 DAY_SIZE_MAX: Final = 16 * 1024 * 1024
-"""The most bytes of lines about denials of one client in a day (UTC)."""
+"""The maximum size (bytes) of the lines about denials of one client in a day (UTC)."""
 DAY_SIZE_MAX_OF_ALL: Final = 256 * 1024 * 1024
-"""The most bytes of lines about denials in a day (UTC), except for the first lines of each client."""
+"""The maximum size (bytes) of all lines about denials in a day (UTC), to which the first lines of each client do not
+count.
+"""
 FIRST_SIZE: Final = 4 * 1024
-"""The size (bytes) of the first lines of a client in a day, for which the budget of all clients does not count."""
+"""The size (bytes) up to which a client's lines of a day are its first lines, which may exceed the budget of all
+clients.
+"""
 CLIENTS_MAX: Final = 10_000
-"""The most clients with budgets of their own in a day. All further clients share one."""
+"""The maximum number of clients with budgets of their own in a day. All further clients share one budget."""
 NAME_LENGTH_MAX: Final = 256
-"""The most characters of the name of a resource, a principal or a host in a line."""
+"""The maximum length (characters) of the name of a resource, a principal or a host in a line."""
 ESCAPED_LENGTH_MAX: Final = 32
-"""The most characters of such a name if it is not printable ASCII: JSON may write each character as up to twelve."""
+"""The maximum length (characters) of a name that is not printable ASCII: JSON may write each of its characters as up to
+twelve.
+"""
 COUNT_INTERVAL_S: Final = 60
-"""The time (seconds) after which the denials without a line of their own are counted in lines."""
+"""The interval (seconds) between lines that count the denials without a line of their own."""
 COUNTED_CLIENTS_MAX: Final = 20
-"""The most clients that get such a line with a count each time."""
+"""The maximum number of clients that get a line with a count at a time. The denials of all others are counted in one
+line.
+"""
 
 log = logging.getLogger("moldau.audit")
 FURTHER_CLIENTS: Final[Client] = ("*", "*")
 _DAY_S: Final = 86_400
 _ROLLED: Final = re.compile(r"\.(\d{8}T\d{6}Z(-\d+)?|\d)$")
-"""The end of the name of a file of denials that is full: the time, or the number that older versions gave it."""
+"""The end of the file name of a full file of denials: the time, or the number that older versions used."""
 
 
 class Budget:
-    """What the lines about denials of one client have taken in this second and in this day."""
+    """The number and the size of the lines about denials of one client, in the current second and the current day."""
 
     __slots__ = ("day_size", "second", "second_lines", "second_size")
 
@@ -87,23 +95,25 @@ class Budget:
 
 
 class JsonAuditLog:
-    """Writes decisions; the time is that of the node's clock, in UTC."""
+    """Writes the decisions of the authorizer to the audit log. Their time is that of the node's wall clock, in UTC."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self.denied_count = 0
-        """Decisions against a client since the start."""
+        """The number of denials since the start."""
         self._day = -1
         self._day_size = 0
-        """The bytes of lines about denials in this day."""
+        """The size (bytes) of the lines about denials in the current day."""
         self._budgets: dict[Client, Budget] = {}
-        """The budgets of the clients that were denied something in this day."""
+        """The budgets of the clients to which something was denied in the current day."""
         self._uncounted: dict[Client, int] = {}
-        """For each client, the number of denials that have no line of their own and were not counted in a line yet."""
+        """For each client, the number of denials that have no line of their own and are not yet in a line with a
+        count.
+        """
         self._counts_due_s = 0
 
     def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
-        """Write a line, or count the decisions if the client has no budget left."""
+        """Write a line about decisions, or only count the denials if the client has no budget left."""
         now_ms = self._wall_ms()
         second = now_ms // 1000
         client = _cut(str(access.principal)), _cut(access.host)
@@ -134,7 +144,7 @@ class JsonAuditLog:
         return client, budget
 
     def _begin(self, second: int) -> None:
-        """Write the counts of denials without a line if they are due, and begin a new day if it has come."""
+        """Write the lines with counts if they are due, and reset the budgets at the beginning of a day."""
         day = second // _DAY_S
         if self._uncounted and second >= self._counts_due_s:
             self._write_counts(second)
@@ -144,7 +154,9 @@ class JsonAuditLog:
             self._budgets.clear()
 
     def _write_counts(self, second: int) -> None:
-        """Write how many denials had no line of their own: for each client with most of them, and for all others."""
+        """Write how many denials had no line of their own: one line for each of the clients that had the most, and one
+        for all others.
+        """
         counts = Counter(self._uncounted)
         self._uncounted = {}
         told = dict(counts.most_common(COUNTED_CLIENTS_MAX))
@@ -181,7 +193,7 @@ def _cut(name: str) -> str:
 
 
 class _PrivateFile(logging.FileHandler):
-    """A file that other users of the machine cannot read: it names principals, addresses and resources."""
+    """A log file that other users of the machine cannot read, because it names principals, addresses and resources."""
 
     def _open(self) -> Any:
         return open_to_append(self.baseFilename)
@@ -192,8 +204,8 @@ class AllowedFile(_PrivateFile, RotatingFileHandler):
 
 
 class DenialsFile(_PrivateFile, BaseRotatingHandler):
-    """The file of denials. A full one, and that of another day, gets a name with its time; it is deleted when it is
-    older than `retention_days`.
+    """The file of denials. When it is full, or when a day ends, it is renamed after its time. Renamed files are deleted
+    when they are older than `retention_days`.
     """
 
     def __init__(self, path: str, retention_days: int) -> None:
@@ -202,12 +214,12 @@ class DenialsFile(_PrivateFile, BaseRotatingHandler):
         self._day = int(Path(self.baseFilename).stat().st_mtime) // _DAY_S
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
-        """Whether the file is full, or its lines are of an earlier day."""
+        """Whether the file is full, or has lines of an earlier day."""
         size = 0 if self.stream is None else self.stream.tell()
         return size >= FILE_SIZE_MAX or (size > 0 and int(record.created) // _DAY_S != self._day)
 
     def doRollover(self) -> None:
-        """Rename the file, and delete those that are too old."""
+        """Rename the file, and delete renamed files that are too old."""
         path = Path(self.baseFilename)
         ended_s = path.stat().st_mtime
         if self.stream is not None:

@@ -1,5 +1,5 @@
-"""The composition of a node: its parts in dependency order. Each part is complete when it is made, and gets only parts
-that were made before it. A part that reports to a later one lets it subscribe.
+"""The composition of a node: makes its parts in dependency order. Each part is complete when it is made, and gets only
+parts that were made before it. If a part reports to one that is made later, the later one subscribes.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ if TYPE_CHECKING:
     from moldau.broker.tiering.tiering import Tiering
 
 FORM_SIZE_MAX: Final = 65_536
-"""The most bytes of a form that a user of the console sends."""
+"""The maximum size (bytes) of a form that a user of the console sends."""
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 """The time (ms) after which an unused fetch session may be evicted for a new one."""
 
 
 class NodeParts:
-    """The parts of one node. Only `broker/node/`, the command line and tests hold them all; each part holds what it
-    uses.
+    """The parts of one node. Only `broker/node/`, the command line and tests have access to all of them; each part has
+    only those that it uses.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class NodeParts:
         faults: Faults | None = None,
         place: Place | None = None,
     ) -> None:
-        """`steps`: the steps that the loop measures. `faults`: the faults on demand; None for a node without them.
-        `place`: the place of the node among the processes of its machine.
+        """`steps`: the measurements of the event loop's steps. `faults`: the faults on demand; None for a node without
+        them. `place`: the place of the node among the processes of its machine.
 
         Raises OSError, ValueError and `RemoteStorageRefused`.
         """
@@ -130,14 +130,16 @@ class NodeParts:
         self.metrics = self._compose_metrics()
 
     def _moved(self, faults: Faults) -> tuple[Environment, asyncio.AbstractEventLoop]:
-        """The environment and the loop of the coordinators, whose clock a test may move."""
+        """The environment and the event loop for the coordinators, whose clock the control interface for faults can
+        move.
+        """
         from moldau.broker.faults.clock import MovedEnvironment, MovedLoop
 
         environment = MovedEnvironment(self.environment, faults.clock)
         return environment, MovedLoop(self.loop, faults.clock)  # type: ignore[return-value]  # by __getattr__
 
     def _compose_logs(self) -> None:
-        """Compose the log directories, and what makes their logs durable."""
+        """Compose the log directories, and the parts that make their logs durable."""
         config, environment = self.config, self.environment
         self.replicas = Replicas()
         self.settings.subscribe(
@@ -191,7 +193,7 @@ class NodeParts:
         self.topics = TopicCreation(self.quorum)
 
     def _compose_departure(self, place: Place | None) -> Departure | None:
-        """Compose the departure of this broker; None for one that stays in the cluster."""
+        """Compose the departure of this broker from its cluster; None for a broker that stays."""
         if place is None or not place.heirs:
             return None
         from moldau.broker.metadata.departure import Departure
@@ -199,7 +201,7 @@ class NodeParts:
         return Departure(self.node_id, place.heirs, self.publisher, self.quorum, self.registration, self.environment)
 
     def _compose_replicas(self) -> None:
-        """Compose the replicas of this broker, and the coordinators whose state is in them."""
+        """Compose the replicas of this broker, and the coordinators, whose state is in some of them."""
         config, environment, loop, spawn = self.config, self.environment, self.loop, self.tasks.spawn
         self.tiering = self._compose_tiering()
         self.throttles = ReplicationThrottles(config)
@@ -259,7 +261,7 @@ class NodeParts:
     def _compose_tiering(self) -> Tiering | None:
         """Compose tiered storage.
 
-        None if remote.log.storage.system.enable is off, and on a node that is a controller alone. Raises
+        Returns None if remote.log.storage.system.enable is off, and on a node that is only a controller. Raises
         `RemoteStorageRefused`.
         """
         config = self.config
@@ -274,7 +276,7 @@ class NodeParts:
         return Tiering(TieringPorts(metadata, self.settings, self.flusher, self.topics))
 
     def _compose_upkeep(self) -> None:
-        """Compose the parts that repair, create, delete and retain replicas."""
+        """Compose the parts that repair, create and delete replicas, and apply retention."""
         config, environment, spawn = self.config, self.environment, self.tasks.spawn
         self.assignments = DirectoryAssignments(self.quorum, self.logs, self.loop, self.node_id, self._broker_epoch)
         self.removal = FileRemoval(environment, spawn)
@@ -368,7 +370,7 @@ class NodeParts:
         return SharePartitionRegistry(self.replicas, ports)
 
     def _compose_requests(self) -> None:
-        """Compose the parts that the handlers of requests use."""
+        """Compose the parts that request handlers use."""
         config, environment, loop, tiering = self.config, self.environment, self.loop, self.tiering
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
         self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
@@ -429,7 +431,7 @@ class NodeParts:
         )
 
     def _compose_listeners(self) -> None:
-        """Compose the listeners' addresses, each with the routes of its role and the limits of its connections."""
+        """Compose the listeners, each with the routes of its role and the limits of its connections."""
         config, limits = self.config, connection_limits(self.config)
         admissions = {
             ListenerRole.BROKER: Admission(
@@ -488,7 +490,9 @@ class NodeParts:
         return limit(found, release) if role is ListenerRole.BROKER else found
 
     def _compose_faults(self) -> Wrap | None:
-        """The function that wraps handlers with faults on demand; None on a node without faults."""
+        """The function that wraps request handlers so that they can have faults on demand; None on a node without
+        faults.
+        """
         if self.faults is None:
             return None
         from moldau.broker.faults.requests import FaultyRequests
@@ -500,7 +504,9 @@ class NodeParts:
         return None if topic is None else topic.name
 
     def _compose_metrics(self) -> Metrics | None:
-        """The metrics with their HTTP server and their export; None if neither is set."""
+        """Compose the metrics with their HTTP server and their export; None if the configuration has neither an address
+        nor an export.
+        """
         address = self._http_address()
         if address is None and not self.config.text_or_none("moldau.opentelemetry.endpoint"):
             return None
@@ -555,16 +561,16 @@ class NodeParts:
         return Metrics(observed, address, self.loop, self.tasks.spawn, pages, FORM_SIZE_MAX, guard, others, lags)
 
     def _http_address(self) -> HttpAddress | LocalAddress | None:
-        """The address of metrics and health; None if they are off. A further process of a machine serves them only to
-        the first process.
+        """The address at which this node serves metrics and health; None if they are off. A further process of a
+        machine serves them on a socket that only the first process uses.
         """
         if self.place is not None and self.place.sockets and not self.place.is_first(self.node_id):
             return LocalAddress(self.place.socket_of(self.node_id))
         return read_http_address(self.config.text_or_none("moldau.http.listener") or "")
 
     def _console_ports(self) -> ConsolePorts | None:
-        """The parts of this node that the console and the lag exporter use; None on a node that is a
-        controller alone.
+        """The parts of this node that the console and the lag exporter use; None on a node that is only a
+        controller.
         """
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
         if not listeners:
@@ -594,5 +600,5 @@ class NodeParts:
 
 
 def limit_connections(admission: Admission, config: Config) -> None:
-    """Apply the limits on connections in a configuration."""
+    """Apply the connection limits of a configuration."""
     admission.set_limits(connection_limits(config))

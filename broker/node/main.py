@@ -1,4 +1,4 @@
-"""The process: a loop, signals, logging, and one broker from start to clean stop."""
+"""The process of a node: its event loop, signals, logging, and the node from its start to a clean stop."""
 
 from __future__ import annotations
 
@@ -43,52 +43,54 @@ log = logging.getLogger("moldau")
 
 GC_THRESHOLDS = (5_000, 1, 30_000)
 """The thresholds of Python's garbage collector, for `gc.set_threshold`. A collection visits the objects that its
-generation has kept, so these numbers bound its length even while every object is kept, as loading does: 0.2 ms for the
-first generation, 0.5 ms for the second. A second threshold of 5 makes that 1.5 ms, and ten times the first one 27 ms.
-All objects are visited after 300 million allocations at the earliest, because replies make no reference cycles.
+generation has kept. So these numbers bound its length even while every object is kept, as during loading: 0.2 ms for
+the first generation, 0.5 ms for the second. A second threshold of 5 makes that 1.5 ms, and ten times the first one 27
+ms. All objects are visited after 300 million allocations at the earliest, because replies make no reference cycles.
 """
 DESCRIPTORS_WANTED: Final = 10_000
-"""The number of descriptors below which a node with some hundred partitions and clients may run out of them."""
+"""The number of file descriptors below which a node with some hundred partitions and clients may run out of them."""
 SWITCH_INTERVAL_S = 0.0002
-"""The time (seconds) after which a computing thread (loading, decompression) yields the interpreter to the loop.
+"""The time (seconds) after which a computing thread (loading, decompression) releases the interpreter lock to the event
+loop.
 
-A request yields at every system call: with Python's default of 5 ms, four of them take 20 ms, with 1 ms still 4.
+A request releases the lock at every system call: with Python's default of 5 ms, four calls take 20 ms, with 1 ms still
+4.
 """
 AT_ONCE: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
 START: Final = "the start of the node"
-"""The name of the tasks of the start."""
+"""The task name of the node's start."""
 STEPS_PERIOD_S: Final = 60.0
-"""The interval (seconds) at which the log names the step that held the event loop longest."""
+"""The interval (seconds) at which the step that held the event loop longest is logged."""
 EXIT_REFUSED = 1
-"""Exit status of a node that could not start."""
+"""The exit status of a node that could not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """How empty directories are formatted at the start of a node."""
+    """The options for formatting empty directories at the start of a node."""
 
     cluster_id: str | None = None
-    """The cluster id; None for a new one."""
+    """The cluster id; None to make a new one."""
     scram: tuple[str, ...] = ()
-    """Credentials of users, in the form of `moldau format --add-scram`."""
+    """SCRAM credentials of users, in the form of `moldau format --add-scram`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """How a node is started, besides its configuration."""
+    """The options for the start of a node besides its configuration."""
 
     formatting: Formatting | None = None
-    """How empty directories are formatted; None if they are refused."""
+    """The options for formatting empty directories; None if a node with empty directories must not start."""
     in_memory: bool = False
-    """Whether all files of the node are in memory, and end with the process."""
+    """Whether the files of the node are kept in memory, and are lost when the process ends."""
     until_eof: bool = False
     """Whether the node also stops when its standard input ends."""
     greet: Callable[[StartReport], None] | None = None
-    """Called once clients are served."""
+    """Called once clients are served; None for no call."""
     control: HttpAddress | None = None
     """The address at which the control interface for faults on demand serves; None on a node without faults."""
     faults: object = None
-    """The faults from the start on, as the JSON of a script; None for none."""
+    """The faults that are set from the start on, as the JSON of a script; None for none."""
     is_quiet: bool = False
     """Whether the log shows only warnings, errors and progress until clients are served."""
     takes_port: bool = False
@@ -100,7 +102,7 @@ class StartOptions:
 
 
 def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
-    """Run a node until SIGTERM or SIGINT, with its log on `errors`. Returns the exit status of the process."""
+    """Run a node until SIGTERM or SIGINT, and write its log to `errors`. Returns the exit status of the process."""
     from moldau.broker.metadata.registration import RegistrationRefused
     from moldau.broker.metadata.storage_format import FormatError
     from moldau.broker.replicas.log_directories import NotFormatted
@@ -137,7 +139,7 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
 
 
 def _faults_of(environment: LocalEnvironment) -> Faults:
-    """The faults of a node with a control interface for faults on demand."""
+    """The faults on demand of a node with a control interface."""
     from moldau.broker.apis.catalogue import responses
     from moldau.broker.faults.faults import Faults
 
@@ -145,8 +147,8 @@ def _faults_of(environment: LocalEnvironment) -> Faults:
 
 
 def _format_where_missing(config: Config, environment: LocalEnvironment, formatting: Formatting) -> bool:
-    """Format empty directories, so that a node can be tried with one command. The node is the only voter of its quorum,
-    unless the configuration names the voters.
+    """Format empty directories, so that one command is enough to try a node. The node becomes the only voter of its
+    quorum, unless the configuration names the voters.
 
     Returns whether directories were formatted. Raises `FormatError`, `InvalidScram` and OSError.
     """
@@ -172,8 +174,8 @@ def _format_where_missing(config: Config, environment: LocalEnvironment, formatt
 
 
 def _refuse_further_cores(config: Config, environment: LocalEnvironment) -> None:
-    """Refuse directories that hold the data of several processes (--cores): one process alone would serve without the
-    partitions of the others. Raises `NotFormatted`.
+    """Raise `NotFormatted` if the directories have the data of several processes (--cores): a process alone would serve
+    without the partitions of the others.
     """
     from moldau.broker.replicas.log_directories import NotFormatted
     from moldau.broker.runtime.place import cores_in
@@ -188,7 +190,7 @@ def _refuse_further_cores(config: Config, environment: LocalEnvironment) -> None
 
 
 async def _refuse_taken_ports(config: Config, loop: asyncio.AbstractEventLoop) -> None:
-    """Check that the listeners can be bound, so that a start that will fail formats no directory. Raises OSError."""
+    """Raise OSError if a listener cannot be bound, so that a start that will fail formats no directory."""
     from moldau.broker.runtime.acceptor import bound_sockets
 
     for each in config.listeners:
@@ -205,7 +207,7 @@ def _credentials(formatting: Formatting, environment: LocalEnvironment) -> list[
 
 
 class TimedLoop(uvloop.Loop):
-    """The event loop of a node. It measures each callback, timer and step of a task."""
+    """The event loop of a node. It measures the duration of each callback, timer and step of a task."""
 
     def __init__(self, time_ns: Callable[[], int]) -> None:
         super().__init__()
@@ -230,7 +232,7 @@ class TimedLoop(uvloop.Loop):
 
 
 class InputEnd(asyncio.Protocol):
-    """Watches standard input, whose other end the parent process holds: it ends when the parent does."""
+    """Watches standard input, whose other end the parent process holds. The input ends when the parent process does."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -262,7 +264,7 @@ class NodeProcess:
         self._control: Control | None = None
 
     async def run(self) -> int:
-        """Run the node. Returns the exit status. Raises the error that prevents the start."""
+        """Run the node until it is told to stop. Returns the exit status. Raises the error that prevents the start."""
         life = asyncio.current_task()
         assert life is not None
         life.set_name(START)
@@ -311,8 +313,8 @@ class NodeProcess:
         return 0 if node.departure is None else node.departure.exit_status
 
     async def _started(self) -> Node | None:
-        """The serving node; None if the process was told to stop before it served. Raises the error that prevents
-        the start.
+        """Start the node. Returns it once it serves, or None if the process was told to stop before. Raises the error
+        that prevents the start.
         """
         from moldau.broker.node.node import Node
 
@@ -340,7 +342,9 @@ class NodeProcess:
         return FaultyEnvironment(self._environment, self._faults)
 
     async def _serve_control(self, address: HttpAddress, faults: Faults, node: Node) -> None:
-        """Serve the control interface. Raises OSError and `InvalidFault`."""
+        """Serve the control interface for faults on demand at `address`, and set the faults of the start. Raises
+        OSError and `InvalidFault`.
+        """
         from moldau.broker.faults.control import Control
         from moldau.broker.faults.moves import Moves
 
@@ -371,9 +375,9 @@ class NodeProcess:
 
 
 def load_hot_path() -> None:
-    """Import the modules that are otherwise imported with the first request.
+    """Import the modules of the hot path, most of which would otherwise be imported at the first request.
 
-    In a checkout the extension modules of the hot path may be exchanged while this process runs: it must not load some
+    In a checkout the extension modules of the hot path may be replaced while this process runs: it must not load some
     modules of one build and others of the next.
     """
     from moldau.broker.apis.records import fetch, produce  # noqa: F401

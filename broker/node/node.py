@@ -1,4 +1,4 @@
-"""A node: the order in which its parts start and stop."""
+"""A node: starts and stops its parts in order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from moldau.broker.runtime.heap import Heap
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 
 SHUTDOWN_PATIENCE_MS: Final = 10_000
-"""The time (ms) that a controlled shutdown waits for the controller."""
+"""The maximum time (ms) for which a controlled shutdown waits for the controller."""
 OPEN_FILES_SHARE: Final = 2
-"""The divisor of the number of file descriptors that gives the most segments that stay open.
+"""The limit on file descriptors divided by this number is the maximum number of segments that stay open.
 
 The other descriptors are for connections, and for files that are open for a short time.
 """
@@ -25,10 +25,11 @@ class Node(NodeParts):
     """One node, from its start to its clean stop. All methods are called on the event loop."""
 
     async def start(self) -> None:
-        """Bind the listeners, load the logs, join the cluster, serve. Raises the error that prevents the start.
+        """Bind the listeners, open the metadata log, join the cluster and serve clients. Raises the error that prevents
+        the start.
 
-        Metrics come first, so that a long recovery can be watched. Controllers listen before they join: their peers may
-        need them for a majority.
+        Metrics come first, so that a long recovery can be watched. Controllers accept connections before they join:
+        their peers may need them for a majority.
         """
         if self.metrics is not None:
             await self.metrics.start()
@@ -57,7 +58,7 @@ class Node(NodeParts):
             self.failed_directories.begin()
 
     async def _start_broker(self) -> None:
-        """Load the replicas, register, take their roles, serve clients."""
+        """Load the replicas, register this broker, give the replicas their roles, and serve clients."""
         if self.tiering is not None:
             await self.tiering.check_storage()
         await self.applier.start(self.quorum)
@@ -82,8 +83,8 @@ class Node(NodeParts):
             self.tasks.every(Heap(process, self.environment.offload).job())
 
     def _bound_open_files(self) -> None:
-        """Limit the open segments, once executor threads have loaded the logs: from then on only the event loop closes
-        files.
+        """Limit the number of open segments, once executor threads have loaded the logs: from then on only the event
+        loop closes files.
         """
         count_max = self.config.integer("moldau.open.files.max")
         if count_max < 0:
@@ -96,12 +97,14 @@ class Node(NodeParts):
                 await listener.accept()
 
     def _follow_settings(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Follow the dynamic settings, on a node that is only a controller."""
+        """Apply changed dynamic settings, on a node that is only a controller."""
         if delta.configs.changed:
             self.settings.follow(image)
 
     async def stop(self) -> None:
-        """Stop cleanly: hand leadership over, refuse requests, flush the logs, mark the directories as shut down."""
+        """Stop cleanly: hand leadership over, close the listeners, flush the logs, and mark the directories as cleanly
+        shut down.
+        """
         self.readiness.enter(NodeStage.STOPPING)
         if self.config.is_broker and self.config.flag("controlled.shutdown.enable"):
             await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)

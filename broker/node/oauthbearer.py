@@ -1,4 +1,6 @@
-"""OAUTHBEARER of a node: the rules of its listeners for tokens, and the tokens with which it logs in to other nodes."""
+"""OAUTHBEARER on a node: the rules by which its listeners verify tokens, and the tokens with which it logs in to other
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,19 @@ AUTHORITIES_OPTION: Final = "ssl.truststore.location"
 
 
 class NodeOauth:
-    """The keys and tokens of OAUTHBEARER. `followers` are the jobs that refresh them; they run as long as the node."""
+    """The keys and tokens of OAUTHBEARER on a node. `followers` are functions that make the coroutines that refresh
+    them, which run as long as the node.
+    """
 
     def __init__(self, config: Config, environment: Environment) -> None:
         self._config = config
         self._environment = environment
         self.followers: list[Callable[[], Coroutine[object, object, None]]] = []
         self._keys: dict[str, ProviderKeys] = {}
-        """The keys of the provider for each listener that has one."""
+        """For each listener with an identity provider, the provider's keys."""
 
     def offered(self, listener: str) -> Callable[[], Mechanism]:
-        """A function that makes the exchange of each client of a listener."""
+        """A function that makes the server's side of OAUTHBEARER for a client of the listener."""
         settings = oauth_server_settings(self._config, listener)
         rules = TokenRules(
             issuer=settings.issuer,
@@ -73,13 +77,15 @@ class NodeOauth:
         return lambda: BearerServer(rules, keys.keys, wall_ms)
 
     async def look_up(self, listener: str, what: object) -> object:
-        """The keys of the provider of a listener, fetched again; no keys if the listener has no provider."""
+        """Fetch the keys of a listener's identity provider again, and return them; an empty set if the listener has no
+        provider.
+        """
         keys = self._keys.get(listener)
         return KeySet() if keys is None else await keys.look_up(what)
 
     def login(self, listener: str, module: LoginModule) -> Callable[[], BearerClient]:
-        """A function that makes this node's side of an exchange as a client. Raises ValueError if a setting is
-        missing.
+        """A function that makes this node's side of OAUTHBEARER when it logs in to a listener. Raises ValueError if a
+        setting is missing.
         """
         settings = oauth_login_settings(self._config, listener)
         extensions = {
@@ -98,7 +104,9 @@ class NodeOauth:
         return lambda: BearerClient(tokens.token(), extensions)
 
     def _fetch(self, settings: OauthLoginSettings, module: LoginModule) -> Callable[[], str]:
-        """A function that asks the provider for a token by the client credentials grant; it blocks."""
+        """A function that requests a token from the identity provider by the client credentials grant. The function
+        blocks.
+        """
         endpoint = settings.tokens
         assert endpoint is not None, "an endpoint is asked"
         client_id = settings.client_id or module.option("clientId")

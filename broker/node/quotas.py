@@ -1,4 +1,6 @@
-"""The client quotas of a node: they follow the metadata, and replace the handlers of routes while quotas are set."""
+"""Applies the client quotas of the metadata on a node, and replaces the request handlers of routes while quotas are
+set.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,11 @@ from moldau.protocol.schema import spec_of
 from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, QuotaEntity
 
 MUTATIONS = frozenset(spec_of(each).key for each in (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest))
-"""The APIs that a controller throttles, by key (KIP-599)."""
+"""The keys of the APIs that a controller throttles (KIP-599)."""
 
 
 class NodeQuotas:
-    """Applies the client quotas of the metadata. While no quota is set, routes and listeners work without any
-    overhead.
-    """
+    """Applies the client quotas of the metadata. While no quota is set, routes and listeners have no overhead."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class NodeQuotas:
         self._are_governed = False
 
     def begin(self, quorum: Quorum) -> None:
-        """Apply the quotas of the current metadata, then follow its changes."""
+        """Apply the quotas of the current metadata, and from now on every change of them."""
         self._apply(dict(quorum.image.quotas.by_entity.items()))
         quorum.subscribe(self._published)
 
@@ -74,8 +74,8 @@ class NodeQuotas:
 
 
 def governed_routes(listener: Listener) -> Iterable[Route]:
-    """The routes to which quotas apply: all of a broker's listener; of a controller's, those whose mutations
-    it counts.
+    """The routes of a listener to which quotas apply: all of them on a broker's listener, and on a controller's those
+    of the APIs in `MUTATIONS`.
     """
     routes = listener.routes.values()
     return routes if listener.role is ListenerRole.BROKER else (each for each in routes if each.key in MUTATIONS)

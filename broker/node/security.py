@@ -1,5 +1,5 @@
-"""The security of a node: TLS of its listeners, the mechanisms that they offer, its own logins to other nodes, and its
-authorizer.
+"""The security of a node: the TLS of its listeners, the SASL mechanisms that they offer, its own logins to other nodes,
+and its authorizer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ SECRET_LABEL: Final = b"salts of unknown users\0"
 
 
 def authorizer_of(config: Config, environment: Environment) -> Authorizer | None:
-    """The authorizer that the configuration names. Raises OSError if its audit log cannot be opened."""
+    """The authorizer that the configuration names; None if it names none. Raises OSError if the audit log cannot be
+    opened.
+    """
     if not config.text("authorizer.class.name"):
         return None
     from moldau.broker.node.audit_log import JsonAuditLog, open_audit_file
@@ -66,8 +68,8 @@ def authorizer_of(config: Config, environment: Environment) -> Authorizer | None
 
 
 class NodeSecurity:
-    """The TLS, the mechanisms and the authorizer of a node. The constructor reads the key and trust stores, and
-    raises ValueError with the setting and the file.
+    """The TLS, the SASL mechanisms and the authorizer of a node. The constructor reads the key and trust stores. It
+    raises ValueError with the setting and the file if one cannot be used.
     """
 
     def __init__(
@@ -109,8 +111,8 @@ class NodeSecurity:
             self._spawn(watch_files(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 
     def follow(self, quorum: Quorum) -> None:
-        """Let the ACLs of the metadata, which has to be read up to its end, decide from now on. Follow their
-        changes.
+        """Decide by the ACLs of the committed metadata from now on, and follow their changes. The metadata must have
+        been read up to its end.
         """
         authorizer = self.authorizer
         if authorizer is None:
@@ -125,7 +127,7 @@ class NodeSecurity:
         quorum.subscribe(published)
 
     def of_listener(self, name: str) -> ListenerSecurity:
-        """The security of a listener: the TLS and the SASL exchange of its connections, and the access of its
+        """The security of a listener: the TLS and the SASL exchange of its connections, and the permissions of its
         clients.
         """
         protocol = self._config.listener_protocols[name]
@@ -169,7 +171,9 @@ class NodeSecurity:
         return principal_of
 
     def _to_listener(self, name: str) -> PeerSecurity | None:
-        """The TLS and the login for a listener of other nodes; None if it is PLAINTEXT."""
+        """How this node connects to the listener `name` of other nodes, with TLS and login; None if the listener is
+        PLAINTEXT.
+        """
         protocol = self._config.listener_protocols.get(name, "PLAINTEXT")
         if protocol == "PLAINTEXT":
             return None
@@ -179,8 +183,8 @@ class NodeSecurity:
         return PeerSecurity(self._tls[name] if protocol in ENCRYPTED else None, login)
 
     def channels(self, timeouts: Timeouts) -> tuple[PeerChannels, PeerChannels]:
-        """The channels to other brokers and those to controllers: the same object if neither needs TLS or a
-        login.
+        """The channels to other brokers and the channels to controllers. Both are the same object if neither needs TLS
+        or a login.
         """
         config = self._config
         brokers = self._to_listener(config.inter_broker_listener_name) if config.is_broker else None
@@ -193,19 +197,21 @@ class NodeSecurity:
         return to_brokers, to_brokers if brokers is controllers is None else channels(controllers)
 
     def access_of(self, principal: Principal, client_host: str) -> Access:
-        """An `Access` for a principal at an address. It allows everything if no authorizer is configured."""
+        """The permissions of a principal whose client is at an address. Without an authorizer everything is allowed."""
         if self.authorizer is not None:
             return self.authorizer.access(principal, client_host)
         return self._everything if principal == ANONYMOUS else Unrestricted(principal)
 
 
 class NodeMechanisms:
-    """Makes the SASL mechanisms of a node. The modules of a mechanism are imported only if a listener offers it."""
+    """Makes the SASL mechanisms of a node. The modules of a mechanism are imported only if a listener offers it or this
+    node logs in with it.
+    """
 
     def __init__(
         self, config: Config, environment: Environment, cluster_id: str, image: Callable[[], MetadataImage]
     ) -> None:
-        """`image` gives the current metadata, which holds the credentials of users."""
+        """`image` gives the current metadata, which has the SCRAM credentials of users."""
         self._config = config
         self._environment = environment
         self._cluster_id = cluster_id
@@ -214,15 +220,15 @@ class NodeMechanisms:
         self._oauth: NodeOauth | None = None
 
     def offered(self, settings: SaslSettings) -> Mapping[str, MechanismMaker]:
-        """Functions that make the server's side of each mechanism of a listener. Raises ValueError if its login
-        context cannot be used.
+        """For each mechanism that a listener offers, a function that makes its server's side. Raises ValueError if a
+        JAAS login context cannot be used.
         """
         makers = {PLAIN: self._plain, OAUTHBEARER: self._bearer, **dict.fromkeys(SCRAM, self._scram)}
         return {name: makers[name](settings, name) for name in settings.mechanisms}
 
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
-        """A function that makes the client's side of a SASL exchange, for this node. Raises ValueError if its login
-        context cannot be used.
+        """A function that makes this node's side of a SASL exchange with a listener of other nodes. Raises ValueError
+        if the JAAS login context cannot be used.
         """
         module = _login_module(settings.jaas, settings.mechanism, settings.jaas_name)
         if settings.mechanism == OAUTHBEARER:
@@ -239,7 +245,7 @@ class NodeMechanisms:
             raise ValueError(f"{settings.jaas_name}: {problem}") from None
 
     def lookup(self, settings: SaslSettings) -> CredentialLookup:
-        """The lookup by which the mechanisms of a listener get data such as a provider's keys."""
+        """The function by which the mechanisms of a listener look up data such as an identity provider's keys."""
         oauth = self._oauth
         return no_lookup if oauth is None else partial(oauth.look_up, settings.listener)
 
@@ -255,8 +261,8 @@ class NodeMechanisms:
         return partial(PlainServer, PlainUsers.of_login_module(module))
 
     def _scram(self, settings: SaslSettings, name: str) -> MechanismMaker:
-        """The maker of the server's side of SCRAM. The users are in the metadata, so no login context is needed; one
-        that is set is checked.
+        """A function that makes the server's side of SCRAM. The users are in the metadata, so it needs no JAAS login
+        context. One that is set is checked.
         """
         from moldau.broker.metadata.scram_users import MetadataScramUsers
         from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
@@ -271,8 +277,8 @@ class NodeMechanisms:
         )
 
     def _bearer(self, settings: SaslSettings, name: str) -> MechanismMaker:
-        """The maker of the server's side of OAUTHBEARER. Keys and claims are in settings, so no login context is
-        needed; one that is set is checked.
+        """A function that makes the server's side of OAUTHBEARER. Its keys and claims are in settings, so it needs no
+        JAAS login context. One that is set is checked.
         """
         if name in settings.jaas:
             _login_module(settings.jaas[name], name, _jaas_name(settings, name))
@@ -286,9 +292,10 @@ class NodeMechanisms:
         return self._oauth
 
     def _secret_of_salts(self) -> bytes:
-        """A secret for the salts of unknown users, which the nodes of the cluster share: the key of delegation tokens,
-        else the password with which this node logs in to others. It does not change with a restart. If neither is set,
-        the cluster id is used instead, and a client that knows it can find out whether a user exists.
+        """A secret from which the SCRAM salts of unknown users are made, the same on all nodes of the cluster and after
+        a restart: the key of delegation tokens, or else the password with which this node logs in to other nodes. If
+        neither is set, it is made from the cluster id, and a client that knows the cluster id can find out whether a
+        user exists.
         """
         import hmac
 
@@ -310,7 +317,7 @@ def _jaas_name(settings: SaslSettings, mechanism: str) -> str:
 
 
 def _login_module(jaas: Password | None, mechanism: str, setting: str) -> LoginModule:
-    """The login module of a mechanism. Raises ValueError with the name of the setting."""
+    """Parse the JAAS login module of a mechanism. Raises ValueError with the name of the setting."""
     from moldau.security.sasl.jaas import JaasError, parse_jaas
 
     if jaas is None:

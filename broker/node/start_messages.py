@@ -1,5 +1,5 @@
-"""The messages of a start for the operator: advertised addresses that clients may be unable to reach, the report of the
-start, the error of a node that cannot start.
+"""The messages of a start for the operator: warnings about advertised addresses that clients may be unable to reach,
+the report of the start, and the error of a node that cannot start.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from moldau.broker.replicas.log_directories import OpeningResult
 
 _CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
-"""The form of a container's host name in Docker: the first digits of its id, which resolve only inside of it."""
+"""The pattern of a container's default host name in Docker: the first digits of its id, which resolve only inside of
+the container.
+"""
 _LOOPBACK: Final = r"localhost|127\.[0-9.]+|::1"
 PRIVILEGED_PORTS_END: Final = 1024
 OTHER_PORTS_DISTANCE: Final = 10_000
-"""The distance from the ports that are taken to those in the example of the message."""
+"""The distance from a port that is taken to the one that the message proposes instead."""
 PORT_MAX: Final = 65_535
 
 
 def with_advertised_hosts(config: Config, host_name: Callable[[], str]) -> Config:
-    """The configuration with a host in every advertised listener: one without a host gets this machine's name, as in
-    Apache Kafka.
+    """The configuration with a host in every advertised listener. A listener without a host gets the name of this
+    machine, as in Apache Kafka.
     """
     own, controllers = config.advertised_listeners, config.advertised_controller_listeners
     if all(each.host for each in (*own, *controllers)):
@@ -45,7 +47,7 @@ def with_advertised_hosts(config: Config, host_name: Callable[[], str]) -> Confi
 
 
 def advertised_addresses(config: Config) -> list[str]:
-    """The advertised addresses as text, one line for each listener of clients."""
+    """The advertised address of each listener for clients, as one line of text."""
     return [
         f"clients of listener {each.name} are told to connect to {address_text(each)}"
         for each in config.advertised_listeners
@@ -53,7 +55,7 @@ def advertised_addresses(config: Config) -> list[str]:
 
 
 def advertised_warnings(config: Config) -> list[str]:
-    """The reasons why clients may be unable to connect, each with advice."""
+    """Warnings about advertised addresses that clients may be unable to reach, each with advice."""
     bound = {each.name: each for each in config.listeners}
     return [
         f"listener {each.name}: {warning}"
@@ -97,11 +99,11 @@ def _has_peers_elsewhere(config: Config) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """The report of a node that serves clients."""
+    """What a node reports once it serves clients."""
 
     version: str
     kafka_version: str
-    """The release of Apache Kafka that clients see."""
+    """The release of Apache Kafka that clients take the node for."""
     python: str
     compiled: bool
     """Whether the hot path runs as C extensions."""
@@ -109,7 +111,7 @@ class StartReport:
     roles: tuple[str, ...]
     cluster_id: str
     listeners: dict[str, str]
-    """The advertised addresses, by the names of the listeners."""
+    """The advertised addresses, by listener name."""
     controller_listeners: dict[str, str]
     data: tuple[str, ...]
     """The log directories, as absolute paths."""
@@ -122,11 +124,11 @@ class StartReport:
     formatted: bool
     """Whether this start formatted the directories, because they were empty."""
     recovered: OpeningResult | None
-    """The recovery of the log directories; None if there was no partition."""
+    """What opening the log directories found; None if there was no partition."""
     start_ms: int
     """The time (ms) from the first line of the log until clients were served."""
     warnings: tuple[str, ...]
-    """One sentence for each unknown setting, and one for each reason why settings have no effect."""
+    """One sentence for each unknown setting, and one for each reason for which settings have no effect."""
 
 
 def report_of(
@@ -138,7 +140,7 @@ def report_of(
     start_ms: int,
     control: str | None = None,
 ) -> StartReport:
-    """The report of a node with this configuration, which names a host in every advertised listener."""
+    """The start report of a node with this configuration, in which every advertised listener has a host."""
     return StartReport(
         version=__version__,
         kafka_version=KAFKA_VERSION,
@@ -161,7 +163,7 @@ def report_of(
 
 
 def report_in(greeting: Mapping[str, Any]) -> StartReport:
-    """The report in a greeting that a process of this version has printed as JSON."""
+    """Restore a report from the JSON that a process of this version has printed."""
     from moldau.broker.replicas.log_directories import OpeningResult
 
     recovered = greeting["recovered"]
@@ -180,7 +182,7 @@ def absolute(path: str) -> str:
 
 
 def http_url(config: Config, path: str) -> str | None:
-    """The URL of a path at moldau.http.listener from this machine; None if that is not set."""
+    """The URL at which this machine reaches a path of moldau.http.listener; None if that is not set."""
     at = read_http_address(config.text_or_none("moldau.http.listener") or "")
     if at is None:
         return None
@@ -189,15 +191,15 @@ def http_url(config: Config, path: str) -> str | None:
 
 
 def refusal_line(problem: Exception, config: Config, *, takes_port: bool = False) -> str:
-    """One line with the problem, and the usual remedy if there is one. `takes_port`: whether --port moves the
-    listeners.
+    """The error that prevents a start as one line, with the usual remedy if there is one. `takes_port`: whether --port
+    sets the ports of the listeners.
     """
     remedy = remedy_of(problem, config, takes_port=takes_port)
     return f"{error_text(problem)}. {remedy}" if remedy else error_text(problem)
 
 
 def error_text(problem: Exception) -> str:
-    """The text of an error; of an operating system error without its number: the file, and the system's message."""
+    """The text of an error. For an operating system error it has the file and the system's message, but no number."""
     if not isinstance(problem, OSError) or problem.strerror is None:
         return str(problem)
     if isinstance(problem, BlockingIOError):
@@ -227,13 +229,13 @@ UPGRADE_ADVICE: Final = (
     "The cluster was formatted before Apache Kafka 4.0: upgrade its nodes to Apache Kafka 4.0 to 4.3 first, run"
     " kafka-features.sh --bootstrap-server HOST:PORT upgrade --release-version 4.0, then stop this node's process"
 )
-"""Advice about metadata from before Apache Kafka 4.0. Moldau writes no metadata of earlier releases, and those cannot
-read what it writes.
+"""Advice about metadata from before Apache Kafka 4.0. Moldau writes no metadata of such releases, and they cannot read
+what it writes.
 """
 
 
 def downgrade_advice(supported: Mapping[str, int]) -> str:
-    """The command that downgrades features, and when to run it. This node reads its own metadata log first, so its
+    """Advice to downgrade features: the command, and when to run it. This node reads its own metadata log first, so its
     former process must have received the downgrade.
     """
     levels = " ".join(f"--feature {name}={level}" for name, level in supported.items())
@@ -244,7 +246,7 @@ def downgrade_advice(supported: Mapping[str, int]) -> str:
 
 
 def other_ports(config: Config, takes_port: bool) -> str:
-    """An option that moves every listener to a port that is probably free."""
+    """A command line option that moves every listener to a port that is probably free."""
     if takes_port:
         return f"--port {other_port(config.listeners[0].port)}"
     listeners = [f"{each.name}://{each.host}:{other_port(each.port)}" for each in config.listeners]
@@ -252,7 +254,7 @@ def other_ports(config: Config, takes_port: bool) -> str:
 
 
 def other_port(port: int) -> int:
-    """A port that is probably free."""
+    """A port that is probably free, at a fixed distance from `port`."""
     return port + OTHER_PORTS_DISTANCE if port + OTHER_PORTS_DISTANCE <= PORT_MAX else port - OTHER_PORTS_DISTANCE
 
 
