@@ -1,1 +1,3 @@
-"""The lag exporter of a node: what lag exporters measure from outside, for `/metrics` and for the last hour."""
+"""The lag exporter of a node. It measures what lag exporters measure from outside, for `/metrics` and for the lag
+history of the last hour.
+"""

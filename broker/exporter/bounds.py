@@ -1,7 +1,7 @@
-"""The lag of a group from offsets alone: an upper bound for each partition, the difference of two offsets.
+"""Upper bounds of the lag of groups, from offsets alone: the end offset minus the committed offset, for each partition.
 
-There may be 500,000 offsets in a sample. So the work for each offset is done by functions in C, and a partition is
-looked up by its name only once: from then on its group knows the position of the partition in the lists of `Logs`.
+A sample may have 500,000 offsets. So the work for each offset is done by functions in C, and a partition is looked up
+by its name only once: then its group has the position of the partition in the lists of `Logs`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from moldau.broker.console.lag import Ends
 Partition = tuple[str, int]
 Values = tuple[int, ...]
 UNKNOWN: Final = -1 << 62
-"""The value for the end of a log that the leader has not told."""
+"""Stands for the end of a log that the leader has not reported."""
 PIECE: Final = 2_000
-"""The number of partitions that are examined in one iteration of the event loop."""
+"""The number of partitions that are processed in one iteration of the event loop."""
 
 
 class Logs:
-    """The start offsets and the ends of the logs that groups of one isolation level read."""
+    """The start and end offsets of all logs that groups with the same isolation level read. Lists have them by
+    position.
+    """
 
     __slots__ = ("_positions", "first", "is_same", "last")
 
@@ -34,18 +36,20 @@ class Logs:
         """The log start offsets; empty if all of them are 0."""
         self.last: list[int] = []
         self.is_same = False
-        """Whether the offsets are equal to those of the previous sample."""
+        """Whether the offsets are the same as in the previous sample."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._positions)
 
     def positions(self, keys: Iterable[Partition]) -> list[int]:
-        """The positions of partitions in the lists. New partitions are added at the end."""
+        """The positions of partitions in the lists `first` and `last`. A partition that has none yet gets the next
+        one.
+        """
         known = self._positions
         return [known.setdefault(key, len(known)) for key in keys]
 
     async def take(self, ends: Ends) -> None:
-        """Replace the offsets in both lists by those that `ends` has."""
+        """Replace the start and end offsets by those in `ends`."""
         first: list[int] = []
         last: list[int] = []
         keys = iter(tuple(self._positions))
@@ -60,7 +64,7 @@ class Logs:
 
 
 class Offsets:
-    """The partitions of one group, with the offset that it has committed in each."""
+    """The partitions of one group, and the committed offset of each."""
 
     __slots__ = ("_before", "_pieces", "committed", "keys")
 
@@ -69,10 +73,12 @@ class Offsets:
         self.committed = committed
         self._pieces: list[tuple[slice, Callable[[Sequence[int]], Values]]] = []
         self._before: list[tuple[Values, Values]] | None = None
-        """The values that the last call of `bounds` read from `Logs`."""
+        """The start and end offsets that the last call of `bounds` read; None if the committed offsets have changed
+        since.
+        """
 
     def place(self, logs: Logs) -> None:
-        """Look up the positions of the partitions in `logs`."""
+        """Look up the positions of the group's partitions in `logs`."""
         places = logs.positions(self.keys)
         self._pieces = [
             (slice(begin, begin + PIECE), values_at(places[begin : begin + PIECE]))
@@ -80,11 +86,11 @@ class Offsets:
         ]
 
     def commit(self, committed: Sequence[int]) -> None:
-        """Replace the committed offsets. The partitions are the same."""
+        """Replace the committed offsets. The group has the same partitions as before."""
         self.committed, self._before = committed, None
 
     async def bounds(self, logs: Logs) -> Bounds | None:
-        """The lags of the partitions; None if they have not changed since the last call."""
+        """Compute the lags of the partitions; None if they are the same as in the last call."""
         read: list[tuple[Values, Values]] = [
             (at(logs.first) if logs.first else (), at(logs.last)) for _, at in self._pieces
         ]
@@ -100,20 +106,22 @@ class Offsets:
 
 
 class Bounds:
-    """The lags of one group; partitions whose ends are not known are left out."""
+    """The lag of each partition of one group. A partition without a known end is left out."""
 
     __slots__ = ("begins", "keys", "lags")
 
     def __init__(self) -> None:
         self.keys: list[Partition] = []
         self.begins: list[int] = []
-        """For each partition: the next offset that the group reads. Most are the numbers of `Offsets.committed`."""
+        """For each partition: the offset of the first record that the group has not read. It is the committed offset,
+        or the log start offset if that is later.
+        """
         self.lags = array("q")
         """For each partition: the number of offsets from `begins` to the end of the log."""
 
     def add(self, keys: Sequence[Partition], offsets: Sequence[int], first: Sequence[int], last: Sequence[int]) -> None:
-        """Add partitions with their committed offsets and the ends of their logs. `first` is empty if all logs begin at
-        0.
+        """Add partitions with their committed offsets, and the start and end offsets of their logs. If all start
+        offsets are 0, `first` is empty.
         """
         lags = list(map(sub, last, offsets))
         if min(lags, default=0) >= 0 and not any(map(lt, offsets, first)):
@@ -129,8 +137,8 @@ class Bounds:
                 self.lags.append(max(end - begins, 0))
 
     def furthest(self, most: int) -> list[int]:
-        """The indexes of the `most` partitions that are furthest behind, the furthest one first. Partitions without a
-        lag are left out.
+        """The indexes of the `most` partitions with the largest lag, the largest first. Partitions without a lag are
+        left out.
         """
         lags = self.lags
         largest = sorted(lags, reverse=True)[:most]
@@ -143,7 +151,7 @@ class Bounds:
 
 
 def values_at(places: Sequence[int]) -> Callable[[Sequence[int]], Values]:
-    """A function that returns the values at these places of a list."""
+    """Make a function that returns the values of a list at these positions."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda values: tuple(values[place] for place in places)

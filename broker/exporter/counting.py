@@ -1,9 +1,10 @@
-"""Counts the records that groups have not read. A sample counts as far as its budget allows. The next sample continues
+"""Counts the records that groups have not read, as far as the budget of each sample allows. The next sample continues
 at the offset that was reached.
 
     what a group has not read ──▶ counted before? ──▶ from there on, within the budget ──▶ kept for the next sample
 
-The count of a part of a log stays true while the log grows, so a group whose offset does not change costs nothing.
+The count of a range of offsets stays valid while the log grows, so a group whose committed offset does not change costs
+nothing.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from moldau.broker.exporter.bounds import Partition
 BUDGET: Final = (1 << 21, 1 << 18)
 """The most bytes that one sample reads: of all partitions together, and of one partition."""
 COUNTED_MAX: Final = 600
-"""The most partitions of one sample that are read."""
+"""The most partitions that one sample reads."""
 
 
 class Unread(NamedTuple):
-    """The part of a log that a group has not read."""
+    """The range of offsets of a partition that a group has not read, from `begin` to `end` (exclusive)."""
 
     key: Partition
     begin: int
     end: int
     isolation: int
     finished: OffsetSet | None = NO_OFFSETS
-    """The offsets in this part that a share group has finished with; None if they are not known."""
+    """The offsets in the range that a share group will not deliver again; None if they are not known."""
 
 
 class Behind(NamedTuple):
@@ -37,19 +38,19 @@ class Behind(NamedTuple):
 
     records: int
     is_counted: bool
-    """Whether `records` is the number of records; otherwise it is an upper bound."""
+    """Whether `records` was counted. If not, it is an upper bound."""
     first_ms: int | None
     """The timestamp of the first unread record; None if it is not known."""
 
 
 Place = tuple[bytes, int, int, int]
-"""The key of a count: topic id, partition, isolation level, and the first offset that was counted."""
+"""The key by which a count is kept: topic id, partition, isolation level, and the first offset that was counted."""
 
 
 class Counter:
-    """Counts, in each sample of the exporter, the records that groups have not read. Each sample has a budget. A count
-    for a consumer group that does not finish goes on in the next sample. A count for a share group begins again,
-    because its acknowledgements change which records count.
+    """Counts the records that groups have not read, within the budget of each sample. An unfinished count of a consumer
+    group continues in the next sample. A count of a share group begins again, because acknowledgements change which
+    records are counted.
     """
 
     def __init__(self) -> None:
@@ -61,12 +62,14 @@ class Counter:
         """The ids of the topics in this sample, by name."""
 
     def begin(self) -> None:
-        """Begin a sample. Counts that the previous sample did not use are forgotten."""
+        """Begin a sample, with a new budget. Counts that the previous sample did not use are dropped."""
         self._before, self._now, self._topic_ids = self._now, {}, {}
         self._budget, self._left = Budget(*BUDGET), COUNTED_MAX
 
     async def behind(self, client: KafkaClient, unread: Unread) -> Behind:
-        """Return how far a group is behind in one partition. Counts records if the budget of the sample allows it."""
+        """Return how far a group is behind in one partition. The records are counted if the budget of the sample allows
+        it.
+        """
         name = unread.key[0]
         topic_id = self._topic_ids.get(name)
         if topic_id is None:

@@ -1,4 +1,5 @@
-"""The lag exporter: it samples each minute for the last hour, and at each scrape for `/metrics`.
+"""The lag exporter of a broker. It takes a sample of all lags each minute, for the last hour, and at each scrape of
+`/metrics`.
 
     timer ──┐                      ┌──▶ LagHistory: a point of each group
             ├──▶ sample (sample.py)┤
@@ -27,15 +28,15 @@ from moldau.security.access import Unrestricted
 
 log = logging.getLogger("moldau.broker")
 FRESH_MS: Final = 5_000
-"""No sample is taken while the last one is younger than this."""
+"""The age (ms) that the last sample must have before another one is taken."""
 BEGIN_S: Final = 1.0
 """The time (s) from the start of the node to the first sample."""
 PIECE: Final = 200
-"""The number of rows that are written in one iteration of the event loop."""
+"""The number of metric samples that are written in one iteration of the event loop."""
 GROUPS: Final = 20
-"""The number of groups without rows of their partitions that are written in one iteration of the event loop."""
+"""The number of groups, without their partitions, that are written in one iteration of the event loop."""
 PARTITIONS: Final = 2_000
-"""The number of partitions whose traffic is added in one iteration of the event loop."""
+"""The number of partitions whose traffic is summed in one iteration of the event loop."""
 NAME: Final = "kafka_consumergroup_group_"
 
 
@@ -47,17 +48,17 @@ class PartitionRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group on the page of metrics."""
+    """The metrics of one group."""
 
     id: str
     kind: str
     records: int | None
     most: int
-    """The number of records that the group has not read in the partition that is furthest behind."""
+    """The lag in records of the partition that is furthest behind."""
     first_ms: int | None
     uncounted: int
     partitions: Sequence[PartitionRow]
-    """The partitions that have rows of their own: all of the group, or none."""
+    """The partitions with metrics of their own: all of the group, or none."""
 
 
 class LagExporter:
@@ -94,14 +95,14 @@ class LagExporter:
             await asyncio.sleep((PERIOD_MS - self._age_ms()) / 1000)
 
     def _age_ms(self) -> int:
-        """The age (ms) of the last sample; `PERIOD_MS` if there is no sample yet."""
+        """The age (ms) of the last sample; `PERIOD_MS` if none was taken yet."""
         if self._sampled_ms is None:
             return PERIOD_MS
         return self._ports.environment.monotonic_ms() - self._sampled_ms
 
     async def _sample(self) -> None:
-        """Take a sample, unless the last one is younger than `FRESH_MS`. If it fails, the rows of the last one are
-        kept.
+        """Take a sample of the lags of all groups, unless the last one is younger than `FRESH_MS`. If that fails, the
+        metrics of the last sample stay.
         """
         clock = self._ports.environment.monotonic_ms
         async with self._sampling:
@@ -143,7 +144,9 @@ class LagExporter:
                 await asyncio.sleep(0)
 
     async def collect(self, page: Page) -> int:
-        """Add the rows of all groups to a page. Returns the number of groups and partitions without rows."""
+        """Add the metrics of all groups to a page. Returns the number of groups and partitions that are left out
+        because of the limit.
+        """
         await self._sample()
         now_ms = self._ports.environment.wall_ms()
         page.add("moldau_group_lag_sample_seconds", self._took_ms / 1000)
@@ -163,7 +166,7 @@ class LagExporter:
 
 
 def partition_rows(group: GroupLag) -> list[PartitionRow]:
-    """The rows of the partitions of a group."""
+    """The metrics of each partition of a group."""
     bounds = group.bounds
     offsets = dict(zip(group.keys, group.offsets.committed, strict=True))
     rows = []
@@ -174,7 +177,7 @@ def partition_rows(group: GroupLag) -> list[PartitionRow]:
 
 
 async def add_partitions(page: Page, row: GroupRow, now_ms: int) -> None:
-    """Add the rows of the partitions of a group, and those of its topics."""
+    """Add the metrics of a group's partitions, and their sums by topic, to a page."""
     topics: Counts[str] = Counts()
     for count, each in enumerate(row.partitions, 1):
         topic, partition = each.key
@@ -191,7 +194,9 @@ async def add_partitions(page: Page, row: GroupRow, now_ms: int) -> None:
 
 
 def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: int, labels: Labels) -> None:
-    """Add the age of the first record, if it is known."""
+    """Add the age of the first unread record to a page: 0 if there is none. Nothing is added if its timestamp is not
+    known.
+    """
     if records == 0:
         page.add(name, 0, labels)
     elif first_ms is not None:
@@ -199,14 +204,14 @@ def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: i
 
 
 def worst_lag(group: GroupLag) -> WorstLag:
-    """The partition of a group that is furthest behind; its number of records is 0 if no partition is behind."""
+    """The partition of a group that is furthest behind. If none is behind, its number of records is 0."""
     summary = group.summed()
     return WorstLag(group.id, *(summary.worst or ("", -1)), summary.most)
 
 
 async def traffic_of(ports: ConsolePorts) -> TrafficPoint:
-    """The records and bytes in and out of this broker since its start, including those of replicas that it does not
-    have any more.
+    """Sum up the records and bytes in and out of this broker since its start. Replicas that the broker does not have
+    any more are included.
     """
     replicas = ports.services.replicas
     sums = Traffic()

@@ -1,4 +1,4 @@
-"""A sample: how far each group that this broker coordinates is behind, at one moment.
+"""Takes samples: the lag of each group that this broker coordinates, at one moment.
 
 coordinators ──▶ offsets of groups ──┐
 leaders ──▶ ends of logs ────────────┴──▶ bounds of all ──▶ the furthest partitions of each, counted
@@ -30,33 +30,35 @@ from moldau.broker.exporter.counting import Behind, Counter, Unread
 from moldau.protocol.errors import ErrorCode
 
 COUNTED: Final = 200
-"""The number of partitions whose records are counted, or whose earlier count is used, in one iteration of the event
+"""The number of partitions whose records are counted, or found in an earlier count, in one iteration of the event
 loop.
 """
 GROUP_WEIGHT: Final = 100
-"""The work for a group besides its partitions, as a number of partitions."""
+"""The constant work for one group, expressed as a number of partitions."""
 FURTHEST: Final = (4_000, 4)
-"""The number of partitions that are counted: of all groups together, and of one group at least. They are those
-partitions of a group that have the most offsets to the end.
+"""The number of partitions whose records are counted: of all groups together, and at least of each group. They are the
+partitions with the most offsets to the end of the log.
 """
 KEPT_MAX: Final = 1 << 20
-"""The most offsets of groups whose bounds are kept for the next sample. Each takes about 40 bytes."""
+"""The most committed offsets, over all groups, whose lags are kept for the next sample. Each takes about 40 bytes."""
 KEYS_TURNS: Final = 20
-"""The number of samples after which the partitions of all groups are collected anew."""
+"""The number of samples after which the set of all groups' partitions is collected again, without those that are
+gone.
+"""
 offset_of: Final = itemgetter(0)
-"""Gets the offset from what is committed for a partition."""
+"""Gets the offset from what a group has committed for a partition."""
 
 
 class Summary(NamedTuple):
-    """The lags of the partitions of a group."""
+    """The lag of a group, summed over its partitions."""
 
     records: int | None
-    """The records of all partitions together; None if no end of a log is known."""
+    """The records of all partitions together; None if the end of no log is known."""
     most: int
     worst: Partition | None
     """The partition that is furthest behind; None if none is behind."""
     uncounted: int
-    """The number of partitions that are behind and whose records were not counted."""
+    """The number of partitions that are behind, but whose records were not counted."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -67,32 +69,36 @@ class GroupLag:
     kind: str
     keys: Sequence[Partition]
     committed: Sequence[tuple[object, ...]]
-    """What is committed for each partition, the offset first. For a share partition that is its start offset."""
+    """What is committed for each partition, with the offset as the first field; for a share partition its start
+    offset.
+    """
     isolation: int = READ_COMMITTED
     offsets: Offsets = field(init=False)
     source: object = None
-    """The object from which the offsets were read, and the number of its changes at that time."""
+    """Identifies the state from which the offsets were read: an object of the coordinator, and the number of its
+    changes at that time.
+    """
     is_settled: bool = False
-    """Whether `bounds` were computed from the offsets that are committed now."""
+    """Whether `bounds` were computed from the present committed offsets."""
     bounds: Bounds = field(default_factory=Bounds)
     furthest: Sequence[tuple[int, Unread]] = ()
-    """The parts of logs that are counted, each with the index of its partition in `bounds`, the partition that is
-    furthest behind first.
+    """The unread ranges to count, those of the partitions that are furthest behind first. Each comes with the index of
+    its partition in `bounds`.
     """
     behind: dict[int, Behind] = field(default_factory=dict)
-    """The results of counting, by the index of the partition in `bounds`, whose lag is set to the result."""
+    """The results of counting, by index of the partition in `bounds`. The lag in `bounds` is set to the result."""
     summary: Summary | None = None
 
     def __post_init__(self) -> None:
         self.offsets = Offsets(self.keys, list(map(offset_of, self.committed)))
 
     def commit(self, committed: Sequence[tuple[object, ...]]) -> None:
-        """Replace what is committed. The partitions are the same."""
+        """Replace what is committed. The group has the same partitions as before."""
         self.committed, self.is_settled = committed, False
         self.offsets.commit(list(map(offset_of, committed)))
 
     async def look(self, logs: Logs) -> bool:
-        """Compute the bounds from the ends of the logs. Returns whether the bounds have changed."""
+        """Compute `bounds` from the ends of the logs. Returns whether they have changed."""
         if logs.is_same and self.is_settled:
             return False
         bounds = await self.offsets.bounds(logs)
@@ -102,13 +108,13 @@ class GroupLag:
         return bounds is not None
 
     def note(self, place: int, behind: Behind) -> None:
-        """Note the result of counting the partition with this index in `bounds`."""
+        """Note the result of counting the partition with the index `place` in `bounds`."""
         if self.behind.get(place) != behind:
             self.behind[place], self.bounds.lags[place] = behind, behind.records
             self.summary = None
 
     def summed(self) -> Summary:
-        """The lags of all partitions together. The sums are kept until a lag changes."""
+        """The lag summed over all partitions. The sums are kept until a lag changes."""
         if self.summary is None:
             lags, keys = self.bounds.lags, self.bounds.keys
             most = max(lags, default=0)
@@ -121,13 +127,13 @@ class GroupLag:
 
     @property
     def first_ms(self) -> int | None:
-        """The timestamp of the oldest record; None if there is none, or if it is not known."""
+        """The timestamp of the oldest unread record; None if there is none, or if it is not known."""
         return min((each.first_ms for each in self.behind.values() if each.first_ms is not None), default=None)
 
 
 class Sampler:
-    """Takes one sample after another. A group keeps its bounds as long as its offsets and the ends of its logs are the
-    same, for up to `KEPT_MAX` offsets of all groups.
+    """Takes samples of the lags of all groups. The bounds of a group are kept from sample to sample while its committed
+    offsets and the ends of its logs stay the same, for up to `KEPT_MAX` offsets of all groups.
     """
 
     def __init__(self, client: KafkaClient) -> None:
@@ -136,13 +142,13 @@ class Sampler:
         self._turn = 0
         self._kept: dict[str, GroupLag] = {}
         self._logs: dict[int, Logs] = {}
-        """By isolation: the partitions whose ends are asked for, and their ends."""
+        """The partitions that groups read, with their start and end offsets, by isolation level."""
         self._most = 0
-        """The number of partitions of a group that are counted."""
+        """The number of partitions of each group whose records are counted."""
 
     async def take(self) -> list[GroupLag]:
-        """The lags of all groups that this broker coordinates, by id. The counting begins with another group each time,
-        so that each has its turn if there are very many.
+        """Take a sample: the lags of all groups that this broker coordinates, sorted by id. The counting begins with
+        another group each time, so that every group is counted sometimes, even if there are very many.
         """
         client, turn = self._client, self._turn
         self._turn += 1
@@ -167,7 +173,9 @@ class Sampler:
         return groups
 
     async def _count(self, groups: Sequence[GroupLag], turn: int) -> None:
-        """Count of each group the partition that is furthest behind, then of each the second one, and so on."""
+        """Count the unread records of the partition that is furthest behind in each group, then of the second one in
+        each group, and so on.
+        """
         self._counter.begin()
         first = turn % len(groups) if groups else 0
         ranked = [[(group, *each) for each in group.furthest] for group in (*groups[first:], *groups[:first])]
@@ -180,8 +188,8 @@ class Sampler:
                 group.note(place, await self._counter.behind(self._client, unread))
 
     async def _groups(self) -> AsyncIterator[GroupLag]:
-        """The groups that this broker coordinates, with their offsets. A group with the same partitions as in the
-        previous sample is the same object.
+        """The groups that this broker coordinates, with their committed offsets. If a group has the same partitions as
+        in the previous sample, the same object is used.
         """
         client = self._client
         shared: list[Group] = []
@@ -217,8 +225,8 @@ class Sampler:
             yield GroupLag(group_id, SHARE, list(known), [(each,) for each in known.values()], told.isolation)
 
     async def _ask_ends(self, groups: Sequence[GroupLag], *, begins_anew: bool) -> None:
-        """Ask for the ends of all partitions of groups. With `begins_anew` the partitions of groups and topics that do
-        not exist any more are forgotten.
+        """Ask for the start and end offsets of all partitions that groups read. With `begins_anew`, the partitions of
+        groups and topics that are gone are dropped first.
         """
         if begins_anew:
             self._logs = {}
@@ -235,8 +243,8 @@ class Sampler:
 
 
 async def _furthest(client: KafkaClient, group: GroupLag, most: int) -> list[tuple[int, Unread]]:
-    """The unread parts of the logs of at most `most` partitions, the partition that is furthest behind first. Each part
-    comes with the index of its partition in the group's bounds.
+    """The unread ranges of the `most` partitions that are furthest behind in a group, the furthest first. Each comes
+    with the index of its partition in the group's `bounds`.
     """
     bounds = group.bounds
     places = bounds.furthest(most)
