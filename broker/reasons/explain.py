@@ -1,6 +1,7 @@
-"""The sentences about a group: each says a symptom, what is known of its cause, and the next step.
+"""Derives the sentences about a group from its facts. A sentence names a symptom, what is known of its cause, and the
+next step.
 
-No sentence says more than is known. Causes that look the same from here are named together.
+A sentence claims no more than is known. Causes that cannot be told apart are named together.
 """
 
 from __future__ import annotations
@@ -15,41 +16,39 @@ from moldau.broker.reasons.words import duration_text, listed, plural, times
 from moldau.coordinator.group.history import Cause, GroupEvent
 
 WINDOW_MS: Final = 3_600_000
-"""The time (ms) before now in which events are counted: an hour."""
+"""The time (ms) before the present from which events are considered: an hour."""
 QUIET_MS: Final = 60_000
-"""A member that has lag and has not committed for so long (ms) is said to stand still or to be busy."""
+"""The time (ms) without a commit after which a member with lag is reported as stuck or busy."""
 OFTEN: Final = 3
-"""The number of rebalances in the last hour from which on a sentence tells of them. Rebalances that began because a new
-member joined are not counted.
-"""
+"""The least number of rebalances in the last hour that is reported. Rebalances for a new member are not counted."""
 FAULTS: Final = (Cause.SESSION_EXPIRED, Cause.JOIN_TIMED_OUT, Cause.SYNC_TIMED_OUT, Cause.REVOKE_TIMED_OUT)
-"""The causes for which a member is removed without having asked for it."""
+"""The causes for which the coordinator removes a member that has not asked to leave."""
 REMOVALS: Final = (Cause.LEFT, Cause.LEFT_FOR_A_WHILE, *FAULTS)
 POLL_REASON: Final = "poll timeout"
-"""What clients write into their reason to leave when the time between two polls is too long."""
+"""A part of the reason to leave that clients give if the time between two polls was too long."""
 JOIN_REASONS: Final = {
     "need to re-join with the given member-id": "",
     "cached metadata has changed": ", because topics that it reads were created, deleted or got partitions",
 }
-"""The beginnings of the reasons to join that Kafka's Java client gives, with their meanings. Every new member gives the
+"""What the reasons to join of Kafka's Java client mean, by the beginning of the reason. Every new member gives the
 first one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One finding."""
+    """One finding about a group."""
 
     symptom: str
-    """A word for programs; `docs/groups.md` has the table."""
+    """The symptom as a word for programs; `docs/groups.md` lists them."""
     text: str
     advice: str = ""
-    """The next command or setting; empty if there is nothing to do."""
+    """The next command or setting to try; empty if there is nothing to do."""
     is_problem: bool = True
 
 
 def explain(facts: GroupFacts) -> list[Sentence]:
-    """The findings about a group, losses of records first. A group without a problem has one sentence."""
+    """Return the findings about a group, losses of records first. If the group has no problem, one finding says so."""
     explainer = _Explainer(facts)
     found = [each for source in SOURCES for each in source(explainer)]
     if not found:
@@ -83,7 +82,7 @@ class _Explainer:
         return next((each for each in self.facts.members if each.member_id == member_id), None)
 
     def who(self, event: GroupEvent) -> str:
-        """The member of an event: the name of its client, and where it runs."""
+        """Describe the member of an event: the name of its client, and its host."""
         member = self.member(event.member_id)
         name = member.name if member is not None else event.client_id or event.member_id
         host = event.client_host.removeprefix("/")
@@ -91,7 +90,7 @@ class _Explainer:
 
     @property
     def span(self) -> str:
-        """The time that the history covers, at most an hour."""
+        """The time that the history covers, in words; at most an hour."""
         known_ms = self.history.now_ms - self.history.since_ms
         return "in the last hour" if known_ms >= WINDOW_MS else f"in the last {duration_text(max(known_ms, 1_000))}"
 
@@ -280,8 +279,8 @@ class _Explainer:
         yield Sentence("rebalances", text, ADVICE.get(causes.most_common(1)[0][0], ""))
 
     def _because(self, began: GroupEvent) -> str:
-        """Why a rebalance began. Its event names the cause; the last earlier event of the member with that cause tells
-        more.
+        """Explain in words why a rebalance began. The event of the rebalance names the cause. Details are in the last
+        event before it that has this cause and this member.
         """
         cause = next((each for each in Cause if each.value == began.detail), None)
         events = self.history.events
@@ -312,8 +311,8 @@ class _Explainer:
             )
 
     def removed(self) -> Iterator[Sentence]:
-        """Sentences about members that were removed or left because they did not poll in time. If there are many
-        rebalances or no members, `rebalances` and `without_members` tell of them instead.
+        """Findings about members that were removed, or left because they did not poll in time. There are none if the
+        group has many rebalances or no members, because `rebalances` and `without_members` report these members then.
         """
         began = self.recent(Cause.REBALANCE_BEGAN)
         if not self.facts.members or _are_often(began):
@@ -372,8 +371,8 @@ class _Explainer:
 
 
 def _redelivered(of: _Explainer) -> Iterator[Sentence]:
-    """The records that were delivered more than once, in each partition, and how often the most delivered of
-    them were.
+    """Findings about records that were delivered more than once: how many in each partition, and the largest number of
+    deliveries.
     """
     for partition in of.facts.partitions:
         for is_given_up in (False, True):
@@ -399,7 +398,9 @@ def _redelivered(of: _Explainer) -> Iterator[Sentence]:
 
 
 def _share_lag(of: _Explainer) -> Iterator[Sentence]:
-    """How far a share group is behind. Any of its members may get any of the records."""
+    """The finding about the lag of a share group. It is about the group as a whole, because any member may get any
+    record.
+    """
     if of.facts.kind != "share" or not of.facts.members:
         return
     readers = plural(len(of.facts.members), "member")
@@ -420,7 +421,7 @@ def _are_often(began: Sequence[GroupEvent]) -> bool:
 
 
 def _how(event: GroupEvent) -> str:
-    """How a member left the group: a clause whose subject is the member."""
+    """Say how a member left the group: a clause without its subject, which is the member."""
     limit = duration_text(event.number)
     if event.cause is Cause.LEFT and POLL_REASON in event.detail:
         return "left because it did not poll within max.poll.interval.ms"
@@ -461,7 +462,7 @@ SOURCES: Final[Sequence[Callable[[_Explainer], Iterator[Sentence]]]] = (
     _Explainer.commits_refused,
     _Explainer.refused,
 )
-"""The findings, in the order in which they are told."""
+"""The functions that find problems, in the order in which findings are reported."""
 REFUSED_COMMITS: Final = {
     "ILLEGAL_GENERATION": "the group had rebalanced before it; records that it had read are delivered again to the "
     "members that have the partitions now",
@@ -499,4 +500,4 @@ ADVICE: Final = {
     "INCONSISTENT_GROUP_PROTOCOL": "give each application a group.id of its own, or one partition.assignment.strategy",
     "GROUP_MAX_SIZE_REACHED": "moldau config get brokers --all",
 }
-"""The next step, by the cause that was seen most, or by the error."""
+"""The next step to advise, by the most frequent cause, or by the error."""

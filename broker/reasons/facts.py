@@ -1,4 +1,4 @@
-"""What is known about a group at one moment, and the form in which its coordinator tells its history."""
+"""The facts about a group at one moment, and the JSON in which its coordinator reports its history."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from typing import Final, NamedTuple, Protocol
 from moldau.coordinator.group.history import Cause, GroupEvent
 
 HISTORY_SETTING: Final = "moldau.history"
-"""The name under which DescribeConfigs of a group gives its history, if the request names it."""
+"""The name of the setting of a group whose value is the group's history. DescribeConfigs has it only if the request
+names it.
+"""
 
 
 AVAILABLE: Final = 0
 ARCHIVED: Final = 4
-"""States of records in a share partition (KIP-932): an available record is delivered next, an archived one
+"""Delivery states of records in a share partition (KIP-932). An available record will be delivered; an archived one
 never again.
 """
 DEAD: Final = "Dead"
 """The state of a group that no longer exists."""
 HELD_MS: Final = 10_000
-"""The time (ms) after which an open transaction is reported. Every open transaction holds back readers of committed
-records for a while.
+"""The time (ms) after which an open transaction is reported as a problem, because every open transaction delays
+read_committed consumers for some time.
 """
 
 
 class MemberFacts(NamedTuple):
-    """A member, as its coordinator describes it."""
+    """A member of a group, as its coordinator describes it."""
 
     member_id: str
     client_id: str
@@ -36,7 +38,9 @@ class MemberFacts(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name by which a user knows the member: its instance id, or the id that its client was given."""
+        """The name under which a user knows the member: its instance id, or else the client id, or else the member
+        id.
+        """
         return self.instance_id or self.client_id or self.member_id
 
 
@@ -47,7 +51,7 @@ class Redelivered(NamedTuple):
     last_offset: int
     times: int
     is_given_up: bool
-    """Whether no member gets them again: they were rejected, or delivered as often as a record may be."""
+    """Whether the records are never delivered again, because they were rejected or reached the delivery limit."""
 
     @property
     def offsets(self) -> str:
@@ -57,8 +61,8 @@ class Redelivered(NamedTuple):
 
 
 class PartitionFacts(NamedTuple):
-    """A partition that the group reads or has an offset for. A field is None if its value is not known, or if there is
-    none.
+    """A partition that is assigned to a member of the group or has a committed offset. A field is None if its value is
+    not known or does not exist.
     """
 
     topic: str
@@ -69,16 +73,16 @@ class PartitionFacts(NamedTuple):
     end: int | None = None
     """The high watermark."""
     stable_end: int | None = None
-    """The last stable offset: that of the first open transaction, or the high watermark."""
+    """The last stable offset: the first offset of the oldest open transaction, or the high watermark."""
     behind_ms: int | None = None
     """The age (ms) of the first record that the group has not committed."""
     commit_ms: int | None = None
-    """The time (ms, wall clock of the coordinator) of the last commit."""
+    """The time of the last commit (ms, by the coordinator's wall clock)."""
     member_id: str | None = None
     redelivered: Sequence[Redelivered] = ()
-    """Records that were delivered more than once, by offset; only for share groups."""
+    """Records that were delivered more than once, sorted by offset; only for share groups."""
     unfinished: int | None = None
-    """The number of records that a share group has not acknowledged; None for other kinds of groups."""
+    """The number of records that a share group has not acknowledged; None for other groups."""
 
     @property
     def name(self) -> str:
@@ -86,8 +90,8 @@ class PartitionFacts(NamedTuple):
 
     @property
     def is_held(self) -> bool:
-        """Whether the group has read all that readers with isolation.level=read_committed get, and an open transaction
-        has kept the rest from them for `HELD_MS`.
+        """Whether the group has read up to the last stable offset, and an open transaction has withheld the records
+        after it for at least `HELD_MS`.
         """
         if self.committed is None or self.stable_end is None or self.end is None:
             return False
@@ -99,8 +103,8 @@ class PartitionFacts(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """The number of offsets from the committed offset to the high watermark, or of records that a share group has
-        not acknowledged; 0 if it is not known.
+        """The lag: the number of offsets from the committed offset to the high watermark, or the number of records that
+        a share group has not acknowledged. 0 if it is not known.
         """
         if self.unfinished is not None:
             return self.unfinished
@@ -110,7 +114,9 @@ class PartitionFacts(NamedTuple):
 
 
 class SharedBatch(Protocol):
-    """Records of one state in a share partition, as the share coordinator keeps them and tells them on the wire."""
+    """Consecutive records of a share partition in the same delivery state, as a state batch of the share coordinator
+    has them.
+    """
 
     @property
     def first_offset(self) -> int: ...
@@ -123,7 +129,7 @@ class SharedBatch(Protocol):
 
 
 def redelivered(batches: Iterable[SharedBatch]) -> list[Redelivered]:
-    """The records that were delivered more than once, without those that were acknowledged."""
+    """The records in state batches that were delivered more than once and are not acknowledged."""
     return [
         Redelivered(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state == ARCHIVED)
         for each in batches
@@ -133,20 +139,22 @@ def redelivered(batches: Iterable[SharedBatch]) -> list[Redelivered]:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the coordinator of a group remembers about it."""
+    """The history of a group, which its coordinator keeps in memory."""
 
     now_ms: int
-    """The wall clock of the coordinator."""
+    """The time at which the history was read, by the coordinator's wall clock (ms)."""
     since_ms: int
-    """When the coordinator began to remember: its start, or later."""
+    """The time at which the history begins: the start of the coordinator, or later."""
     events: Sequence[GroupEvent] = ()
     heard_ms: Mapping[str, int] | None = None
-    """When each member was last heard of, by member id."""
+    """The time of the last request of each member, by member id."""
     commits_ms: Mapping[tuple[str, int], int] | None = None
-    """When the offset of each partition was last committed."""
+    """The time of the last commit for each partition."""
 
     def to_json(self) -> str:
-        """The history as the value of `HISTORY_SETTING`; an event is a list of the fields of `GroupEvent`."""
+        """The history as JSON, which is the value of `HISTORY_SETTING`. An event is a list of the fields of
+        `GroupEvent`.
+        """
         commits: dict[str, dict[str, int]] = {}
         for (topic, partition), commit_ms in (self.commits_ms or {}).items():
             commits.setdefault(topic, {})[str(partition)] = commit_ms
@@ -161,8 +169,8 @@ class History:
 
     @staticmethod
     def from_json(text: str) -> History:
-        """Read what `to_json` wrote; an event of a cause that this version does not know is left out. Raises
-        `ValueError`.
+        """Read a history from the JSON of `to_json`. An event whose cause this version does not know is left out.
+        Raises `ValueError`.
         """
         try:
             content = json.loads(text)
@@ -186,15 +194,15 @@ _CAUSES: Final = {each.value: each for each in Cause}
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is known about a group, from which its sentences follow."""
+    """The facts about a group, from which the findings are derived."""
 
     name: str
     kind: str
-    """One of `classic`, `consumer`, `share` and `streams`; empty if the group is gone."""
+    """The type of the group: `classic`, `consumer`, `share` or `streams`; empty if the group no longer exists."""
     state: str
     members: Sequence[MemberFacts]
     partitions: Sequence[PartitionFacts]
     history: History | None = None
-    """None if the coordinator keeps no history, like those of Apache Kafka."""
+    """The history; None if the coordinator keeps none, such as one of Apache Kafka."""
     dead_letters: str = ""
-    """The topic that gets the records that a share group gives up; empty if there is none, or if it is not known."""
+    """The dead letter topic of a share group; empty if it has none, or if it is not known."""

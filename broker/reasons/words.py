@@ -1,4 +1,4 @@
-"""Counts and durations as words, for the command line, the console and the sentences about groups."""
+"""Formats counts and durations as words, for the command line, the console and the findings about groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _STEPS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND,
 
 
 def duration_text(milliseconds: int) -> str:
-    """A duration in its two largest units: 2 h 5 min."""
+    """Format a duration in its two largest units: 2 h 5 min."""
     if milliseconds < _SECOND:
         return f"{milliseconds} ms" if milliseconds else "0 s"
     parts: list[str] = []
@@ -24,17 +24,17 @@ def duration_text(milliseconds: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun: 1 topic, 1,200 topics."""
+    """Format a count with its noun: 1 topic, 1,200 topics."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def times(count: int) -> str:
-    """How often: once, twice, 9 times."""
+    """Format a number of times: once, twice, 9 times."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def listed(names: list[str], most: int = 3) -> str:
-    """Names as a list that stays short: a, b and 4 more."""
+    """Format a list of names, of which at most `most` are named: a, b and 4 more."""
     if len(names) <= most:
         return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"
