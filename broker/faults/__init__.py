@@ -1,4 +1,5 @@
-"""Faults on demand, for tests of clients: what a node does wrong on request. A node without `--control` has none of it.
+"""Fault injection for tests of clients: a node with `--control` fails on request. Other nodes import nothing of this
+package.
 
 control (HTTP) ──▶ Faults: the faults in force, the timeline ──▶ handlers, files
 """

@@ -1,7 +1,8 @@
-"""A clock that a test moves: for retention, compaction lags, tokens, and the time-outs of sessions and transactions.
+"""A clock that a test moves forward. Retention, compaction lags, tokens, and the time-outs of sessions and transactions
+follow it.
 
-What keeps the cluster together follows the real clock: heartbeats of brokers, the quorum, the replicas in sync, the
-waits of requests. So a step of hours fences no broker and moves no leader.
+The parts that keep the cluster together follow the real clock: broker heartbeats, the quorum, the in-sync replicas, and
+the waits of requests. So a step of hours fences no broker and moves no leader.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
 
 
 class MovableClock:
-    """How far the clock of a node is ahead of the real one, and the timers that move with it."""
+    """The offset of a node's clock to the real one, and the timers that depend on it."""
 
     def __init__(self) -> None:
         self.offset_ms = 0
         self._timers: dict[MovableTimer, None] = {}
 
     def advance(self, step_ms: int) -> None:
-        """Move the clock. Timers that are due then fire at the next iterations of the loop, in their order."""
+        """Move the clock forward by `step_ms`. Timers that become due fire in the next iterations of the event loop, in
+        their order.
+        """
         self.offset_ms += step_ms
         for timer in sorted(self._timers, key=MovableTimer.when):
             timer.move(step_ms / 1000)
@@ -32,8 +35,8 @@ class MovableClock:
     def timer(
         self, loop: asyncio.AbstractEventLoop, delay_s: float, callback: Callable[..., object], *args: Any
     ) -> Any:
-        """Set a timer that becomes due earlier if `advance` moves the clock forward. Its handle is used like that of
-        `loop.call_later`.
+        """Call `callback` after `delay_s`, or earlier if `advance` moves the clock forward. Returns a handle like that
+        of `loop.call_later`.
         """
         timer = MovableTimer(self._timers, loop, delay_s, callback, args)
         self._timers[timer] = None
@@ -59,7 +62,7 @@ class MovableTimer:
         self._handle = loop.call_later(delay_s, self._fire)
 
     def when(self) -> float:
-        """The time at which the timer is due, on the real clock of the loop."""
+        """The time at which the timer is due, by the clock of the event loop."""
         return self._due_s
 
     def cancelled(self) -> bool:
@@ -80,8 +83,8 @@ class MovableTimer:
 
 
 class FaultyEnvironment:
-    """An environment for a node into which faults are injected. Its files can fail, and its wall clock follows the
-    `MovableClock`. Everything else is passed to the real environment.
+    """An environment for a node with fault injection. Its files can fail, and its wall clock follows the
+    `MovableClock`. All other calls go to the real environment.
     """
 
     def __init__(self, environment: Environment, faults: Faults) -> None:
@@ -99,8 +102,8 @@ class FaultyEnvironment:
 
 
 class MovedEnvironment:
-    """An environment for the coordinators. Its monotonic clock follows the `MovableClock`; everything else is passed to
-    the real environment.
+    """An environment for the coordinators. Its monotonic clock follows the `MovableClock`. All other calls go to the
+    real environment.
     """
 
     def __init__(self, environment: Environment, clock: MovableClock) -> None:
@@ -115,8 +118,8 @@ class MovedEnvironment:
 
 
 class MovedLoop:
-    """An event loop for the coordinators. Its time and its timers follow the `MovableClock`, so that a test can make
-    timers fire earlier; everything else is passed to the real loop.
+    """An event loop for the coordinators. Its clock and its timers follow the `MovableClock`, so that a test can make
+    timers fire earlier. All other calls go to the real event loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: MovableClock) -> None:

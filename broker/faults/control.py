@@ -1,6 +1,8 @@
-"""The control interface: HTTP with JSON, by which a test puts faults in force and reads what happened.
+"""The control interface: HTTP with JSON, with which a test injects faults, moves the clock and leaders, and reads the
+timeline.
 
-`GET /openapi.json` describes it. It has no authentication, since it is for tests: it belongs on a loopback address.
+`GET /openapi.json` describes it. It has no authentication, because it is for tests: it should listen on a loopback
+address.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ Resource = Callable[[HttpRequest], Awaitable[object]]
 
 
 class NotFound(Exception):
-    """The resource does not exist; the text says which one."""
+    """Raised if the resource of a request does not exist. The message names it."""
 
 
 class Control:
@@ -85,8 +87,8 @@ class Control:
         self._server.stop()
 
     def _checked(self, resource: Resource) -> Resource:
-        """A resource that is refused under a foreign host name: a name of another site may resolve to this node's
-        address, and its scripts could then put faults in force (DNS rebinding).
+        """Make a handler that refuses requests under a foreign host name. The name of another site may resolve to this
+        node's address, and scripts of that site could then inject faults (DNS rebinding).
         """
 
         async def ask(request: HttpRequest) -> object:
@@ -139,7 +141,7 @@ class Control:
         return {"offset_ms": self._faults.clock.offset_ms}
 
     async def advance(self, request: HttpRequest) -> object:
-        """Move the clock, and run the jobs that would notice this only at their next period."""
+        """Move the clock, and at once run the periodic jobs that depend on it."""
         step_ms = object_of(body_of(request), "the body").get("advance_ms")
         if type(step_ms) is not int or not 0 < step_ms <= STEP_MS_MAX:
             raise InvalidFault(f"advance_ms is {step_ms!r}, and must be a number from 1 to {STEP_MS_MAX}")
@@ -162,7 +164,7 @@ class Control:
 
 
 def answering(resource: Resource) -> Callable[[HttpRequest], Awaitable[Answer]]:
-    """The handler of a resource whose result, or error, is answered as JSON."""
+    """Make the HTTP handler of a resource. It returns the result of the resource, or its error, as JSON."""
 
     async def answer(request: HttpRequest) -> Answer:
         try:
@@ -176,10 +178,10 @@ def answering(resource: Resource) -> Callable[[HttpRequest], Awaitable[Answer]]:
 
 
 def body_of(request: HttpRequest) -> object:
-    """The JSON in the body of a request. Raises `InvalidFault`.
+    """Parse the JSON in the body of a request. Raises `InvalidFault`.
 
-    The Content-Type must be that of JSON: a browser sends such a request for a page of another origin only if this node
-    allows it, which it does not.
+    The Content-Type must be that of JSON. A browser sends such a request from a page of another origin only if this
+    node allows it, which it does not.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != JSON_TYPE:
         raise InvalidFault(f"the Content-Type must be {JSON_TYPE}")
@@ -190,7 +192,7 @@ def body_of(request: HttpRequest) -> object:
 
 
 def id_of(request: HttpRequest) -> int:
-    """The id in the path of a request. Raises `InvalidFault`."""
+    """Parse the id of a fault in the path of a request. Raises `InvalidFault`."""
     text = request.variables["id"]
     if not text.isdecimal():
         raise InvalidFault(f"the id of a fault is a number, not {text!r}")
@@ -322,4 +324,4 @@ OPENAPI: Final = {
         }
     },
 }
-"""The description of the interface, by OpenAPI 3.1."""
+"""The description of the control interface in OpenAPI 3.1."""

@@ -1,9 +1,10 @@
-"""A fault: what it does, to which requests or files, how often. It is read from the JSON of the control interface.
+"""A fault: what it does, to which requests or file operations, and how often. It is read from JSON of the control
+interface.
 
     {"scope": {"api": "Produce", "topic": "orders"}, "when": {"times": 2}, "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
 
-A request is in the scope if everything holds that the scope names. `when` is a trigger: which of the requests in the
-scope the fault meets. `do` is an action.
+A request is in the scope if it meets every condition of the scope. `when` is the trigger, which selects requests of the
+scope. `do` is the action, which the fault applies to the selected requests.
 """
 
 from __future__ import annotations
@@ -17,32 +18,34 @@ from moldau.broker.faults.messages import InvalidFault, message_from_json
 from moldau.protocol.errors import ErrorCode
 
 Apis = Mapping[str, type[object]]
-"""The classes of the responses by the names of the APIs."""
+"""The response class of each API that the node serves, by the name of the API."""
 DELAY_MS_MAX: Final = 3_600_000
 DISK_OPERATIONS: Final = ("append", "read", "sync")
 DISK_ERRORS: Final = ("EIO", "ENOSPC", "EROFS")
 
 
 class Subject(NamedTuple):
-    """What a request, or an operation on a file, is about, as far as scopes ask for it."""
+    """The properties of a request, or of a file operation, that scopes are compared with."""
 
     api: str = ""
     client_id: str = ""
     from_node: int = -1
-    """The node that sent the request; -1 for a client."""
+    """The id of the node that sent the request; -1 if a client sent it."""
     listener: str = ""
     topics: Mapping[str, frozenset[int]] = {}
-    """The topics that the request names, each with its partitions; a topic has none if only its name is there."""
+    """The partitions that the request names, by topic. A topic has none if the request names only the topic."""
     groups: frozenset[str] = frozenset()
     transactional_ids: frozenset[str] = frozenset()
     disk: str = ""
-    """The operation on a file, one of DISK_OPERATIONS."""
+    """The file operation, one of DISK_OPERATIONS; empty for a request."""
     path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The requests, or operations on files, that a fault may meet. A field that is None restricts nothing."""
+    """The conditions on requests, or on file operations, that a fault may apply to. A field that is None is no
+    condition.
+    """
 
     api: str | None = None
     topic: str | None = None
@@ -51,18 +54,20 @@ class Scope:
     transactional_id: str | None = None
     client_id: str | None = None
     from_node: int | None = None
-    """The node that sent the request; 0 and above."""
+    """The id of the node that sent the request."""
     from_clients: bool | None = None
-    """If True, only requests of clients are in the scope, not those of nodes."""
+    """If True, only requests of clients are in the scope, not those of other nodes."""
     listener: str | None = None
     disk: str | None = None
-    """An operation on files, one of DISK_OPERATIONS; a scope with it is about files, and about no request."""
+    """A file operation, one of DISK_OPERATIONS. If it is given, the scope has only file operations; otherwise only
+    requests.
+    """
     path: str | None = None
-    """A text that the path of the file contains; None for any file."""
+    """A text that the path of the file must contain; None for any file."""
 
     @classmethod
     def read(cls, value: object, apis: Apis, where: str = "scope") -> Scope:
-        """Read a scope from JSON. Raises `InvalidFault`."""
+        """Read a scope from JSON. `where` names it in messages. Raises `InvalidFault`."""
         given = object_of(value, where)
         kinds = {each.name: each.type for each in fields(cls)}
         for name, one in given.items():
@@ -86,7 +91,7 @@ class Scope:
         return scope
 
     def has(self, subject: Subject) -> bool:
-        """Whether the subject is in the scope."""
+        """Whether a request or a file operation is in the scope."""
         if self.disk is not None or subject.disk:
             return self.disk == subject.disk and (self.path is None or self.path in subject.path)
         return (
@@ -106,28 +111,30 @@ class Scope:
 
     @property
     def names_resource(self) -> bool:
-        """Whether the scope names a topic, a group or a transactional id, so that it may name only a part of a
-        request.
+        """Whether the scope names a topic, a group or a transactional id. Then a part of a request may be in the scope,
+        and the rest not.
         """
         return not (self.topic is None and self.group is None and self.transactional_id is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Selects the requests in the scope that a fault meets. Without `on_call` and `times` it meets every request."""
+    """Selects the requests of the scope that a fault is applied to: every one, if neither `on_call` nor `times` is
+    given.
+    """
 
     on_call: int | None = None
-    """The only request of the scope that the fault meets, counted from 1."""
+    """The number of the only request of the scope that is selected, counted from 1."""
     times: int | None = None
-    """The number of requests that the fault meets; then it ends."""
+    """The number of requests after which the fault ends."""
     probability: float = 1.0
-    """The probability that the fault meets a request, drawn from a random generator of the fault with `seed`."""
+    """The probability with which a request is selected. It is drawn from a random generator that begins with `seed`."""
     seed: int = 0
 
     @classmethod
     def read(cls, value: object) -> Trigger:
         """Read a trigger from JSON: {"once": true}, {"on_call": n}, {"times": n}, {"every_time": true} or
-        {"probability": p, "seed": n}, the last one beside `times` too. Raises `InvalidFault`.
+        {"probability": p, "seed": n}, which may be combined with `times`. Raises `InvalidFault`.
         """
         given = object_of(value, "when")
         known = ("once", "on_call", "times", "every_time", "probability", "seed")
@@ -152,33 +159,35 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a fault does. One field is set, and `until` only together with `hold`."""
+    """What a fault does to a request or a file operation. Exactly one field is set; only `hold` may have `until` with
+    it.
+    """
 
     error: ErrorCode | None = None
-    """The request has no effect; each element of it that is in the scope is answered with this error."""
+    """The request is not carried out. Each of its elements that is in the scope is answered with this error."""
     answer: Mapping[str, object] | None = None
-    """The request has no effect, and this is the whole answer: the fields of the response that are not at their
-    defaults.
-    """
+    """The request is not carried out. The response has these fields; other fields have their defaults."""
     delay_ms: int | None = None
-    """The answer is delayed; the request has its effect at once. An operation on a file takes longer."""
+    """The request is carried out, and its response is delayed by this time. A file operation takes this time longer."""
     lose_answer: bool = False
-    """The request has its effect, and its connection ends in place of the answer."""
+    """The request is carried out, and its connection is closed instead of the response."""
     cut_answer: bool = False
-    """The request has its effect, and its connection ends in the middle of the answer."""
+    """The request is carried out, and its connection is closed in the middle of the response."""
     reset: bool = False
-    """The connection ends, and the request has no effect."""
+    """The request is not carried out, and its connection is closed."""
     hold: bool = False
-    """The request waits until the fault has ended, or a request of the scope `until` has come; then it is handled."""
+    """The request waits until the fault ends, or until a request in the scope `until` arrives. Then it is carried
+    out.
+    """
     until: Scope | None = None
     throttle_ms: int | None = None
-    """The answer names this throttle time, and the connection is not read for so long, as by a quota."""
+    """The response has this throttle time, and the connection is not read for that time, as if a quota was exceeded."""
     disk_error: str | None = None
-    """The operation on a file fails: one of DISK_ERRORS."""
+    """The file operation fails with this error, one of DISK_ERRORS."""
 
     @classmethod
     def read(cls, value: object, scope: Scope, apis: Apis) -> Action:
-        """Read an action from JSON. Raises `InvalidFault`."""
+        """Read an action from JSON, for a fault with this scope. Raises `InvalidFault`."""
         given = dict(object_of(value, "do"))
         on_files = scope.disk is not None
         known = ["delay_ms", "error"] if on_files else [n for n in cls.__dataclass_fields__ if n != "disk_error"]
@@ -224,7 +233,7 @@ class Action:
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """A fault in force, with what it has met."""
+    """A fault in force, with the number of requests that it was applied to."""
 
     id: int
     name: str
@@ -232,11 +241,11 @@ class Fault:
     trigger: Trigger
     action: Action
     source: Mapping[str, object]
-    """The JSON that described it."""
+    """The JSON that describes the fault."""
     calls: int = 0
     """The number of requests that were in the scope of the fault."""
     met: int = 0
-    """The number of requests that the fault acted on."""
+    """The number of requests or file operations to which the fault was applied."""
     _random: Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -264,14 +273,14 @@ class Fault:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the fault acts on nothing more."""
+        """Whether the fault will not be applied any more."""
         trigger = self.trigger
         if trigger.on_call is not None:
             return self.calls >= trigger.on_call
         return trigger.times is not None and self.met >= trigger.times
 
     def meets(self, subject: Subject) -> bool:
-        """Count a request or an operation that is in the scope, and return whether the fault acts on it."""
+        """Count a request or a file operation if it is in the scope. Returns whether the fault is applied to it."""
         if self.is_used_up or not self.scope.has(subject):
             return False
         self.calls += 1
@@ -284,12 +293,12 @@ class Fault:
         return True
 
     def as_json(self) -> dict[str, object]:
-        """The fault as the control interface shows it."""
+        """The fault as JSON of the control interface."""
         return {"id": self.id, "name": self.name, **self.source, "calls": self.calls, "met": self.met}
 
 
 def object_of(value: object, where: str) -> dict[str, Any]:
-    """Return a value that has to be a JSON object. Raises `InvalidFault` if it is none."""
+    """Return `value` if it is a JSON object, otherwise raise `InvalidFault`. `where` names it in the message."""
     if not isinstance(value, dict):
         raise InvalidFault(f"{where} is {value!r}, and must be an object")
     return value

@@ -1,4 +1,4 @@
-"""The faults in force on one node, and the timeline of what they and the clients did."""
+"""The faults in force on one node, and a timeline of requests and faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moldau.broker.faults.fault import Apis, Fault, Subject, object_of
 from moldau.broker.faults.messages import InvalidFault
 
 FAULTS_MAX: Final = 1_000
-"""The most faults in force; one more is refused."""
+"""The most faults in force. Adding one more raises `InvalidFault`."""
 TIMELINE_MAX: Final = 20_000
 """The most entries of the timeline. A further entry replaces the oldest one."""
 TIMELINE_LENGTH_MAX: Final = 8 << 20
@@ -20,7 +20,7 @@ TIMELINE_LENGTH_MAX: Final = 8 << 20
 TEXT_LENGTH_MAX: Final = 2_048
 """The most characters of one entry; the rest is left out."""
 FAULTS_LENGTH_MAX: Final = 32 << 20
-"""The most characters of the descriptions of all faults in force; one more fault is refused."""
+"""The most characters of the JSON of all faults in force. Adding one more fault raises `InvalidFault`."""
 
 
 class Entry(NamedTuple):
@@ -28,9 +28,9 @@ class Entry(NamedTuple):
 
     number: int
     at_ms: int
-    """The time, in milliseconds since the epoch."""
+    """The time, in ms since 1970."""
     what: str
-    """`request`, `answer`, `fault begins`, `fault meets`, `fault ends`, `clock`."""
+    """The kind of the entry, such as `request`, `answer`, `fault begins`, `fault meets`, `fault ends`, `clock`."""
     text: str
 
     def as_json(self) -> dict[str, object]:
@@ -38,28 +38,30 @@ class Entry(NamedTuple):
 
 
 class Faults:
-    """The faults of a node. Every method is called on the event loop, except `meet` for an operation on a file, which
-    `FaultyFiles` calls from any thread, one at a time."""
+    """The faults of a node. Its methods are called on the event loop. Only `meet`, for a file operation, is called by
+    `FaultyFiles` from any thread, one call at a time."""
 
     def __init__(self, apis: Apis, now_ms: Callable[[], int]) -> None:
-        """`apis` are the APIs that the node serves. `now_ms` is the wall clock, for the timeline."""
+        """`apis` has the response classes of the APIs that the node serves. `now_ms` is the wall clock, for the
+        timeline.
+        """
         self._apis = apis
         self._now_ms = now_ms
         self.clock = MovableClock()
         self._faults: dict[int, Fault] = {}
         self._lengths: dict[int, int] = {}
-        """The number of characters of each fault's description, by the id of the fault."""
+        """The number of characters of each fault's JSON, by the id of the fault."""
         self._next_id = 1
         self._timeline: deque[Entry] = deque()
         self._timeline_length = 0
         self._numbers = count(1)
         self._held: list[tuple[Fault, Callable[[], None]]] = []
-        """For each request that is held: the fault that holds it, and the function that handles it."""
+        """The requests that are held: the fault that holds each, and the function that carries the request out."""
 
     # Adding and ending
 
     def add(self, described: object) -> Fault:
-        """Put a fault in force. Raises `InvalidFault`."""
+        """Put a fault in force, which is described by JSON. Raises `InvalidFault`."""
         if len(self._faults) >= FAULTS_MAX:
             raise InvalidFault(f"{FAULTS_MAX} faults are in force; end some first")
         fault = Fault.read(self._next_id, described, self._apis)
@@ -73,7 +75,9 @@ class Faults:
         return fault
 
     def add_all(self, described: object) -> list[Fault]:
-        """Put the faults of a script in force: {"faults": [...]}. All of them, or none. Raises `InvalidFault`."""
+        """Put the faults of a script in force: {"faults": [...]}. If one of them is invalid, none is put in force.
+        Raises `InvalidFault`.
+        """
         listed = object_of(described, "the script").get("faults")
         if not isinstance(listed, list):
             raise InvalidFault("the script has no list of faults")
@@ -83,7 +87,7 @@ class Faults:
         return [self.add(each) for each in listed]
 
     def end(self, fault_id: int) -> Fault | None:
-        """End a fault, and handle the requests that it holds. Returns None if no such fault is in force."""
+        """End a fault, and carry out the requests that it holds. Returns None if no fault with this id is in force."""
         fault = self._faults.pop(fault_id, None)
         self._lengths.pop(fault_id, None)
         if fault is not None:
@@ -109,8 +113,8 @@ class Faults:
     # Meeting
 
     def meet(self, subject: Subject) -> Fault | None:
-        """The first fault that acts on the subject; None if no fault does. A fault that is used up ends, unless it
-        holds requests.
+        """Return the first fault that is applied to a request or a file operation; None if there is none. If the fault
+        will not be applied again, it ends, unless it holds requests.
         """
         for fault in tuple(self._faults.values()):
             if not fault.meets(subject):
@@ -122,15 +126,15 @@ class Faults:
         return None
 
     def hold(self, fault: Fault, handle: Callable[[], None]) -> None:
-        """Hold a request for a fault. `handle` is called when the request is released."""
+        """Hold a request for a fault. `handle` carries the request out, when it is released."""
         self._held.append((fault, handle))
 
     def drop(self, handle: Callable[[], None]) -> None:
-        """Drop a request that is held, because its connection is closed."""
+        """Forget a held request, because its connection is closed. `handle` is the function given to `hold`."""
         self._held = [(fault, each) for fault, each in self._held if each is not handle]
 
     def came(self, subject: Subject) -> None:
-        """Let requests go on that are held until a request like this one has come."""
+        """Release the requests that wait for a request like this one, which has arrived."""
         self._release(lambda fault: (until := fault.action.until) is not None and until.has(subject))
         for fault in tuple(self._faults.values()):
             if fault.action.hold and fault.is_used_up and not any(held is fault for held, _ in self._held):
@@ -154,16 +158,16 @@ class Faults:
             self._timeline_length -= len(self._timeline.popleft().text)
 
     def timeline(self, after: int = 0) -> list[Entry]:
-        """The entries with numbers above `after`."""
+        """The entries of the timeline with numbers above `after`."""
         return [entry for entry in self._timeline if entry.number > after]
 
     def timeline_of_faults(self) -> list[tuple[str, str]]:
-        """What the faults did, without times. It is the same for the same requests and the same seeds."""
+        """The kind and text of the entries about faults. The same requests with the same seeds give the same list."""
         return [(entry.what, entry.text) for entry in self._timeline if entry.what.startswith("fault")]
 
 
 def text_of(subject: Subject) -> str:
-    """A subject in one line."""
+    """Describe a request or a file operation in one line."""
     if subject.disk:
         return f"{subject.disk} {subject.path}"
     sender = f"node {subject.from_node}" if subject.from_node >= 0 else f"client {subject.client_id!r}"

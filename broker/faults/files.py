@@ -1,4 +1,4 @@
-"""A file system with faults on demand: slow, full, failing."""
+"""A file system with fault injection: its operations can be slow or fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from moldau.storage.files.port import File, FileSystem
 
 
 class FaultyFiles:
-    """A file system whose files ask the faults before they append, read and sync. All else is that of the real one."""
+    """A file system whose files check for faults before they append, read or sync. All other calls go to the real file
+    system.
+    """
 
     def __init__(self, files: FileSystem, faults: Faults) -> None:
         self._files = files
@@ -30,7 +32,9 @@ class FaultyFiles:
         return FaultyFile(file, path, self.meet)  # type: ignore[return-value]  # all other methods are the file's
 
     def meet(self, operation: str, path: str) -> None:
-        """Wait, or fail, if a fault says so. Raises OSError."""
+        """Check for a fault before a file operation: wait if the fault delays it, and raise OSError if the fault makes
+        it fail.
+        """
         faults = self._faults
         if not faults.slow_or_failing_files:
             return
@@ -47,7 +51,7 @@ class FaultyFiles:
 
 
 class FaultyFile:
-    """A file that asks the faults before it appends, reads and syncs."""
+    """A file that checks for faults before it appends, reads or syncs."""
 
     def __init__(self, file: File, path: str, meet: Callable[[str, str], None]) -> None:
         self._file = file
@@ -70,10 +74,10 @@ class FaultyFile:
         self._file.sync()
 
     def fileno(self) -> None:
-        """None, so that replies are made by reading the file, which a fault can make slow or let fail."""
+        """Return None, so that responses are made by reading the file, which a fault can slow down or make fail."""
 
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
-        """None, so that each read is done in a thread, because it may be slow."""
+        """Return None, so that each read is made in a thread, because a fault may slow it down."""
         return None
 
     def is_cached(self, size: int, position: int) -> bool:

@@ -1,4 +1,6 @@
-"""A message from JSON, for the answers that a test gives: the names are those of the declarations, or Kafka's."""
+"""Makes a protocol message from JSON, for the responses that a test gives. Fields have the names of the declaration in
+this project, or Kafka's names.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ UUID_SIZE: Final = 16
 
 
 class InvalidFault(ValueError):
-    """The description of a fault is wrong; the text says what, and what is possible."""
+    """Raised if the JSON of a fault is invalid. The message says what is wrong, and which values are possible."""
 
 
 def message_from_json(cls: type[object], value: object, where: str = "do.answer") -> object:
-    """A message, or a part of one, of this class. Fields that are not given have their defaults.
+    """Make a message of the class `cls`, or a struct of one, from JSON. Fields that are not given have their defaults.
 
-    An id of 16 bytes and other bytes are text in base64; an error may be given by its name. Raises `InvalidFault`.
+    A UUID and other bytes are given in base64. An error code may be given by its name. Raises `InvalidFault`.
     """
     if not isinstance(value, Mapping):
         raise InvalidFault(f"{where} is {value!r}, and must be an object")

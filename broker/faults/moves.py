@@ -1,4 +1,4 @@
-"""Leaders and coordinators that a test moves, by the controller, as an administrator does."""
+"""Moves leaders and coordinators for a test, by requests to the controller, like an administrator."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 10.0
 PREFERRED: Final = 0
 KNOWN_S: Final = 2.0
-"""The time (s) for which a move waits until this node knows the partition. Another node may have created it
-just now.
+"""The time (s) for which a move waits until this node's metadata has the partition, because another node may have just
+created it.
 """
 POLL_S: Final = 0.02
 
 
 class Moves:
-    """Moves leaders to other replicas."""
+    """Moves the leaders of partitions to other replicas."""
 
     def __init__(
         self, cluster: ClusterView, quorum: Quorum, coordinators: BrokerCoordinators, loop: asyncio.AbstractEventLoop
@@ -43,7 +43,7 @@ class Moves:
 
     async def move(self, described: object) -> dict[str, object]:
         """Move the leader of {"topic", "partition"}, or the coordinator of {"group"} or {"transactional_id"}, to the
-        replica on {"node"}. Returns once it leads. Raises `InvalidFault`.
+        replica on {"node"}. Returns when that replica leads. Raises `InvalidFault`.
         """
         given = object_of(described, "the body")
         for name in given:
@@ -94,7 +94,9 @@ class Moves:
         return TRANSACTION_STATE_TOPIC, self._coordinators.transactions.shards.partition_of(given[name])
 
     async def _asked(self, request: object) -> Any:
-        """The response of the active controller. Raises `InvalidFault` if there is none within `PATIENCE_S`."""
+        """Send a request to the active controller, and return the response. Raises `InvalidFault` if there is none
+        within `PATIENCE_S`.
+        """
         answer: asyncio.Future[object] = self._loop.create_future()
         self._quorum.submit(request, lambda response: None if answer.done() else answer.set_result(response))
         try:

@@ -1,5 +1,5 @@
-"""Divides a request into the part that a fault's scope names and the rest. What an element names follows from the
-declaration of the message, as in `subjects.py`.
+"""Splits a request into the part that the scope of a fault names, and the rest. The declaration of the message says
+what its elements are about, as in `subjects.py`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from moldau.protocol.schema import Field, default_struct, fields_of
 
 
 def part_of(request: Any, scope: Scope, name_of: TopicNames, *, is_named: bool) -> object | None:
-    """A copy of a request, or of an element of it, with the elements that the scope names (`is_named`), or with all
-    others. None if there are no such elements, or if the scope names the request as a whole.
+    """Copy a request, or a struct of it, with only the elements that the scope names, if `is_named`, or with only the
+    others. None if there are no such elements. If the scope names the request as a whole, the request itself is
+    returned for `is_named`, otherwise None.
     """
     if _is_named_whole(request, scope):
         return request if is_named else None
@@ -39,7 +40,7 @@ def part_of(request: Any, scope: Scope, name_of: TopicNames, *, is_named: bool) 
 
 
 def _is_named_whole(value: object, scope: Scope) -> bool:
-    """Whether a struct is about the group or the transactional id of the scope."""
+    """Whether a struct has the group id or the transactional id of the scope."""
     group, id_ = getattr(value, "group_id", None), getattr(value, "transactional_id", None)
     return (group is not None and group == scope.group) or (id_ is not None and id_ == scope.transactional_id)
 
@@ -51,7 +52,7 @@ def _may_name(field: Field) -> bool:
 def _element(
     each: Any, field: Field, holder: object, scope: Scope, name_of: TopicNames, is_named: bool
 ) -> object | None:
-    """The part of a list's element that the scope names (`is_named`), or the rest of the element; None if it is
+    """The part of a list's element that the scope names, if `is_named`, or the rest of the element. None if that is
     empty.
     """
     if field.struct is None:
@@ -70,7 +71,9 @@ def _element(
 
 
 def _names(each: object, field: Field, holder: object, scope: Scope, name_of: TopicNames) -> bool:
-    """Whether the scope names an element, which is a name or the id of a topic."""
+    """Whether the scope names an element of a list that is a name or a topic id. `holder` is the struct that has the
+    list.
+    """
     if isinstance(holder, FindCoordinatorRequest):
         return each == (scope.group if holder.key_type == GROUP_KEY else scope.transactional_id)
     if "topic" in field.name:

@@ -1,11 +1,11 @@
-"""The handlers of a node with faults on demand: each asks the faults before it handles a request.
+"""The handlers of a node with fault injection. Each checks for a fault before it handles a request.
 
     request ──▶ came ──▶ meet ──▶ no fault ──▶ the handler
                            └──▶ a fault: an error, a given answer, the handler and then no answer, …
 
-An error is given in the same way as any refusal (`protocol/refusals.py`). If the fault's scope names a resource, the
-request is divided (`parts.py`): the named part is refused and has no effect, the handler answers the rest, and the two
-answers are joined. A request is refused whole if its answer has no errors of single elements.
+An error is put into the response like any refusal (`protocol/refusals.py`). If the fault's scope names a resource, the
+request is split (`parts.py`): the named part is refused and not carried out, the handler answers the rest, and the two
+responses are joined. A request is refused as a whole if its response has no errors for single elements.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 class FaultyRequests:
-    """Wraps the handlers of a node. `name_of` gives the name of a topic by its id."""
+    """Wraps the handlers of a node, so that faults apply to their requests. `name_of` gives the name of a topic by its
+    id.
+    """
 
     def __init__(self, faults: Faults, loop: asyncio.AbstractEventLoop, name_of: TopicNames) -> None:
         self._faults = faults
@@ -42,7 +44,7 @@ class FaultyRequests:
         self._name_of = name_of
 
     def wrap(self, handle: Handler) -> Handler:
-        """The handler of an API behind the faults."""
+        """Make a handler that checks for a fault before it calls `handle`."""
 
         def faulty(context: RequestContext, request: object) -> object:
             if request is None or context.is_part:
@@ -106,7 +108,9 @@ class FaultyRequests:
 def refused_named(
     scope: Scope, error: ErrorCode, handle: Handler, context: RequestContext, request: object, name_of: TopicNames
 ) -> object:
-    """Answer with the error for what the scope names, or for the whole request if the scope names no resource."""
+    """Answer a request with an error for the elements that the scope names; `handle` answers the others. If the scope
+    names no resource, the whole request is refused.
+    """
     if not scope.names_resource:
         return refused(request, context.version, error)
     if isinstance(request, FetchRequest):
@@ -121,8 +125,8 @@ def refused_named(
 
 
 def without_records(response: object, scope: Scope, error: ErrorCode, name_of: TopicNames) -> object:
-    """Replace the records of what the scope names by the error. The fetch need not be divided, because it has no
-    effect.
+    """Replace the records of the partitions that the scope names by an error, in the response to a Fetch. The request
+    need not be split, because a Fetch changes nothing.
     """
     assert isinstance(response, FetchResponse), "the response to a fetch"
     for topic in response.responses:
@@ -134,15 +138,15 @@ def without_records(response: object, scope: Scope, error: ErrorCode, name_of: T
 
 
 def has_elements(response: object) -> bool:
-    """Whether a response has results of single elements. False if there is no response."""
+    """Whether a response has results for single elements. False if there is no response."""
     return response is not None and any(
         field.is_array and getattr(response, field.name) for field in fields_of(type(response))
     )
 
 
 def joined(one: object, other: object) -> object:
-    """Join the answers to two parts of a request: the lists of the second one are appended to those of the
-    first one.
+    """Join the responses to the two parts of a split request: the lists of `other` are appended to those of `one`. A
+    part may be a pending reply.
     """
     both: Pending[object] = Pending()
 
@@ -157,7 +161,7 @@ def joined(one: object, other: object) -> object:
 
 
 def throttled(context: RequestContext, response: object, throttle_ms: int) -> object:
-    """The response with a throttle time, which the connection obeys."""
+    """Set the throttle time of a response, and throttle its connection."""
     if hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = throttle_ms
     context.connection.throttle(throttle_ms)
@@ -165,14 +169,16 @@ def throttled(context: RequestContext, response: object, throttle_ms: int) -> ob
 
 
 def break_off(context: RequestContext, reason: str) -> None:
-    """End the connection at once."""
+    """Close the connection of a request at once."""
     connection = cast("Connection", context.connection)
     connection.close(reason)
     connection.abort()
 
 
 def lose(context: RequestContext, response: object, *, is_cut: bool) -> None:
-    """End the connection in place of an answer; if it is cut, after the first half of it."""
+    """Close the connection of a request without sending its response. If `is_cut`, the first half of the response is
+    sent.
+    """
     connection = cast("Connection", context.connection)
     if not is_cut or response is None:
         break_off(context, "a fault loses the answer")

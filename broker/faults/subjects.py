@@ -1,5 +1,5 @@
-"""What a request is about: the topics, partitions, groups and transactional ids that it names, found by the declaration
-of its message, whatever its API is.
+"""Finds out what a request is about: the topics, partitions, groups and transactional ids that it names. They are found
+by the declaration of its message, so this works for every API.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.schema import ZERO_UUID, Field, Wire, fields_of
 
 NODE_CLIENT: Final = "node-"
-"""The client ids of nodes begin with this; the node's id follows."""
+"""The prefix of the client ids of nodes. The node id follows it."""
 GROUP_KEY, TRANSACTIONAL_KEY = 0, 1
-"""The types of keys in FindCoordinator."""
+"""The key types in FindCoordinator."""
 TopicNames = Callable[[bytes], str | None]
-"""The name of a topic by its id."""
+"""A function that gives the name of a topic by its id, or None."""
 
 
 def subject_of(context: RequestContext, request: object, name_of: TopicNames) -> Subject:
-    """The subject of a request."""
+    """The properties of a request that scopes are compared with."""
     topics: dict[str, set[int]] = {}
     groups: set[str] = set()
     transactional_ids: set[str] = set()
@@ -43,13 +43,15 @@ def subject_of(context: RequestContext, request: object, name_of: TopicNames) ->
 
 
 def node_of(client_id: str) -> int:
-    """The node that has this client id; -1 for a client."""
+    """The node id in the client id of a node; -1 for the client id of another client."""
     digits = client_id.removeprefix(NODE_CLIENT)
     return int(digits) if client_id.startswith(NODE_CLIENT) and digits.isdecimal() else -1
 
 
 def _named(value: object, name_of: TopicNames) -> Iterator[tuple[str, str, list[int]]]:
-    """The resources that a request, or a part of it, names: (kind, name, partitions)."""
+    """Find the resources that a request, or a struct of it, names. Yields a tuple of type, name and partition indexes
+    for each; the type is topic, group or transactional id.
+    """
     if isinstance(value, FindCoordinatorRequest):
         kind = {GROUP_KEY: "group", TRANSACTIONAL_KEY: "transactional id"}.get(value.key_type)
         if kind is not None:
@@ -72,7 +74,9 @@ def _named(value: object, name_of: TopicNames) -> Iterator[tuple[str, str, list[
 
 
 def _topic(value: object, field: Field, name_of: TopicNames) -> Iterator[tuple[str, str, list[int]]]:
-    """A topic of a list of topics: its name, or a struct with its name or id, and its partitions."""
+    """Find the topic that an element of a list names. The element is a name, an id, or a struct with the name or the id
+    and partitions. Yields a tuple as `_named` does, or nothing.
+    """
     if field.struct is None:
         name = value if isinstance(value, str) else name_of(value) if isinstance(value, bytes) else None
         partitions: list[int] = []
@@ -84,8 +88,8 @@ def _topic(value: object, field: Field, name_of: TopicNames) -> Iterator[tuple[s
 
 
 def give_topic_ids(answer: object, request: object, name_of: TopicNames) -> None:
-    """Set the ids of the topics that an answer names to the ids in the request, because answers of newer versions have
-    only ids.
+    """Set the topic ids in a response to those in the request, because responses of newer versions identify topics only
+    by ids.
     """
     ids = {}
     for each in _structs(request):
@@ -99,7 +103,7 @@ def give_topic_ids(answer: object, request: object, name_of: TopicNames) -> None
 
 
 def _structs(value: object) -> Iterator[object]:
-    """A message and all structs in it."""
+    """Yield a message and all structs in it, at any depth."""
     yield value
     for field in fields_of(type(value)):
         found = getattr(value, field.name, None)
@@ -109,7 +113,7 @@ def _structs(value: object) -> Iterator[object]:
 
 
 def topic_name(value: object, name_of: TopicNames) -> str | None:
-    """The name of the topic that a struct is about; None if the struct has neither a name nor a known id."""
+    """The name of the topic in a struct; None if the struct has neither a name nor a known topic id."""
     for attribute in ("name", "topic", "topic_name"):
         name = getattr(value, attribute, None)
         if isinstance(name, str) and name:
@@ -119,7 +123,7 @@ def topic_name(value: object, name_of: TopicNames) -> str | None:
 
 
 def partition_field(value: object) -> Field | None:
-    """The field of a topic's struct that lists its partitions."""
+    """The field of a topic's struct that lists its partitions; None if it has no such field."""
     return next((each for each in fields_of(type(value)) if each.is_array and each.name.startswith("partition")), None)
 
 
@@ -130,7 +134,7 @@ def partition_list(value: object) -> list[object]:
 
 
 def partition_number(value: object) -> int | None:
-    """The number of a partition; None if the struct has none."""
+    """The index of a partition, which is a number or a struct; None if the struct has none."""
     if isinstance(value, int):
         return value
     for attribute in ("partition", "partition_index", "index", "partition_id"):
