@@ -1,1 +1,1 @@
-"""The console: pages about the cluster for a browser, which are JSON for a program."""
+"""The console: pages about the cluster, as HTML for a browser and as JSON for a program."""

@@ -1,4 +1,5 @@
-"""A change from the console: a form under the user's access. What is hard to undo is shown before it is made.
+"""A change that a user makes from the console: a form, carried out with the user's permissions. A change that is hard
+to undo is answered with a preview first.
 
 form ──▶ Preview, a page whose form holds what would change ──▶ that form ──▶ Changed: a line in the log
 """
@@ -14,7 +15,7 @@ from moldau.broker.console.page import Refusal, Visit, error_name
 
 TIMEOUT_MS: Final = 30_000
 PARTITIONS_MAX: Final = 1_000
-"""The most partitions of one change: the form of its preview has a field for each."""
+"""The most partitions of one change. The form of its preview has a field for each partition."""
 
 
 class Changed(NamedTuple):
@@ -28,7 +29,9 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Preview:
-    """What a change would do. The form on its page sends `fields` and `confirm=yes` to `action`."""
+    """A preview of a change. The form on its page sends `fields` and `confirm=yes` to `action`, which makes the
+    change.
+    """
 
     title: str
     action: str
@@ -46,12 +49,14 @@ Change = Callable[[Visit, Mapping[str, str]], Awaitable[Changed | Preview]]
 
 
 def is_confirmed(form: Mapping[str, str]) -> bool:
-    """Whether the form is that of a preview."""
+    """Whether a form was sent from a preview, so that the change is to be made."""
     return form.get("confirm") == "yes"
 
 
 def number(form: Mapping[str, str], name: str, default: int, bits: int = 32) -> int:
-    """A whole number of a form that fits a field of a request with `bits` bits. Raises `Refusal`."""
+    """Read a whole number from a field of a form; `default` if the field is empty. Raises `Refusal` if it does not fit
+    into a signed number of `bits` bits.
+    """
     text = form.get(name, "").strip()
     with contextlib.suppress(ValueError):
         value = int(text) if text else default
@@ -61,6 +66,6 @@ def number(form: Mapping[str, str], name: str, default: int, bits: int = 32) -> 
 
 
 def refuse_error(code: int, message: str | None = None) -> None:
-    """Raise `Refusal` for the error of a response."""
+    """Raise `Refusal` if the error code of a response is not 0."""
     if code:
         raise Refusal(409, f"not changed: {message or error_name(code)}")

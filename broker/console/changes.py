@@ -1,5 +1,5 @@
-"""What users change of groups and transactions from the console, and the table of all changes, if
-moldau.console.writes is on: each is a form, and a Kafka request under the user's access.
+"""The changes that users make to groups and transactions from the console, and the table of all changes. They are
+offered if moldau.console.writes is on. Each is a form, which becomes a Kafka request with the user's permissions.
 
     form ──▶ same origin, secret of the session ──▶ change ──▶ a line in the log ──▶ the page that shows the result
 """
@@ -50,8 +50,8 @@ TARGETS: Final = ("earliest", "latest", "time", "offset", "shift")
 
 
 async def change_offsets(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
-    """Change the committed offsets of a group without members. The first form is answered with what would change; the
-    second one holds these offsets, so what is made is what was shown.
+    """Change the committed offsets of a group without members. The first form is answered with a preview of the
+    offsets. The form of the preview holds these offsets, so exactly what was shown is committed.
     """
     group_id = visit.variables["id"]
     coordinator = await coordinator_of(visit.client, group_id)
@@ -118,7 +118,9 @@ async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordin
 
 
 def _confirmed(form: Mapping[str, str]) -> dict[Partition, int]:
-    """The offsets in the second form, whose fields are named `offset:PARTITION:TOPIC`."""
+    """Read the offsets from the form of the preview, whose fields are named `offset:PARTITION:TOPIC`. Raises `Refusal`
+    if there are none.
+    """
     found: dict[Partition, int] = {}
     for name, text in form.items():
         kind, _, rest = name.partition(":")
@@ -132,7 +134,9 @@ def _confirmed(form: Mapping[str, str]) -> dict[Partition, int]:
 
 
 async def end_transaction(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Abort a transaction that hangs in a partition, by a marker of the epochs that its leader knows."""
+    """Abort a hanging transaction in one partition: write an abort marker with the producer epoch and the coordinator
+    epoch that its leader reported.
+    """
     name, index = form.get("topic", ""), number(form, "partition", -1)
     leader = leader_of(visible_topic(visit, name), index)
     marker = WritableTxnMarker(
@@ -164,4 +168,4 @@ CHANGES: Final[Mapping[str, Change]] = {
     "/groups/{id}/offsets": change_offsets,
     "/transactions/end": end_transaction,
 }
-"""The changes by the path to which their forms are sent."""
+"""The function that makes each change, by the path to which its form is sent."""

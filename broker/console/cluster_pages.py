@@ -1,4 +1,4 @@
-"""The pages about the cluster as a whole: its health, its quorum, its brokers, and their settings."""
+"""The pages about the cluster as a whole: its health, its quorum, its brokers and their settings."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ SOURCES: Final = {
     7: "client metrics",
     8: "group",
 }
-"""The origin of a setting, by the number of its source in DescribeConfigs."""
+"""The source of a setting in words, by its number in DescribeConfigs."""
 DEFAULT_SOURCE: Final = 5
 NOT_TOLD: Final = NodeState()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionCounts:
-    """The partitions of the topics that the user may describe, by health."""
+    """Counts of the partitions that are healthy or not, of the topics that the user may describe."""
 
     topics: int = 0
     partitions: int = 0
@@ -68,7 +68,7 @@ class PartitionCounts:
     not_preferred: int = 0
     """Partitions whose leader is not the first replica."""
     moving: int = 0
-    """Partitions with replicas that are added or removed."""
+    """Partitions whose reassignment is in progress."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -101,7 +101,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RackRow:
-    """The brokers of one rack, which is a machine if that runs several (`moldau serve --cores`)."""
+    """The brokers of one rack. A machine that runs several brokers (`moldau serve --cores`) is a rack."""
 
     rack: str
     brokers: int
@@ -119,18 +119,18 @@ class ClusterOverview:
     counts: PartitionCounts
     traffic: Traffic
     used_bytes: int | None
-    """The size of all replicas; None if the user may not know it."""
+    """The size of all replicas; None if the user may not see it."""
     free_bytes: int | None
     lags: list[WorstLag]
     """The groups that lag most, the largest lag first."""
     brokers: list[BrokerRow]
     racks: list[RackRow]
-    """Empty if no rack has several brokers."""
+    """The racks; empty if no rack has several brokers."""
     quorum: QuorumState | None
-    """None if the user may not describe the cluster, or the quorum does not answer."""
+    """The state of the quorum. None if the user may not describe the cluster, or if the quorum does not answer."""
     features: dict[str, int]
     release: str | None
-    """The release of Apache Kafka with this metadata version, as Kafka names it: 4.3-IV0."""
+    """The release of Apache Kafka to which the metadata version belongs, such as 4.3-IV0."""
     problems: list[str]
 
 
@@ -210,9 +210,7 @@ def racks_of(brokers: list[BrokerRow]) -> list[RackRow]:
 
 
 async def _count_partitions(visit: Visit) -> tuple[PartitionCounts, dict[int, int], dict[int, int]]:
-    """The partitions by health, and for each broker the number of partitions that it leads and of replicas that
-    it has.
-    """
+    """Count the partitions by health, and for each broker the partitions that it leads and its replicas."""
     topics = visit.ports.cluster.image.topics
     shown = partitions = offline = under = not_preferred = moving = seen = 0
     leaders: dict[int, int] = {}
@@ -281,7 +279,7 @@ class SettingRow:
     is_default: bool
     documentation: str
     synonyms: list[str]
-    """The values of the setting in all of its sources, in the order of precedence."""
+    """The value of the setting in each of its sources, in the order of precedence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -337,8 +335,8 @@ async def describe_broker(visit: Visit) -> BrokerDescription:
 async def settings_of(
     visit: Visit, kind: int, name: str, *, broker_id: int | None = None
 ) -> tuple[list[SettingRow], str]:
-    """The settings of a resource in the order of their names, and the error, which is empty if there is none. Raises
-    `Unanswered`.
+    """The settings of a resource, sorted by name, and the name of the error, which is empty if there is none.
+    `broker_id` is the broker that is asked. Raises `Unanswered`.
     """
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)

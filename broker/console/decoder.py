@@ -1,5 +1,5 @@
-"""Keys, values and headers that users wrote are decoded by a worker process. This module has the questions that pages
-ask of the process, and its limits.
+"""Asks a worker process to decode keys, values and headers, which may be hostile because users wrote them. This module
+has the questions to the process, and its limits.
 
 page ──▶ Decoder ──▶ LimitedWork ──▶ the process: console/decoding/work.py
                                 └──▶ it ends: `WorkEnded`, which the page says; the next question starts another
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 REGISTRY: Final = "moldau.console.schema.registry"
 """The setting that names a schema registry."""
 MEMORY_MAX: Final = 512 << 20
-"""The address space (bytes) of the process, of which Python and its libraries take about 130 MB."""
+"""The most bytes of address space of the worker process. Python and its libraries take about 130 MB of them."""
 QUESTION_CPU_S: Final = 3
 QUESTION_S: Final = 5
-"""The time (s) for one question, with the wait for a schema registry."""
+"""The most time (s) for one question, including the wait for a schema registry."""
 IDLE_S: Final = 10
-"""The time (s) without a question after which the process ends."""
+"""The time (s) without a question after which the worker process ends."""
 WAITING_MAX: Final = 64
-"""The most questions that wait."""
+"""The most questions that wait for the worker process."""
 ENCODED_MAX: Final = 1 << 20
-"""The most bytes of assignments in one question."""
+"""The most bytes of member assignments in one question."""
 
 
 class Decoder:
-    """Asks the worker processes of a node's console. The questions of a client, which is a user at an address, are
+    """Asks the worker processes of a node's console. The questions of one client, which is a user at an address, are
     answered one after the other.
     """
 
@@ -51,7 +51,7 @@ class Decoder:
         self._registry = None if registry is None else registry.reveal()
         self._work: LimitedWork | None = None
         self._searches: LimitedWork | None = None
-        """A process for searches alone, so that no page waits for them."""
+        """The worker process for searches, so that no page waits for a search."""
 
     async def _ask(self, question: Question, asker: str) -> object:
         if self._work is None:  # A node whose pages are not looked at loads none of it.
@@ -74,7 +74,7 @@ class Decoder:
         )
 
     async def select(self, piece: Piece, wanted: Wanted, asker: str) -> Selected:
-        """The records of a piece that are wanted. Raises `WorkEnded`."""
+        """Select the records of a piece that match `wanted`. Raises `WorkEnded`."""
         from pickle import PickleBuffer
 
         from moldau.broker.console.decoding.work import selected
@@ -83,8 +83,8 @@ class Decoder:
         return cast("Selected", await self._ask(partial(selected, piece=piece, wanted=wanted), asker))
 
     async def search(self, piece: Piece, wanted: Wanted, place: Place | None, asker: str) -> Searched | None:
-        """What a search finds in a piece. If `place` is given, the bytes of the piece are read there; None if they are
-        not there any more. Raises `WorkEnded`.
+        """Search a piece for records that match `wanted`. If `place` is given, the worker process reads the batches
+        from that place in a file; the result is None if they are not there any more. Raises `WorkEnded`.
         """
         from pickle import PickleBuffer
 
@@ -97,7 +97,7 @@ class Decoder:
         return cast("Searched | None", await self._searches.ask(question, asker))
 
     async def compiles(self, pattern: str, asker: str) -> bool:
-        """Whether a pattern is an expression of RE2. Raises `WorkEnded`."""
+        """Whether a pattern is a valid regular expression of RE2. Raises `WorkEnded`."""
         from moldau.broker.console.decoding.work import compiles
 
         return bool(await self._ask(partial(compiles, pattern=pattern), asker))
@@ -111,9 +111,9 @@ class Decoder:
         *,
         dates_roughly: bool = False,
     ) -> tuple[Counted, bool]:
-        """Count records of fetched batches. Returns the count so far, and whether all batches could be read. Batches
-        whose headers tell enough are counted in this process, and nearly all do if their first timestamp is enough
-        (`dates_roughly`). Raises `WorkEnded`.
+        """Count the records in fetched batches. Returns the new count, and whether all batches could be read. A batch
+        is counted in this process if its header is enough, otherwise in the worker process. With `dates_roughly`, the
+        header is enough for nearly all batches. Raises `WorkEnded`.
         """
         from pickle import PickleBuffer
 
@@ -132,8 +132,8 @@ class Decoder:
         return cast("tuple[Counted, bool]", await self._ask(question, asker))
 
     async def assignments(self, encoded: list[bytes], asker: str) -> list[dict[str, list[int]] | None]:
-        """The partitions of each member's assignment, by topic; None for an assignment that cannot be read. Raises
-        `WorkEnded`.
+        """Decode the assignments of members: the partitions by topic, or None for an assignment that cannot be decoded.
+        Raises `WorkEnded`.
         """
         from moldau.broker.console.decoding.work import assignments
 

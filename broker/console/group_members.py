@@ -1,4 +1,4 @@
-"""The members of a group of each kind, with what is assigned to them."""
+"""The members of a group, of any type, with their assignments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moldau.security.access import AclOperation, ResourceKind
 
 CONSUMER: Final = "consumer"
 CLASSIC_MEMBER: Final = 0
-"""The type of a member that speaks the classic protocol in a consumer group."""
+"""The type of a member of a consumer group that uses the classic protocol."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -30,33 +30,33 @@ class MemberRow:
     host: str
     rack: str | None
     epoch: int | None
-    """None in a classic group."""
+    """The member epoch; None in a classic group."""
     subscription: list[str]
     assigned: dict[str, list[int]]
-    """Partitions by topic; tasks by subtopology of a Streams group."""
+    """The assigned partitions by topic; in a Streams group the tasks by subtopology."""
     target: dict[str, list[int]] | None
-    """The target assignment of the member; None if it is equal to `assigned`."""
+    """The target assignment of the member; None if it is the same as `assigned`."""
     notes: str = ""
 
 
 @dataclass(slots=True)
 class Described:
-    """The members of a group."""
+    """The members of a group, and details about the group, as its coordinator describes them."""
 
     members: list[MemberRow] = field(default_factory=list)
     details: dict[str, str] = field(default_factory=dict)
     assigned: set[Partition] = field(default_factory=set)
-    """The partitions that some member reads."""
+    """The partitions that are assigned to a member."""
     error: str = ""
 
     def add(self, row: MemberRow, assigned: Iterable[Partition]) -> None:
-        """Add a member, and the partitions that it reads."""
+        """Add a member, and the partitions that are assigned to it."""
         self.members.append(row)
         self.assigned.update(assigned)
 
 
 async def describe_members(client: KafkaClient, group_id: str, kind: str, coordinator: int) -> Described:
-    """The members of a group, from its coordinator. Raises `Unanswered`."""
+    """Describe the members of a group of this type, by a request to its coordinator. Raises `Unanswered`."""
     described = await _KINDS.get(kind, _describe_classic)(client, group_id, coordinator)
     described.members.sort(key=lambda each: (each.client_id, each.id))
     return described
@@ -210,8 +210,8 @@ def _tasks(tasks: Iterable[streams_group_describe.TaskIds]) -> dict[str, list[in
 
 
 def _by_subtopology(assignment: streams_group_describe.Assignment) -> dict[str, list[int]]:
-    """The partitions of a member's tasks by subtopology. Standby and warm-up tasks have the role after the name of the
-    subtopology.
+    """The partitions of a member's tasks, by subtopology. The name of a subtopology with standby or warm-up tasks is
+    followed by that role.
     """
     made = dict(_tasks(assignment.active_tasks))
     for role, tasks in (("standby", assignment.standby_tasks), ("warm-up", assignment.warmup_tasks)):
@@ -220,7 +220,7 @@ def _by_subtopology(assignment: streams_group_describe.Assignment) -> dict[str, 
 
 
 def _visible(client: KafkaClient, assigned: dict[str, list[int]]) -> dict[str, list[int]]:
-    """The part of an assignment that is of topics that the user may describe."""
+    """The part of an assignment with topics that the user may describe."""
     return {
         topic: partitions
         for topic, partitions in assigned.items()

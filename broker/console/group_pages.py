@@ -1,4 +1,4 @@
-"""The pages about groups of every kind: the list with its lags, and one group with its members and offsets."""
+"""The pages about groups: the list of groups with their lags, and one group with its members and offsets."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from moldau.security.access import AclOperation, ResourceKind
 
 KINDS: Final = ("", "classic", "consumer", "share", "streams")
 SORTED_MAX: Final = 500
-"""The most groups whose lags are compared for one page."""
+"""The most groups whose lags are computed to sort the list."""
 LIST_BUDGET: Final = (1 << 22, 1 << 17)
 GROUP_BUDGET: Final = (1 << 24, 1 << 21)
-"""The bytes that are read in order to count records, of all partitions of a page and of one partition: on the page of
-groups (`LIST_BUDGET`), and on that of one group.
+"""The bytes that may be read to count records, of all partitions of a page and of one partition: for the list of groups
+(`LIST_BUDGET`), and for one group (`GROUP_BUDGET`).
 """
 
 
@@ -47,13 +47,13 @@ class GroupRow:
     coordinator: int
     partitions: int = 0
     records: int | None = None
-    """The lag of all partitions in records; None if no offset is committed."""
+    """The lag in records, summed over all partitions; None if no offset is committed."""
     is_exact: bool = True
     behind_ms: int | None = None
-    """The age (ms) of the first unread record of the partition that is furthest behind."""
+    """The age (ms) of the first unread record, in the partition that is furthest behind in time."""
     trend: int | None = None
-    """The number of records by which the lag has grown in the last hour, or since it is known; None if it has fewer
-    than two points.
+    """The number of records by which the lag has grown in the last hour, or since it has been known. None if it is
+    known for fewer than two points in time.
     """
 
 
@@ -65,7 +65,7 @@ class GroupList:
     groups: Rows[GroupRow]
     errors: list[str]
     compared: int
-    """The number of groups whose lags were compared; 0 if that is all of them."""
+    """The number of groups whose lags were compared; 0 if all groups were."""
 
 
 async def describe_groups(visit: Visit) -> GroupList:
@@ -97,7 +97,7 @@ async def describe_groups(visit: Visit) -> GroupList:
 
 
 async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dict[int, Ends]:
-    """The ends of all partitions in which groups have offsets, by isolation level."""
+    """The start and end offsets of all partitions in which groups have offsets, by isolation level."""
     keys: dict[int, dict[Partition, None]] = {READ_UNCOMMITTED: {}, READ_COMMITTED: {}}
     for each in offsets:
         keys[each.isolation].update(dict.fromkeys(each.offsets))
@@ -105,8 +105,8 @@ async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dic
 
 
 async def upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mapping[int, Ends]) -> dict[str, int]:
-    """An upper bound of the lag of each group, by which the list is sorted: the sum of the differences of its offsets
-    to the ends of the logs. It is computed in slices.
+    """An upper bound of the lag of each group, by which the list is sorted: the sum of end offset minus committed
+    offset over its partitions. The computation lets other tasks of the event loop run.
     """
     bounds: dict[str, int] = {}
     seen = 0
@@ -126,7 +126,7 @@ async def upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mapping[in
 async def _with_lag(
     client: KafkaClient, row: GroupRow, of: CommittedOffsets, ends: Mapping[int, Ends], budget: Budget
 ) -> GroupRow:
-    """The row with its lag. Records are counted as far as the budget allows."""
+    """Add the lag to the row of a group. Records are counted as far as the budget allows."""
     if not of.offsets:
         return row
     states = await share_states(client, row.id, of, ends[of.isolation].last)
@@ -142,8 +142,8 @@ async def _lags(
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | None]:
-    """The number of unread records in all partitions whose lag is known, whether they were counted exactly, and the
-    largest lag in time (ms).
+    """Sum up the lags of partitions: the number of unread records (None if no lag is known), whether they were counted
+    exactly, and the largest lag in time (ms).
     """
     known = [each for each in lags if each.records is not None]
     return (
@@ -154,7 +154,7 @@ def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | Non
 
 
 def growth(points: Sequence[int | None]) -> int | None:
-    """The difference of the last known point and the first one; None if fewer than two are known."""
+    """The last known point minus the first one; None if fewer than two points are known."""
     known = [each for each in points if each is not None]
     return known[-1] - known[0] if len(known) > 1 else None
 
@@ -171,15 +171,15 @@ class GroupDescription:
     details: dict[str, str]
     members: list[MemberRow]
     is_read_committed: bool
-    """Whether its members receive no record before its transaction is committed."""
+    """Whether the members receive only records of committed transactions."""
     partitions: list[PartitionLag]
     records: int | None
     is_exact: bool
     behind_ms: int | None
     reasons: list[Sentence]
-    """Why the group lags, rebalances or skips."""
+    """Explanations why the group lags, rebalances or skips records."""
     history: list[int | None]
-    """The lag in records in the last hour, a point each minute, the oldest first; None if it was not known."""
+    """The lag in records in the last hour: one point each minute, the oldest first, None if it was not known."""
     outline: str
     """The lag of the last hour as the points of an SVG polyline."""
     errors: list[str]

@@ -1,4 +1,4 @@
-"""Why a group lags, rebalances or skips: the sentences of `moldau group explain` on the page of a group."""
+"""The explanations of `moldau group explain` on the page of a group: why it lags, rebalances or skips records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def reasons(
     ends: Ends,
     states: ShareStates,
 ) -> list[Sentence]:
-    """The sentences about a group, which is given by its id, kind and state."""
+    """Explain the state of a group. `group` has its id, type and state."""
     history = await history_of(client, group[0], coordinator)
     commits = {} if history is None else history.commits_ms or {}
     readers: dict[tuple[str, int], str] = {}

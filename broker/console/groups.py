@@ -1,4 +1,4 @@
-"""What coordinators tell about groups: the list, and the offsets of a group of any kind.
+"""Reads from coordinators: the list of groups, committed offsets, and the state of share partitions.
 
 list_groups, committed_offsets ──▶ group coordinators ──▶ groups; committed offsets, start offsets of share groups
 share_states ──▶ share coordinators ──▶ what became of the records behind a start offset
@@ -40,15 +40,15 @@ from moldau.security.access import AclOperation, ResourceKind
 
 SHARE: Final = "share"
 BY_NAME_VERSION: Final = 9
-"""The last version of OffsetFetch with the names of topics."""
+"""The last version of OffsetFetch that names topics by their names."""
 GROUPS_ASKED_MAX: Final = 16
-"""The most groups of one request, whose offsets a coordinator looks up in one step."""
+"""The most groups in one OffsetFetch. The coordinator looks up their offsets in one iteration of its event loop."""
 STATES_ASKED_MAX: Final = 32
-"""The most share partitions whose state is requested at a time."""
+"""The most share partitions whose state is requested at the same time."""
 
 
 class Group(NamedTuple):
-    """A group as its coordinator lists it."""
+    """A group as its coordinator lists it, with the coordinator's node id."""
 
     id: str
     kind: str
@@ -62,7 +62,9 @@ def _group(listed: ListedGroup, broker_id: int) -> Group:
 
 
 async def list_groups(client: KafkaClient) -> tuple[list[Group], list[str]]:
-    """The groups that the user may describe, and the errors of brokers whose groups could not be listed."""
+    """List the groups that the user may describe. The second value has the errors of brokers that did not list their
+    groups.
+    """
     found: list[Group] = []
     errors: list[str] = []
 
@@ -82,7 +84,7 @@ async def list_groups(client: KafkaClient) -> tuple[list[Group], list[str]]:
 
 
 async def group_of(client: KafkaClient, group_id: str, coordinator: int) -> Group:
-    """A group as its coordinator lists it. Raises `Refusal` and `Unanswered`."""
+    """Find a group in the list of its coordinator. Raises `Refusal` if it is not there, and `Unanswered`."""
     listed = await client.ask(ListGroupsRequest(), ListGroupsResponse, broker_id=coordinator)
     for each in listed.groups:
         if each.group_id == group_id:
@@ -91,9 +93,10 @@ async def group_of(client: KafkaClient, group_id: str, coordinator: int) -> Grou
 
 
 async def coordinator_of(client: KafkaClient, group_id: str) -> int:
-    """The broker that coordinates a group. Raises `Refusal`.
+    """The node id of a group's coordinator. Raises `Refusal`.
 
-    If the topic of the groups does not exist there are none, and asking for the coordinator would create it.
+    If `__consumer_offsets` does not exist, there are no groups. The coordinator is not asked for then, because that
+    would create the topic.
     """
     if client.ports.cluster.image.topics.by_name(GROUP_METADATA_TOPIC) is None:
         raise Refusal(404, f"there is no group {group_id}")
@@ -106,7 +109,9 @@ async def coordinator_of(client: KafkaClient, group_id: str) -> int:
 
 @dataclass(slots=True)
 class CommittedOffsets:
-    """The offsets of one group: committed ones, or the start offsets of a share group."""
+    """The committed offsets of one group; for a share group its start offsets. An offset is None if the partition has
+    none.
+    """
 
     offsets: dict[Partition, int | None] = field(default_factory=dict)
     metadata: dict[Partition, str] = field(default_factory=dict)
@@ -118,7 +123,9 @@ class CommittedOffsets:
 async def committed_offsets(
     client: KafkaClient, groups: Iterable[Group], topic: Topic | None = None
 ) -> dict[str, CommittedOffsets]:
-    """The offsets of groups by group id, in the topics that the user may describe, or in one of these."""
+    """The offsets of groups, by group id. They are limited to topics that the user may describe, and to `topic` if it
+    is given.
+    """
     found: dict[str, CommittedOffsets] = {}
     by_coordinator: dict[tuple[int, bool], list[str]] = {}
     for group in groups:
@@ -200,9 +207,9 @@ ShareStates = Mapping[Partition, Sequence[StateBatch] | None]
 async def share_states(
     client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Mapping[Partition, int]
 ) -> ShareStates:
-    """The batches after the start offsets of a share group, from the share coordinators; None for a partition whose
-    share coordinator does not answer. Partitions that the group has read to their end are left out. Empty for a group
-    of another kind.
+    """The state batches that follow the start offset of each partition of a share group, from the share coordinators.
+    None for a partition whose share coordinator does not answer. Partitions that the group has read to the end are left
+    out. Empty if the group is not a share group.
     """
     topics = client.ports.cluster.image.topics
     keys = []
@@ -221,7 +228,7 @@ async def share_states(
 
 
 def finished_offsets(states: ShareStates) -> dict[Partition, OffsetSet | None]:
-    """The offsets of each partition that no member of a share group receives again; None if they are not known."""
+    """The offsets of each share partition that are not delivered again; None if the state is not known."""
     return {
         key: None
         if batches is None
@@ -237,8 +244,8 @@ def finished_offsets(states: ShareStates) -> dict[Partition, OffsetSet | None]:
 
 
 async def _state(client: KafkaClient, key: ShareKey) -> Sequence[StateBatch] | None:
-    """The state of a share partition, read without a leader epoch, so that none is compared or stored; None if there is
-    no answer.
+    """The state batches of a share partition; None if there is no answer. The request has no leader epoch, so that none
+    is compared or stored.
     """
     waiting: asyncio.Future[StateAnswer] = asyncio.get_running_loop().create_future()
 

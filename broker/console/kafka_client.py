@@ -1,10 +1,10 @@
-"""A client of the cluster inside a node: it sends Kafka requests under the principal of a console's user.
+"""A client of the cluster inside a node: it sends Kafka requests with the permissions of a console user.
 
     page ──▶ KafkaClient.ask ──▶ this broker: the route of its listener, in the process
                             └──▶ another broker: the rule of the API here, then a channel between brokers
 
-A request to this broker is authorized as one that came through the listener. Another broker sees the principal of this
-node, so the rule of the API runs here first, under the access of the user.
+A request to this broker is authorized like one that came through the listener. Another broker sees the principal of
+this node, so the authorization rule of the API is applied here first, with the permissions of the user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ConsolePorts:
-    """What the console uses of its node, which is a broker."""
+    """The parts of the broker that the console uses."""
 
     config: Config
     environment: Environment
@@ -49,26 +49,26 @@ class ConsolePorts:
     quorum: Quorum
     brokers: OtherBrokers
     listeners: tuple[Listener, ...]
-    """The listeners of the broker; the first one whose clients log in determines how users of the console log in."""
+    """The listeners of the broker. Users of the console log in as the first listener with a login demands."""
     services: Services
     decoder: Decoder
-    """Decodes what users wrote, in a process of its own."""
+    """Decodes records that users wrote, in a worker process."""
     offload: Offload
-    """Runs work of pages in threads that no work on the node's logs waits for."""
+    """Runs work of pages in threads of their own, so that no work on logs waits for it."""
 
     @property
     def listener(self) -> Listener:
-        """The listener behind which the requests of the console are served."""
+        """The listener whose routes and login serve the requests of the console."""
         logins = (each for each in self.listeners if each.security.has_login)
         return next(logins, self.listeners[0])
 
 
 class Unanswered(Exception):
-    """A broker gave no response. The text names the broker."""
+    """Raised if a broker gave no response. The message names the broker."""
 
 
 class KafkaClient:
-    """The client of one user of the console."""
+    """A client that sends requests as one user of the console."""
 
     def __init__(self, ports: ConsolePorts, access: Access, client_host: str) -> None:
         self.ports = ports
@@ -77,8 +77,8 @@ class KafkaClient:
         self._connection = StandInConnection(ports.listener, access, client_host)
 
     def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
-        """Whether the user may do something. A refusal is not logged, because it only leaves something out of a
-        page.
+        """Whether the user may do an operation. A refusal is not written to the audit log, because the page only leaves
+        something out.
         """
         access = self.access
         return access.is_unrestricted or access.allows(operation, kind, name, logs_denied=False)
@@ -86,8 +86,8 @@ class KafkaClient:
     async def ask(
         self, request: object, response: type[Response], *, broker_id: int | None = None, version: int | None = None
     ) -> Response:
-        """Send a request to this broker, or to another one, and return the response. `version` is that of the request;
-        None for the newest. Raises `Unanswered`.
+        """Send a request to this broker, or to the broker `broker_id`, and return the response. `version` is the
+        version of the request; None for the newest. Raises `Unanswered`.
         """
         line = APIS[spec_of(type(request)).key or 0]
         served = self.ports.listener.routes[line.key].last_version
@@ -119,7 +119,7 @@ class KafkaClient:
         return context.route.handle(context, request)
 
     def _send(self, line: Line, request: object, version: int, broker_id: int) -> object:
-        """Send a request to another broker, if the rule of its API allows it."""
+        """Send a request to another broker, if the authorization rule of its API allows it."""
         reply: Pending[object] = Pending()
 
         def send(context: RequestContext, allowed: object) -> Pending[object]:
@@ -143,7 +143,7 @@ class KafkaClient:
 
 
 def with_own_bytes(message: object) -> object:
-    """Copy the byte fields of a response, so that they do not depend on the buffer of the channel any more."""
+    """Copy the byte fields of a response, so that they do not refer to the buffer of the channel."""
     if isinstance(message, NoResponse):
         return message
     for field in fields_of(type(message)):

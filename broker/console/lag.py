@@ -1,10 +1,11 @@
-"""How far a group is behind: the records that a read_committed consumer still receives, and the age of the first one.
+"""Computes the lag of a group: the number of records that a read_committed consumer still receives, and the age of the
+first one.
 
     committed offset ──▶ batches up to the last stable offset, without markers and aborted ones ──▶ their records
 
-The difference of two offsets counts markers, aborted records and what compaction removed. So the batches are read and
-their records counted, as far as `Budget` allows; beyond it the difference of the offsets is an upper bound. If the
-group is in the middle of a batch, its records are decoded, in a process of its own (console/decoder.py).
+The difference of two offsets would count markers, aborted records and what compaction removed. So the batches are read
+and their records counted, as far as a `Budget` allows. Beyond it the difference of the offsets is an upper bound. If
+the committed offset lies inside a batch, the records of the batch are decoded in a worker process (console/decoder.py).
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from moldau.protocol.primitives import BytesLike
 
 log = logging.getLogger("moldau.console")
 FETCH_VERSION: Final = 12
-"""The last version of Fetch that has the names of topics."""
+"""The last version of Fetch that names topics by their names."""
 PIECE_SIZE: Final = 1 << 17
-"""The most bytes of one Fetch, whose batches are counted in one piece of work."""
+"""The most bytes of one Fetch. Its batches are counted in one step."""
 
 
 class Budget:
-    """The bytes that one page may read in order to count records."""
+    """The bytes that may still be read to count records: of one page, and of each partition."""
 
     def __init__(self, page: int, partition: int) -> None:
         self.left = page
@@ -43,25 +44,25 @@ class PartitionLag:
     topic: str
     partition: int
     committed: int | None
-    """The next offset that the group reads; None if it has committed none."""
+    """The committed offset, from which the group continues; None if it has committed none."""
     end: int | None
-    """The last stable offset; None if the leader does not tell it."""
+    """The last stable offset; None if the leader did not report it."""
     records: int | None
-    """The records that the group has not read; None if one of the offsets is unknown."""
+    """The number of records that the group has not read; None if the committed offset or the end is not known."""
     is_exact: bool
-    """Whether the records were counted; otherwise `records` is an upper bound."""
+    """Whether the records were counted. If not, `records` is an upper bound."""
     behind_ms: int | None
-    """The age of the first record that the group has not read; 0 if it has read all, None if it is unknown."""
+    """The age of the first record that the group has not read: 0 if it has read all, None if the age is not known."""
     metadata: str = ""
-    """The text that the group committed with its offset."""
+    """The metadata text that the group committed with its offset."""
     is_past_end: bool = False
-    """Whether the committed offset is past the end: the log was truncated, or the topic made again. The group has not
-    read all of it, its consumers go where `auto.offset.reset` says."""
+    """Whether the committed offset is past the end, because the log was truncated or the topic was created again. The
+    group's consumers then continue from where `auto.offset.reset` says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Ends:
-    """The start offsets and the ends of partitions, as their leaders tell them."""
+    """The start offsets and the end offsets of partitions, as their leaders report them."""
 
     first: Mapping[Partition, int]
     last: Mapping[Partition, int]
@@ -69,8 +70,8 @@ class Ends:
 
 
 async def ends_of(client: KafkaClient, partitions: Iterable[Partition], isolation: int = READ_COMMITTED) -> Ends:
-    """The start offsets and the ends of partitions: of this broker's own, and by one request for each kind to each
-    other leader.
+    """Get the start and end offsets of partitions: from this broker's own logs, and by requests to the other
+    leaders.
     """
     own, others = await own_ends(client, partitions, isolation)
     first = {key: ends[0] for key, ends in own.items()}
@@ -90,8 +91,9 @@ async def partition_lags(
     isolation: int = READ_COMMITTED,
     finished: Mapping[Partition, OffsetSet | None] | None = None,
 ) -> list[PartitionLag]:
-    """The lag of each partition, in the order of topics and partitions. `finished` has the offsets after the committed
-    one that are not read again; None if they are not known, so that the lag is an upper bound.
+    """Compute the lag of each partition, sorted by topic and partition. `finished` has for each partition the offsets
+    after the committed one that are not read again. If these are None, they are not known, and the lag is an upper
+    bound.
     """
     now_ms = client.ports.environment.wall_ms()
     lags = []
@@ -127,7 +129,7 @@ async def count_unread(
     *,
     dates_roughly: bool = False,
 ) -> Counted:
-    """Count records further, as far as the budget, the leader and the process that decodes allow. Returns the new
+    """Continue a count of records, as far as the budget, the leader and the worker process allow. Returns the new
     count.
     """
     left = budget.partition
@@ -153,7 +155,7 @@ async def count_unread(
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fetched:
-    """What the leader of a partition returned for one Fetch."""
+    """The answer of a partition's leader to one Fetch."""
 
     error: int
     records: BytesLike
@@ -167,8 +169,8 @@ class Fetched:
 async def fetch(
     client: KafkaClient, key: Partition, offset: int, size: int, isolation: int, *, wait_ms: int = 0
 ) -> Fetched | None:
-    """Fetch from the leader of a partition, from an offset on: at least one batch, if there is one. None if the leader
-    does not answer.
+    """Fetch from the leader of a partition, beginning at `offset`: about `size` bytes, but at least one batch if there
+    is one. None if the leader does not answer.
     """
     name, index = key
     partition = client.ports.cluster.image.topics.partition(name, index)

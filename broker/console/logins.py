@@ -1,11 +1,11 @@
-"""Users of the console: finds the user of a request, if the listeners of the broker ask their clients to log in.
+"""Logins of console users. Finds the user of a request, if the listeners of the broker demand a login of their clients.
 
     POST /login ──▶ SASL exchange with this broker's listener, in the process ──▶ session: a random id in a cookie
 
-A program names its user in each request instead (`Authorization`), and gets no session.
+A program sends its credentials in each request instead (`Authorization`), and gets no session.
 
 A session holds the principal, so that a page shows what the ACLs allow this principal. Neither password nor token is
-kept. A request that changes something, a login too, must come from a page of this console.
+kept. A request that changes something, also a login, must come from a page of this console.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ ID_SIZE: Final = 32
 IDLE_MS: Final = 1_800_000
 """The time (ms) without a request after which a session ends."""
 SESSIONS_MAX: Final = 200
-"""The most sessions; a further login ends the one that has been idle longest."""
+"""The most sessions. If there are more, a login ends the session that has been idle longest."""
 LOGINS_MAX: Final = 16
-"""The most logins at a time. The limit is needed because a refused login waits for as long as its listener delays an
-answer to it.
+"""The most logins at the same time. Refused logins take as long as the listener delays their answer, so their number
+must be limited.
 """
 STEPS_MAX: Final = 8
 SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
@@ -51,20 +51,20 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 class Session:
-    """The login of one user."""
+    """The session of one user."""
 
     def __init__(self, access: Access, client_host: str, form_key: str, ends_ms: int | None) -> None:
         self.access = access
         self.client_host = client_host
         self.form_key = form_key
-        """A secret in the forms of the session's pages, which no other origin knows."""
+        """A secret in the forms of the session's pages. Pages of other origins do not know it."""
         self.ends_ms = ends_ms
         """The time on the monotonic clock at which the login expires; None if it does not expire."""
         self.used_ms = 0
 
 
 class LoginClient(StandInConnection):
-    """The connection of a login. It makes the same exchange as a connection to the listener."""
+    """Stands for a client's connection in a login, so that the listener makes the same SASL exchange with it."""
 
     def __init__(self, ports: ConsolePorts, client_host: str) -> None:
         super().__init__(ports.listener, ports.listener.access_of(ANONYMOUS, client_host), client_host)
@@ -78,11 +78,11 @@ class Outcome(NamedTuple):
 
     access: Access
     session_ms: int
-    """The time (ms) for which the login is good; 0 if it does not expire."""
+    """The time (ms) after which the login expires; 0 if it does not expire."""
 
 
 class Logins:
-    """The sessions of one node. They end with the process."""
+    """The sessions of one node's console. They are lost when the process ends."""
 
     def __init__(self, ports: ConsolePorts) -> None:
         self._ports = ports
@@ -102,7 +102,7 @@ class Logins:
 
     @property
     def takes_token(self) -> bool:
-        """Whether a user may log in by a token of an identity provider."""
+        """Whether a user may log in with a token of an identity provider."""
         return OAUTHBEARER in self._offered
 
     @property
@@ -112,7 +112,9 @@ class Logins:
         return sasl_settings(self._ports.config, self._ports.listener.name).mechanisms
 
     def access_of(self, request: HttpRequest) -> Access | None:
-        """The access of the user of a request; None if the user has to log in. Raises `Refusal`."""
+        """The access of the user that a request's session belongs to; None if the user has to log in first. Raises
+        `Refusal`.
+        """
         listener = self._ports.listener
         if self.is_needed:
             session = self.session_of(request)
@@ -122,8 +124,8 @@ class Logins:
         return listener.access_of(ANONYMOUS, request.client_host)
 
     def session_of(self, request: HttpRequest) -> Session | None:
-        """The session that a request names by its cookie; None if there is none, or if it was begun from another
-        address.
+        """The session that the cookie of a request names. None if there is no such session, if it has expired, or if it
+        was begun from another address.
         """
         session_id = session_id_of(request)
         session = self._sessions.get(session_id)
@@ -138,8 +140,8 @@ class Logins:
         return session
 
     async def log_in(self, request: HttpRequest, form: Mapping[str, str]) -> str:
-        """Log a user in: by the fields `user` and `password`, or by `token`. Returns the id of the session. Raises
-        `Refusal`.
+        """Log a user in with the form fields `user` and `password`, or with `token`. Returns the id of the new session.
+        Raises `Refusal`.
         """
         outcome = await self._outcome(request, form)
         entropy, now_ms = self._ports.environment.entropy, self._ports.environment.monotonic_ms()
@@ -153,8 +155,8 @@ class Logins:
         return session_id
 
     async def access_of_program(self, request: HttpRequest) -> Access | None:
-        """The access of the user that a request names by HTTP Basic or by a token, or by the cookie of a session; None
-        if it names none. Raises `Refusal`.
+        """The access of the user that a program's request names: by the cookie of a session, by HTTP Basic, or by a
+        bearer token. None if it names no user. Raises `Refusal`.
         """
         session = self.session_of(request)
         if session is not None:
@@ -163,11 +165,11 @@ class Logins:
         return None if form is None else (await self._outcome(request, form)).access
 
     def log_out(self, request: HttpRequest) -> None:
-        """End the session of a request."""
+        """End the session that the cookie of a request names."""
         self._sessions.pop(session_id_of(request), None)
 
     async def _outcome(self, request: HttpRequest, form: Mapping[str, str]) -> Outcome:
-        """Log a user in, as one of at most `LOGINS_MAX` at a time. Raises `Refusal`."""
+        """Log a user in. At most `LOGINS_MAX` logins run at the same time. Raises `Refusal`."""
         protocol = self._ports.config.listener_protocols[self._ports.listener.name]
         if protocol in ENCRYPTED and not is_loopback(request.client_host):
             raise Refusal(
@@ -184,8 +186,8 @@ class Logins:
             self._under_way -= 1
 
     async def _first_login(self, client_host: str, mechanisms: list[ClientMechanism]) -> Outcome:
-        """Try the mechanisms in turn, and return the outcome of the first one that succeeds. Raises the `LoginFailed`
-        of the last one if all of them fail.
+        """Try SASL mechanisms one after the other, and return the outcome of the first that succeeds. If all fail,
+        raises the `LoginFailed` of the last one.
         """
         *others, last = mechanisms
         for each in others:
@@ -194,7 +196,7 @@ class Logins:
         return await self._exchange(client_host, last)
 
     async def _exchange(self, client_host: str, mechanism: ClientMechanism) -> Outcome:
-        """Make a SASL exchange with the listener, in the process. Raises `LoginFailed`."""
+        """Make a SASL exchange with the listener inside the process. Raises `LoginFailed`."""
         from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
         from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -228,8 +230,8 @@ class Logins:
         return RequestContext(connection, route, version, 0, CLIENT_ID)
 
     def _mechanisms(self, form: Mapping[str, str]) -> list[ClientMechanism]:
-        """The clients of the SASL mechanisms to try. With a token it is OAUTHBEARER alone. With a password they are the
-        SCRAM mechanisms for which the user has a credential, and PLAIN, whose users are not known here. Raises
+        """The client sides of the SASL mechanisms to try. A token is for OAUTHBEARER only. A password is for the SCRAM
+        mechanisms for which the user has a credential, and for PLAIN, because its users are not known here. Raises
         `Refusal`.
         """
         offered, token = self._offered, form.get("token", "").strip()
@@ -262,7 +264,7 @@ class Logins:
 
 
 async def done(response: object) -> object:
-    """Wait for the response of a handler, which may be a response already."""
+    """Wait for a handler's response, which may also be given already."""
     waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     when_ready(response, waiting.set_result)
     return await waiting
@@ -278,8 +280,8 @@ def session_id_of(request: HttpRequest) -> str:
 
 
 def credentials_of(request: HttpRequest) -> Mapping[str, str] | None:
-    """The fields of a login by the `Authorization` field of a request; None if it has no such field. Raises
-    `Refusal`.
+    """Read the credentials in the `Authorization` header of a request, as the fields of a login form. None if the
+    header is missing or of another scheme. Raises `Refusal`.
     """
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -296,16 +298,16 @@ def credentials_of(request: HttpRequest) -> Mapping[str, str] | None:
 
 
 def cookie_of(request: HttpRequest, session_id: str) -> str:
-    """The value of `Set-Cookie` for a session. If the page came under TLS, from a proxy before this node, the browser
-    is told to send the cookie under TLS alone. The origin of the form shows it, as the browser names the scheme there.
+    """The value of `Set-Cookie` for a session. If the page was loaded over TLS, through a proxy, the browser is told to
+    send the cookie only over TLS. The scheme is known from the Origin header.
     """
     secure = "; Secure" if request.headers.get("origin", "").startswith("https://") else ""
     return f"{COOKIE}={session_id}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 def check_origin(request: HttpRequest) -> None:
-    """Refuse a request that changes something unless a page of this console has sent it, by the origin that the browser
-    names. Raises `Refusal`.
+    """Raise `Refusal` for a request that changes something, unless its Origin header shows that a page of this console
+    sent it.
     """
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
     site = request.headers.get("sec-fetch-site", "same-origin")
@@ -314,9 +316,8 @@ def check_origin(request: HttpRequest) -> None:
 
 
 def check_embedding(request: HttpRequest) -> None:
-    """Refuse a request that a page of another site makes in the background, as for an image. That page cannot read the
-    response, but the request may cost the node the work of a page. A link from another site is followed. Raises
-    `Refusal`.
+    """Raise `Refusal` for a request that a page of another site makes in the background, for example as an image. That
+    page could not read the response, but it could make the node do work. A link on another site is allowed.
     """
     headers = request.headers
     if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
@@ -324,7 +325,7 @@ def check_embedding(request: HttpRequest) -> None:
 
 
 def check_form_key(session: Session | None, given: str) -> None:
-    """Refuse a form without the secret of the session. Raises `Refusal`."""
+    """Raise `Refusal` for a form that lacks the secret of the session."""
     if session is None:
         return
     from hmac import compare_digest  # It loads OpenSSL, which a node without logins does not have.
@@ -334,7 +335,7 @@ def check_form_key(session: Session | None, given: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one of this machine's loopback."""
+    """Whether an address is a loopback address."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:

@@ -1,4 +1,6 @@
-"""What brokers tell of themselves for the first page: release, start, traffic, disks, and the groups that lag most."""
+"""What brokers report about themselves for the first page: release, start, traffic, disks, and the groups that lag
+most.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NodeState:
-    """What a broker tells of itself. A field that it does not tell this user is None."""
+    """The status and the disk usage of a broker. A field that the user may not see is None."""
 
     status: ToldStatus | None = None
     up_ms: int | None = None
@@ -43,8 +45,8 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Traffic:
-    """Records and bytes a second, summed over the brokers that tell them; None if no broker does. What replicas copy is
-    not counted.
+    """Records and bytes per second, summed over the brokers that report them; None if no broker does. Replication
+    traffic is not counted.
     """
 
     records_in: float | None
@@ -53,7 +55,7 @@ class Traffic:
 
 
 async def states_of(visit: Visit, broker_ids: Iterable[int]) -> dict[int, NodeState]:
-    """The states of brokers that are alive."""
+    """The state of each of these brokers. A broker that does not answer has its error."""
 
     async def ask(broker_id: int) -> tuple[int, NodeState]:
         try:
@@ -107,15 +109,15 @@ def _up_ms(visit: Visit, status: ToldStatus | None) -> int | None:
 
 
 def free_bytes(directories: Iterable[LogDirectory]) -> int | None:
-    """The bytes that are free on the volumes of directories, or None if no directory tells them. Two directories with
-    equal figures are taken to be on one volume.
+    """The free bytes on the volumes of log directories; None if no directory reports them. Directories with equal
+    figures are assumed to be on one volume.
     """
     volumes = {(each.total_bytes, each.usable_bytes) for each in directories if each.usable_bytes >= 0}
     return sum(usable for _, usable in volumes) if volumes else None
 
 
 def traffic_of(states: Iterable[NodeState]) -> Traffic:
-    """The sums of the traffic of all brokers."""
+    """The traffic of all brokers, summed."""
     told = [each.status for each in states if each.status is not None]
     records = [each.records_in for each in told if each.records_in is not None]
     bytes_in = [each.bytes_in for each in told if each.bytes_in is not None]
@@ -126,8 +128,8 @@ def traffic_of(states: Iterable[NodeState]) -> Traffic:
 
 
 def worst_lags(visit: Visit, states: Iterable[NodeState]) -> list[WorstLag]:
-    """The groups that lag most of all that the brokers name. A group counts if the user may describe it and its
-    topic.
+    """The groups that lag most among those that the brokers report. Groups and topics that the user may not describe
+    are left out.
     """
     told = [lag for each in states if each.status is not None for lag in each.status.lags]
     shown = [

@@ -1,9 +1,9 @@
-"""A page of the console: one description, as a value, becomes HTML for a browser and JSON for a program.
+"""A page of the console: a function describes it as a value, which becomes HTML for a browser or JSON for a program.
 
 request ──▶ Visit ──▶ describe ──▶ value ──┬──▶ template ──▶ HTML
                                            └──▶ as_json ──▶ JSON      Accept: application/json, or ?format=json
 
-Values of pages are neither compared nor printed: without the code for that a class takes 6 KB less memory.
+The classes of these values have no comparison and no repr, which saves 6 KB of memory for each class.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from moldau.security.access import AclOperation, ResourceKind
 ROWS_MAX: Final = 50
 """The most rows of a list on one page."""
 SLICE: Final = 500
-"""Elements of a long list that are processed in one iteration of the event loop."""
+"""The number of elements of a long list that are processed in one iteration of the event loop."""
 DIGITS_MAX: Final = 18
 T = TypeVar("T")
 
 
 class Refusal(Exception):
-    """A page cannot be shown; `status` is that of the response."""
+    """Raised if a page cannot be shown. `status` is the HTTP status of the response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ class Refusal(Exception):
 
 
 class Visit:
-    """One request for a page: its path and parameters, and the client of its user."""
+    """One request for a page: its path, its parameters, and a client with the permissions of its user."""
 
     def __init__(
         self,
@@ -51,23 +51,27 @@ class Visit:
         self.variables = variables
         self.query = query
         self._asked: set[str] = set()
-        """The names of the parameters that the page has read."""
+        """The names of the query parameters that the page has read."""
 
     @property
     def ports(self) -> ConsolePorts:
         return self.client.ports
 
     def field(self, name: str) -> str:
-        """A parameter of the query, without blanks around it; empty if it is not given."""
+        """A query parameter, without spaces around it; empty if it is not given."""
         return self.exact(name).strip()
 
     def exact(self, name: str) -> str:
-        """A parameter of the query with its blanks, such as a key that begins with blanks; empty if it is not given."""
+        """A query parameter, with the spaces around it, for example a key that begins with spaces; empty if it is not
+        given.
+        """
         self._asked.add(name)
         return self.query.get(name, "")
 
     def whole_number(self, name: str, default: int, least: int = 0, most: int = (1 << 63) - 1) -> int:
-        """A parameter of the query as a whole number from `least` to `most`. Raises `Refusal`."""
+        """A query parameter as a whole number from `least` to `most`; `default` if it is not given. Raises
+        `Refusal`.
+        """
         text = self.field(name)
         if not text:
             return default
@@ -80,9 +84,7 @@ class Visit:
         return value
 
     def choice(self, name: str, choices: Iterable[str]) -> str:
-        """A parameter of the query that must be one of some words; the first word if it is not given. Raises
-        `Refusal`.
-        """
+        """A query parameter that must be one of `choices`; the first of them if it is not given. Raises `Refusal`."""
         words = list(choices)
         text = self.field(name) or words[0]
         if text not in words:
@@ -90,7 +92,7 @@ class Visit:
         return text
 
     def refuse_unasked(self) -> None:
-        """Refuse parameters that the page has not read, such as a misspelled one. Raises `Refusal`."""
+        """Raise `Refusal` if the query has a parameter that the page has not read, such as a misspelled one."""
         from difflib import get_close_matches
 
         for name in sorted(self.query.keys() - self._asked):
@@ -110,7 +112,7 @@ class Visit:
             )
 
     def link(self, **changes: object) -> str:
-        """The address of this page with some parameters of the query changed; None removes one."""
+        """The address of this page with some query parameters changed. The value None removes a parameter."""
         query = {**self.query, **changes}
         query.pop("format", None)
         kept = {name: value for name, value in query.items() if value is not None and value != ""}
@@ -118,7 +120,7 @@ class Visit:
 
     @property
     def as_json(self) -> str:
-        """The address of this page as JSON."""
+        """The address of this page in its JSON form."""
         link = self.link()
         return f"{link}{'&' if '?' in link else '?'}format=json"
 
@@ -127,18 +129,18 @@ class Page(NamedTuple):
     """A page of the console: its path, its template, and the function that describes it."""
 
     path: str
-    """The path, which may have variables: `/topics/{name}`."""
+    """The path of the page, which may have variables: `/topics/{name}`."""
     template: str
     describe: Callable[[Visit], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows(Generic[T]):
-    """A part of a list that is sorted by name."""
+    """One part of a list that is sorted by name."""
 
     rows: list[T]
     total: int
-    """The number of elements that match, on all pages."""
+    """The number of elements of the whole list."""
     next_page: str | None
     """The address of the next part; None if this is the last one."""
 
@@ -146,9 +148,9 @@ class Rows(Generic[T]):
 async def choose(
     names: Iterable[str], visit: Visit, is_shown: Callable[[str], bool], size: int = ROWS_MAX
 ) -> tuple[list[str], int, str | None]:
-    """Choose the names of a page: the first ones after the parameter `after` that contain the text of the parameter
-    `q`. Returns these names in order, the number of all that contain it, and the address of the next part. The list may
-    be long: it is processed in slices, and never sorted as a whole.
+    """Choose the names for one page: the first `size` names after the query parameter `after` that contain the text of
+    the query parameter `q`. Returns these names sorted, the number of all names that contain the text, and the address
+    of the next part, or None. The list may be long: it is processed in slices, and never sorted as a whole.
     """
     wanted, after = visit.field("q").lower(), visit.exact("after")
     kept: list[str] = []
@@ -174,12 +176,12 @@ async def choose(
 
 
 async def gather(*asked: Awaitable[T]) -> list[T]:
-    """The results of several requests, which are sent at the same time."""
+    """Wait for several requests at the same time, and return their results in order."""
     return list(await asyncio.gather(*asked))
 
 
 def error_name(code: int) -> str:
-    """The name of an error code of the protocol; empty if there is no error."""
+    """The name of an error code of the protocol; empty for NONE."""
     if code == ErrorCode.NONE:
         return ""
     try:
@@ -189,18 +191,18 @@ def error_name(code: int) -> str:
 
 
 def decimal(text: str) -> int | None:
-    """The number that a text of at most 18 decimal digits means; None for any other text."""
+    """Parse a text of at most 18 decimal digits; None for any other text."""
     return int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
 
 
 def path_to(*steps: str) -> str:
-    """The address of a page whose path has these steps, which are quoted."""
+    """The address of a page whose path has these steps. They are percent-encoded."""
     return "/" + "/".join(quote(step, safe="") for step in steps)
 
 
 def as_json(value: object) -> object:
-    """Convert a value of a page for `json.JSONEncoder`, one level of it: a dataclass to its fields, bytes to
-    hexadecimal text.
+    """Convert a value of a page for `json.JSONEncoder`, which calls this for each nested value: a dataclass to its
+    fields, bytes to hexadecimal text.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

@@ -1,4 +1,4 @@
-"""What brokers tell about partitions: the ends of their logs, offsets for times, sizes of replicas, producers.
+"""Reads from brokers about partitions: offsets, sizes of replicas, producers.
 
 partitions ──▶ this broker leads them: its replicas ──────────────────────────┐
           └──▶ other leaders: requests of at most `ASKED_MAX` partitions ─────┴──▶ what is known, by partition
@@ -41,7 +41,7 @@ LATEST_TIERED: Final = -5
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 ASKED_MAX: Final = 250
-"""The most partitions of one request to another broker, whose response is decoded in one step."""
+"""The most partitions of one request to another broker, because its response is decoded in one step."""
 
 
 async def ask_leaders(
@@ -49,8 +49,8 @@ async def ask_leaders(
     partitions: Iterable[Partition],
     ask: Callable[[int, Mapping[str, list[int]]], Awaitable[None]],
 ) -> None:
-    """Call `ask` with the leader of each partition and the partition indexes by topic, at most `ASKED_MAX` partitions
-    at a time. Once a leader has not answered, no further call is made for it.
+    """Call `ask` for each leader of some of the partitions, with the leader's node id and partition indexes by topic:
+    at most `ASKED_MAX` partitions in one call. If a leader does not answer, no further call is made for it.
     """
     topics = client.ports.cluster.image.topics
     by_leader: dict[int, list[Partition]] = {}
@@ -72,7 +72,7 @@ async def ask_leaders(
 
 
 def pieces(keys: Sequence[Partition]) -> Iterator[dict[str, list[int]]]:
-    """The partitions in pieces of at most `ASKED_MAX`, each as partition indexes by topic."""
+    """Split partitions into pieces of at most `ASKED_MAX`. Each piece has the partition indexes by topic."""
     for begin in range(0, len(keys), ASKED_MAX):
         named: dict[str, list[int]] = {}
         for name, index in keys[begin : begin + ASKED_MAX]:
@@ -83,8 +83,8 @@ def pieces(keys: Sequence[Partition]) -> Iterator[dict[str, list[int]]]:
 async def offsets_of(
     client: KafkaClient, partitions: Iterable[Partition], timestamp: int, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[Partition, int]:
-    """The offsets for a timestamp (ms, or a constant such as `LATEST`), from the leaders. A partition whose leader does
-    not tell one is left out. The ends of the logs that this broker leads are looked up in slices.
+    """The offset of each partition for a timestamp (ms, or a constant such as `LATEST`), from the leaders. A partition
+    whose leader reports none is left out. The ends of logs that this broker leads are read locally, in slices.
     """
     found: dict[Partition, int] = {}
     others = list(partitions)
@@ -112,8 +112,8 @@ async def offsets_of(
 
 
 async def recent_offsets(client: KafkaClient, partitions: Iterable[Partition], since_ms: int) -> dict[Partition, int]:
-    """The offset of the first record of each partition since a time; -1 if there is no such record. A partition whose
-    leader does not tell it is left out. Logs of this broker whose newest record is older are not searched.
+    """The offset of the first record of each partition at or after `since_ms`; -1 if there is none. A partition whose
+    leader does not report it is left out. Logs of this broker that only have older records are not searched.
     """
     find = client.ports.services.replicas.find
     found: dict[Partition, int] = {}
@@ -131,16 +131,18 @@ async def recent_offsets(client: KafkaClient, partitions: Iterable[Partition], s
 
 
 def is_quiet(log: Log, since_ms: int) -> bool:
-    """Whether a log has no record since a time, as far as its active segment tells without a read."""
+    """Whether a log has no record at or after `since_ms`. It is False if the active segment does not show that without
+    a read.
+    """
     return log.log_start_offset == log.end_offset or 0 <= log.active.max_timestamp < since_ms
 
 
 async def own_ends(
     client: KafkaClient, partitions: Iterable[Partition], isolation_level: int
 ) -> tuple[dict[Partition, tuple[int, int]], list[Partition]]:
-    """The first and the last offset of the logs that this broker leads, as ListOffsets tells them, looked up in slices;
-    and the partitions that remain. These have another leader, are of topics that the user may not describe, or are such
-    that ListOffsets has to refuse them.
+    """The start and end offset of each partition that this broker leads, as ListOffsets would report them, and the list
+    of the other partitions. A partition is in that list if it has another leader, if the user may not describe its
+    topic, or if ListOffsets would refuse it.
     """
     find = client.ports.services.replicas.find
     found: dict[Partition, tuple[int, int]] = {}
@@ -166,7 +168,7 @@ async def own_ends(
 
 
 async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tuple[str, int, int], int]:
-    """The sizes (bytes) of replicas by topic, partition and broker. Replicas whose brokers do not tell a size are left
+    """The size (bytes) of each replica, by topic, partition and broker. Replicas whose broker reports no size are left
     out.
     """
     if not client.may(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
@@ -205,8 +207,8 @@ async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tu
 
 
 async def producers_of(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, list[ProducerState]]:
-    """The active producers of partitions, from their leaders. A partition whose leader does not tell them is
-    left out.
+    """The active producers of each partition, from the leaders. A partition whose leader does not report them is left
+    out.
     """
     found: dict[Partition, list[ProducerState]] = {}
 

@@ -1,4 +1,6 @@
-"""The page of a topic's records: by offset, by time, by key, the newest first; and their live tail."""
+"""The page of a topic's records (by offset, by time, by key, or the newest first), their search, and their live
+tail.
+"""
 
 from __future__ import annotations
 
@@ -30,36 +32,38 @@ PARTITIONS_MAX: Final = 64
 PAGE_BYTES: Final = 1 << 25
 PAGE_EXPANDED: Final = 1 << 27
 PAGE_MS: Final = 2_000
-"""The limits of one page: the bytes that it reads as they are stored, the bytes as they are decoded, and the time (ms)
-after which it reads no further.
+"""The limits of one page: the stored bytes that it reads, the decoded bytes, and the time (ms) after which it reads no
+further.
 """
 PAGE_CHARACTERS: Final = 1 << 19
-"""The characters of keys, values and headers after which a page shows no further record."""
+"""The number of characters of keys, values and headers after which a page shows no further record."""
 NEWEST, OLDEST, OFFSET, TIME = "newest", "oldest", "offset", "time"
 PLACES: Final = ("any", "key", "value", "headers")
 OFFSET_MAX: Final = (1 << 63) - 1
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 TAIL_MS: Final = 600_000
 TAIL_BYTES: Final = 1 << 26
-"""The time (ms) after which a live tail ends, and the bytes of records after which it ends. The browser then resumes
-it.
-"""
+"""The time (ms) and the bytes of records after which a live tail ends. The browser then resumes it."""
 TAIL_WAIT_MS: Final = 500
 TAIL_ROWS: Final = 100
-"""The most records of one event. If there are more, the tail leaves out the oldest of them and tells their number."""
+"""The most records in one event of the live tail. If there are more, the oldest of them are left out, and the event has
+their number.
+"""
 TAIL_PIECE: Final = 1 << 17
 TAIL_CHARACTERS: Final = 1 << 18
-"""The bytes of one Fetch (`TAIL_PIECE`), and the characters after which an event shows no further record."""
+"""The bytes of one Fetch of the live tail (`TAIL_PIECE`), and the number of characters after which an event has no
+further record.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RecordList:
     topic: str
     partition: int | None
-    """None for all partitions."""
+    """The partition; None for all partitions."""
     partitions: int
     begin: str
-    """newest, oldest, offset or time."""
+    """The way to begin: newest, oldest, offset or time."""
     at: str
     since: str
     until: str
@@ -73,16 +77,16 @@ class RecordList:
     limit: int
     records: list[ShownRecord]
     further: str | None
-    """The address of the records that follow, or of older ones if the newest come first; None if there are none, or if
-    several partitions are shown.
+    """The address of the next records, or of older ones if the newest come first. None if there are none, or if several
+    partitions are shown.
     """
     is_complete: bool
-    """Whether everything asked for was read; if not, the page stopped at one of its limits."""
+    """Whether all records in question were read. If not, the page stopped at one of its limits."""
     errors: list[str]
     tail: str
     """The address of the live tail."""
     search: str
-    """The address of the search, which also reads what the page did not."""
+    """The address of the search, which also reads the records that did not fit on the page."""
     is_internal: bool
 
 
@@ -157,8 +161,8 @@ async def describe_records(visit: Visit) -> RecordList:
 
 
 def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[list[ShownRecord], bool]:
-    """Sort the records of a page and cut them to `limit` records and `PAGE_CHARACTERS` characters. The second value is
-    False if they were cut because of the characters.
+    """Sort the records of a page, and cut the list to `limit` records and `PAGE_CHARACTERS` characters. The second
+    value is False if the list was cut because of the characters.
     """
     sign = -1 if is_newest else 1
     records.sort(key=lambda each: (sign * each.timestamp, each.partition, sign * each.offset))
@@ -171,7 +175,7 @@ def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[l
 
 
 async def wanted_of(visit: Visit, topic: str) -> Wanted:
-    """The records that the query asks for. Raises `Refusal`."""
+    """The filters and formats in the query, for the records of a topic. Raises `Refusal`."""
     pattern = visit.field("find")
     find = pattern.join(ANYWHERE) if pattern else ""
     if find:
@@ -199,13 +203,17 @@ async def wanted_of(visit: Visit, topic: str) -> Wanted:
 
 
 def header_of(visit: Visit) -> tuple[str, bytes | None] | None:
-    """The name and the value of the header that the query asks for. The value is None if any value will do."""
+    """The header in the query that records must have: its name, and its value, which is None for any value. None if the
+    query names no header.
+    """
     name, has_value, value = visit.field("header").partition("=")
     return (name, value.encode("utf-8", "surrogateescape") if has_value else None) if name else None
 
 
 def field_of(visit: Visit) -> tuple[str, str] | None:
-    """The path and the text of the field that the query asks for. Raises `Refusal`."""
+    """The JSON field in the query that records must have: its path, and its value as text. None if the query names no
+    field. Raises `Refusal`.
+    """
     given = visit.field("field")
     path, is_pair, text = given.partition("=")
     if given and not (is_pair and path):
@@ -214,15 +222,16 @@ def field_of(visit: Visit) -> tuple[str, str] | None:
 
 
 def below(visit: Visit, name: str) -> Visit:
-    """The visit of a page whose path is one step longer than this one, with the same query."""
+    """The visit of a page below this one: its path has the further step `name`, and its query is the same."""
     return Visit(visit.client, f"{visit.path}/{name}", visit.variables, visit.query)
 
 
 async def ranges_of(
     visit: Visit, keys: list[Partition], wanted: Wanted
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """The offset of each partition at which the records asked for begin, and the one before which they end. They begin
-    with the first record at `since` or later, and end before the first one at `until` or later. Raises `Refusal`.
+    """The start offset and the end offset (exclusive) of the records in question, for each partition. They begin with
+    the first record at or after the query's `since`, and end before the first one at or after `until`. Raises
+    `Refusal`.
     """
     since, until = await times_of(visit, "since", keys), await times_of(visit, "until", keys)
     starts, ends = await gather(
@@ -236,8 +245,8 @@ async def ranges_of(
 
 
 async def times_of(visit: Visit, name: str, keys: list[Partition]) -> dict[Partition, int]:
-    """The offset of the first record of each partition at or after a time that the query gives; `OFFSET_MAX` if there
-    is none. Empty if the query gives no time. Raises `Refusal`.
+    """The offset of each partition's first record at or after the time in the query parameter `name`; `OFFSET_MAX` if
+    there is none. Empty if the query does not have the parameter. Raises `Refusal`.
     """
     text = visit.field(name)
     if not text:
@@ -247,8 +256,8 @@ async def times_of(visit: Visit, name: str, keys: list[Partition]) -> dict[Parti
 
 
 def time_ms(name: str, text: str) -> int:
-    """A time in ms since 1970 or in ISO 8601, as milliseconds since 1970. A time without a zone is in UTC. Raises
-    `Refusal`.
+    """Parse a time, given as ms since 1970 or in ISO 8601, into ms since 1970. A time without a zone is in UTC. `name`
+    is the parameter in the message. Raises `Refusal`.
     """
     given = decimal(text)
     if given is not None:
@@ -263,7 +272,7 @@ def time_ms(name: str, text: str) -> int:
 
 
 def partitions_of(visit: Visit, topic: Topic, most: int = PARTITIONS_MAX) -> list[Partition]:
-    """The partition that the query names, or, if it names none, the first `most` partitions of a topic. Raises
+    """The partition that the query names. If it names none, the first `most` partitions of the topic. Raises
     `Refusal`.
     """
     if visit.field("partition"):
@@ -278,8 +287,8 @@ def partitions_of(visit: Visit, topic: Topic, most: int = PARTITIONS_MAX) -> lis
 
 
 async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator[bytes]:
-    """Server-sent events with the records that a search finds, and with its progress. The search begins anew if the
-    browser resumes it. Raises `Refusal`.
+    """Begin a search of a topic's records. Returns server-sent events with the records found and the progress. If the
+    browser resumes the search, it begins anew. Raises `Refusal`.
     """
     from moldau.broker.console.searching.search import Search
 
@@ -310,8 +319,9 @@ async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator
 
 
 async def tail_records(visit: Visit, last_event_id: str) -> AsyncIterator[bytes]:
-    """Server-sent events with the records that are written from now on, or after those of the event `last_event_id`.
-    The id of an event holds the offsets at which a later request resumes. Raises `Refusal`.
+    """Begin a live tail of a topic. Returns server-sent events with the records that are written from now on, or after
+    those of the event `last_event_id`. The id of an event has the offsets from which a later request resumes. Raises
+    `Refusal`.
     """
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
@@ -326,7 +336,7 @@ async def tail_records(visit: Visit, last_event_id: str) -> AsyncIterator[bytes]
 
 
 def _resumed(last_event_id: str) -> dict[int, int]:
-    """The offsets by partition that the id of an event holds. What is malformed in it is left out."""
+    """The offsets by partition in the id of an event. Malformed parts are ignored."""
     found = {}
     for each in last_event_id.split(","):
         index, _, offset = each.partition(":")
@@ -367,20 +377,20 @@ async def _events(visit: Visit, offsets: dict[Partition, int], wanted: Wanted) -
 
 
 class _Tail(NamedTuple):
-    """The new records of a partition."""
+    """The new records of one partition in a live tail."""
 
     records: list[ShownRecord]
     next_offset: int
     size: int = 0
-    """The bytes that were read."""
+    """The number of bytes that were read."""
     left_out: int = 0
-    """The number of records or offsets that are not shown because more is new than an event shows."""
+    """The number of records or offsets that are left out, because there are more new ones than an event shows."""
     error: str = ""
 
 
 async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wanted) -> _Tail:
-    """Read one piece of a partition from an offset on, and find the matching records in it. If the tail is far behind
-    `end`, and all records are asked for, most of what is before `end` is skipped.
+    """Read one piece of a partition, and select the matching records in it. If the tail is far behind `end`, and
+    no search filter is set, most of the offsets before `end` are skipped.
     """
     if end < offset:
         return _Tail([], end)  # The topic was made again, or another leader has less.
@@ -401,7 +411,7 @@ async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wa
 
 
 def newest(records: list[ShownRecord]) -> list[ShownRecord]:
-    """The newest records, as many as one event may have, the oldest of them first."""
+    """The newest of the records, as many as one event may have. The oldest of them comes first."""
     records.sort(key=lambda each: (-each.timestamp, -each.partition, -each.offset))
     left = TAIL_CHARACTERS
     for place, each in enumerate(records[:TAIL_ROWS]):

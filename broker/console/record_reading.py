@@ -1,8 +1,10 @@
-"""Reads the records of one partition for a page: from an offset on, or back from the end, as far as a budget allows.
+"""Reads the records of one partition for a page: forward from an offset, or backward from the end, as far as a budget
+allows.
 
     offsets ──▶ Fetch, a piece of at most `PIECE_SIZE` ──▶ a process decodes, matches and shows ──▶ shown records
 
-The process has limits (console/decoder.py). If it ends, the page says from which offset on nothing is shown.
+The worker process that decodes has limits (console/decoder.py). If it ends, the page says from which offset on nothing
+is shown.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from moldau.broker.runtime.limited_work import WorkEnded
 
 PIECE_SIZE: Final = 1 << 18
 WINDOW_FIRST, WINDOW_MAX = 8, 10_000
-"""The number of offsets in the first window on the way back from the end, and the most in any window. A window is read
-as a whole, so the first one is small enough for records of a megabyte.
+"""The number of offsets in the first window of a backward read, and the most in any window. A window is read as a
+whole, so the first one is small, in case records have a megabyte.
 """
 
 
@@ -29,22 +31,22 @@ class Budget:
     """How much one page may still read."""
 
     bytes_left: int
-    """Bytes of batches as they are stored."""
+    """The stored bytes of batches that may still be read."""
     expanded_left: int
-    """Bytes of decoded records."""
+    """The bytes of decoded records that may still be examined."""
     deadline_ms: int
     """The time on the monotonic clock at which reading stops."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What was read of a partition."""
+    """The records that were read from a partition, and how far the read came."""
 
     records: list[ShownRecord]
     next_offset: int
-    """The offset at which reading goes on: forward from it, or back from it."""
+    """The offset from which a forward read continues, or before which a backward read does."""
     is_end: bool
-    """Whether everything that was asked for has been read."""
+    """Whether the whole range was read."""
     error: str = ""
     left_out: bool = False
     """Whether matching records before the first one in `records` were left out."""
@@ -59,7 +61,9 @@ class Reader:
         self._budget = budget
 
     async def forward(self, key: Partition, offset: int, end: int, limit: int, characters: int) -> Found:
-        """The first records from `offset` up to `end` that match: at most `limit`, with about `characters` in all."""
+        """The first matching records from `offset` to `end` (exclusive): at most `limit`, with about `characters`
+        characters in all.
+        """
         found = Found([], offset, False)
         while found.next_offset < end and len(found.records) < limit and characters > 0:
             selected = await self._select(found, key, end, limit - len(found.records), characters, newest=False)
@@ -74,8 +78,8 @@ class Reader:
         return found
 
     async def back(self, key: Partition, first: int, end: int, limit: int, characters: int) -> Found:
-        """The last records before `end` that match: at most `limit`, with about `characters` in all, in the order of
-        their offsets. They are looked for in windows that grow.
+        """The last matching records from `first` to `end` (exclusive), in the order of their offsets: at most `limit`,
+        with about `characters` characters in all. They are searched backward, in windows that grow.
         """
         found = Found([], end, False)
         size = min(limit, WINDOW_FIRST)
@@ -93,7 +97,9 @@ class Reader:
         return found
 
     async def _window(self, key: Partition, low: int, end: int, limit: int, characters: int) -> Found:
-        """The last records that match from `low` up to `end`: at most `limit`, with about `characters` in all."""
+        """The last matching records from `low` to `end` (exclusive): at most `limit`, with about `characters`
+        characters in all.
+        """
         found = Found([], low, False)
         while found.next_offset < end:
             selected = await self._select(found, key, end, limit, characters, newest=True)
@@ -113,8 +119,8 @@ class Reader:
     async def _select(
         self, found: Found, key: Partition, end: int, limit: int, characters: int, *, newest: bool
     ) -> Selected | None:
-        """Read the next piece and select the matching records in it. Returns None if reading cannot go on;
-        `found.error` then has the reason, unless the budget is used up.
+        """Fetch the next piece of a partition, and select the matching records in it. Returns None if the read cannot
+        continue: `found.error` has the reason, or is empty if the budget is used up.
         """
         budget = self._budget
         now_ms = self._client.ports.environment.monotonic_ms()
@@ -143,17 +149,19 @@ class Reader:
 def piece_of(
     key: Partition, fetched: Fetched, offset: int, end: int, limit: int, characters: int, *, newest: bool
 ) -> Piece:
-    """The fetched bytes of a partition, as a question to the process that decodes them."""
+    """Make a piece, for the worker process, of the batches that were fetched from a partition."""
     return Piece(key[1], fetched.records, tuple(fetched.aborted), offset, end, limit, characters, newest)
 
 
 def not_decoded(offset: int, ended: WorkEnded) -> str:
-    """The text of a page if the process that decodes has ended."""
+    """The message of a page if the worker process has ended before it decoded the records from `offset` on."""
     return f"what is stored from offset {offset} on was not decoded: {ended}"
 
 
 def _last(records: list[ShownRecord], limit: int, characters: int) -> list[ShownRecord]:
-    """The last records: at most `limit`, with about `characters` in all; one at least, if there is one."""
+    """The last records: at most `limit`, with about `characters` characters in all, but at least one if there is
+    one.
+    """
     first = len(records)
     while first and len(records) - first < limit and characters > 0:
         first -= 1

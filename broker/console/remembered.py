@@ -1,4 +1,4 @@
-"""What coordinators remember of groups: their history, and their lag in the last hour."""
+"""What coordinators keep about groups in memory: the history of a group, and its lag in the last hour."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from moldau.protocol.messages.describe_configs import (
 
 
 async def history_of(client: KafkaClient, group_id: str, coordinator: int) -> History | None:
-    """The history of a group; None if its coordinator does not tell it."""
+    """The history of a group; None if its coordinator does not report it."""
     value = (await _ask(client, coordinator, [group_id], HISTORY_SETTING)).get(group_id)
     return None if value is None else History.from_json(value)
 
 
 async def lags_of_last_hour(client: KafkaClient, coordinators: Mapping[str, int]) -> dict[str, list[int | None]]:
-    """The lag of groups in the last hour: a point for each minute, the oldest first, None if it was not known then. A
-    group whose coordinator tells no lag is left out: there is no lag exporter, or the user may not describe all topics.
+    """The lag of each group in the last hour: a point for each minute, the oldest first, None if it was not known then.
+    `coordinators` has the coordinator of each group. A group whose coordinator reports no lag is left out, because
+    there is no lag exporter, or because the user may not describe all topics.
     """
     by_coordinator: dict[int, list[str]] = {}
     for group_id, coordinator in coordinators.items():
@@ -36,9 +37,7 @@ async def lags_of_last_hour(client: KafkaClient, coordinators: Mapping[str, int]
 
 
 async def _ask(client: KafkaClient, coordinator: int, group_ids: list[str], setting: str) -> dict[str, str]:
-    """The values of a setting by group id, from the coordinator of the groups. Empty if the coordinator does not
-    answer.
-    """
+    """The value of a setting of each group, from their coordinator. Empty if the coordinator does not answer."""
     resources = [
         DescribeConfigsResource(resource_type=ResourceType.GROUP, resource_name=each, configuration_keys=[setting])
         for each in group_ids
@@ -57,12 +56,12 @@ async def _ask(client: KafkaClient, coordinator: int, group_ids: list[str], sett
 
 
 OUTLINE: Final = (600, 80)
-"""Width and height of the picture of the last hour."""
+"""The width and height of the plot of the last hour."""
 
 
 def outline(points: list[int | None], width: int = OUTLINE[0], height: int = OUTLINE[1]) -> str:
-    """The points of an SVG polyline for a series of numbers, the newest at the right edge. Unknown numbers are left
-    out.
+    """The points of an SVG polyline for a series of numbers. The newest number is at the right edge, unknown ones are
+    left out.
     """
     most = max((each for each in points if each is not None), default=0) or 1
     step = width / (POINTS - 1)

@@ -1,6 +1,7 @@
-"""Makes the text of a page: a description becomes HTML by a template of Jinja2, or JSON, in slices.
+"""Renders a page: its description becomes HTML by a Jinja2 template, or JSON. The text is produced in slices of the
+event loop.
 
-Jinja2 is imported, and a template compiled, at the first page that needs it, in an executor thread. Of Jinja2 only
+Jinja2 is imported, and a template compiled, for the first page that needs it, in an executor thread. Only
 `jinja2.environment` and what it uses is imported: decision 22 says why.
 """
 
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
     from jinja2.environment import Template
 
 SLICE_NS: Final = 1_000_000
-"""The time (ns) for which a page is made before other work of the event loop has its turn."""
+"""The time (ns) for which a page is rendered before other tasks of the event loop run."""
 LOOKS: Final = 16
-"""The pieces of a page that are made between two readings of the clock."""
+"""The number of pieces of a page that are rendered between two readings of the clock."""
 LOOK_SIZE: Final = 1 << 14
-"""The characters of a page after which the clock is read, even after fewer than `LOOKS` pieces."""
+"""The number of rendered characters after which the clock is read, even if there were fewer than `LOOKS` pieces."""
 PAGE_SIZE_MAX: Final = 1 << 23
-"""The most characters of a page, as HTML or as JSON."""
+"""The most characters of a page, in HTML or JSON."""
 TIME_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999."""
+"""The end of the year 9999, in ms since 1970."""
 
 
 class Renderer:
-    """Makes pages by the templates of the console. It makes one page at a time, so that the pieces of no more than one
-    are held.
+    """Renders pages with the templates of the console. It renders one page at a time, so that the text of at most one
+    page is in memory.
     """
 
     def __init__(self, environment: Environment, offload: Offload) -> None:
@@ -54,7 +55,7 @@ class Renderer:
         self._jinja: JinjaEnvironment | None = None
 
     async def html(self, template: str, values: Mapping[str, object]) -> str:
-        """A page as HTML. All texts in it are escaped. Raises `Refusal` if it is larger than a page may be."""
+        """Render a page as HTML. All texts in it are escaped. Raises `Refusal` if the page is too large."""
         found = self._templates.get(template)
         if found is None:
             found = await self._offload(partial(self._load, template))
@@ -62,12 +63,12 @@ class Renderer:
         return await self._joined(found.generate(values))
 
     async def json(self, value: object) -> str:
-        """A page as JSON. Raises `Refusal` if it is larger than a page may be."""
+        """Render a page as JSON. Raises `Refusal` if the page is too large."""
         return await self._joined(json.JSONEncoder(default=as_json).iterencode(value)) + "\n"
 
     async def _joined(self, made: Iterable[str]) -> str:
-        """Join the pieces of a page. They are made in slices of the event loop. Raises `Refusal` if the page is too
-        large.
+        """Join the pieces of a page as they are rendered. Other tasks of the event loop run in between. Raises
+        `Refusal` if the page is too large.
         """
         async with self._turn:
             pieces: list[str] = []
@@ -92,26 +93,26 @@ class Renderer:
 
 
 def file_of(name: str) -> bytes:
-    """The content of a file of this package, as it is installed."""
+    """Read a file of this package."""
     found = pkgutil.get_data(__package__, name)
     assert found is not None, f"the console has no file {name}"
     return found
 
 
 class PackageTemplates:
-    """Loads the templates of this package, as a loader of Jinja2 does."""
+    """A Jinja2 loader for the templates in this package."""
 
     def load(
         self, environment: JinjaEnvironment, name: str, given: MutableMapping[str, object] | None = None
     ) -> Template:
-        """Load a template. It may use the globals of the environment besides its own."""
+        """Load a template. `given` are the globals that it may use."""
         code = environment.compile(file_of(f"templates/{name}").decode(), name, name)
         return environment.template_class.from_code(environment, code, given if given is not None else {})
 
 
 def import_parts_of_jinja() -> None:
-    """Import `jinja2.environment` without running `jinja2/__init__.py`, which imports loaders and caches for bytecode,
-    and with them OpenSSL, pickle and the compressors. Nothing is done if the process has imported Jinja2 already.
+    """Import `jinja2.environment` without running `jinja2/__init__.py`, which would import loaders, bytecode caches,
+    OpenSSL, pickle and compressors. Does nothing if the process has imported Jinja2 already.
     """
     if "jinja2" in sys.modules:
         return
@@ -157,41 +158,41 @@ def _jinja() -> JinjaEnvironment:
 
 
 def shown_text(value: object) -> object:
-    """A value as a template shows it: a text without characters that a browser acts on. Anything else is returned as it
-    is, such as HTML that a macro has made of such texts.
+    """Prepare a value for a template: characters of a text that a browser acts on are escaped. Any other value is
+    returned unchanged, such as HTML that a macro has made.
     """
     return printable(value) if type(value) is str else value
 
 
 def count_text(value: int | None) -> str:
-    """A number with separators of thousands; a dash for an unknown one."""
+    """Format a number with separators of thousands; a dash for None."""
     return "–" if value is None else f"{value:,}"
 
 
 def rate_text(value: float | None) -> str:
-    """A number of records a second with its unit; a dash for an unknown one."""
+    """Format a number of records per second; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,.0f} records/s" if value >= 10 or not value else f"{value:.2g} records/s"
 
 
 def byte_rate_text(value: float | None) -> str:
-    """A number of bytes a second with its unit; a dash for an unknown one."""
+    """Format a number of bytes per second; a dash for None."""
     return "–" if value is None else f"{size(round(value))}/s"
 
 
 def size_text(value: int | None) -> str:
-    """A number of bytes with its unit; a dash for an unknown one."""
+    """Format a number of bytes with a unit; a dash for None or a negative number."""
     return "–" if value is None or value < 0 else size(value)
 
 
 def time_text(ms: int) -> str:
-    """A timestamp (ms) as date and time in UTC; a dash if there is none."""
+    """Format a timestamp (ms) as date and time in UTC; a dash if it is negative."""
     if ms > TIME_MS_MAX:
         return f"{ms} ms"
     return f"{strftime('%Y-%m-%d %H:%M:%S', gmtime(ms // 1000))}.{ms % 1000:03}" if ms >= 0 else "–"
 
 
 def known_duration(ms: int | None) -> str:
-    """A time (ms) in its two largest units; a dash for an unknown one."""
+    """Format a duration (ms) in its two largest units; a dash for None."""
     return "–" if ms is None else duration_text(ms)

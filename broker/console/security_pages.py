@@ -1,4 +1,4 @@
-"""The page about permissions: ACLs, users, quotas and delegation tokens, without secrets."""
+"""The page about permissions: ACLs, users, quotas and delegation tokens. It shows no secrets."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PATTERNS: Final = {3: "literal", 4: "prefix"}
 PERMISSIONS: Final = {2: "denied", 3: "allowed"}
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 SHOWN_MAX: Final = 500
-"""The most rows of each table. With the parameter `q` fewer rows match."""
+"""The most rows of each table. A user may narrow them with the query parameter `q`."""
 REASONS: Final[dict[int, str]] = {
     ErrorCode.SECURITY_DISABLED: "The cluster has no authorizer: authorizer.class.name is not set at its nodes, and "
     "all users may do everything.",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "There are none: delegation.token.secret.key is not set at the nodes.",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Only users that have logged in, and not by a token, see them.",
 }
-"""The reason why a table is empty, by error code."""
+"""Why a table of the page is empty, by error code."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -75,9 +75,9 @@ class Permissions:
     quotas: list[QuotaRow]
     tokens: list[TokenRow]
     left_out: int
-    """The number of rows of all tables that are not shown."""
+    """The number of rows, over all tables, that are not shown."""
     errors: dict[str, str]
-    """The reason why a table is empty, by the name of the table."""
+    """Why a table is empty, by the name of the table."""
 
 
 async def describe_permissions(visit: Visit) -> Permissions:

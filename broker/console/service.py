@@ -1,4 +1,4 @@
-"""The console of one node: the resources of its HTTP server, and the checks and headers that apply to all of them.
+"""The console of one node: the handlers of its HTTP server, and the checks and headers that all of them share.
 
 request ──▶ Host rule ──▶ user ──▶ page ──▶ HTML or JSON, with the headers that bind a browser to this origin
 """
@@ -30,7 +30,7 @@ from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, S
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 log = logging.getLogger("moldau.console")
-"""Gets a line for each change that a user makes."""
+"""The logger that gets a line for each change that a user makes."""
 PAGES: Final = (*CLUSTER_PAGES, *TOPIC_PAGES, *RECORD_PAGES, *GROUP_PAGES, *TRANSACTION_PAGES, *SECURITY_PAGES)
 NAVIGATION: Final = (
     ("/", "Cluster"),
@@ -44,7 +44,7 @@ FILES: Final = {"style.css": "text/css; charset=utf-8", "console.js": "text/java
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 FIELDS_MAX: Final = 1_200
-"""The most fields of a form. The form of a preview has one for each partition that it changes."""
+"""The most fields of a form. The form of a preview has one for each partition that is changed."""
 CHALLENGE: Final = (("WWW-Authenticate", 'Basic realm="Moldau", charset="UTF-8"'),)
 FORM: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = (
@@ -60,8 +60,9 @@ HEADERS: Final = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""The headers of pages and files. By them a page loads styles and scripts of this node alone, is in no frame, and sends
-forms to this node alone. With the referrer policy `no-referrer` a browser would name the origin of a form `null`.
+"""The HTTP headers of pages and files. With them a page loads styles and scripts only from this node, is never in a
+frame, and sends forms only to this node. With the referrer policy `no-referrer` a browser would send `null` as the
+origin of a form.
 """
 
 
@@ -109,7 +110,9 @@ class Console:
         return show
 
     def _visit(self, request: HttpRequest) -> Visit | None:
-        """The visit of a user; None if the user has to log in. Raises `Refusal`."""
+        """The visit of the user that a request's session belongs to; None if the user has to log in first. Raises
+        `Refusal`.
+        """
         self._check_host(request)
         check_embedding(request)
         access = self._logins.access_of(request)
@@ -158,10 +161,10 @@ class Console:
     # Logins
 
     def behind_login(self, handler: Handler) -> Handler:
-        """Put a login before a handler that tells a program about the whole cluster, such as that of `/metrics`. If the
-        console asks for a login, the handler asks for it too, and the user needs DESCRIBE on the cluster. Without
-        `moldau.metrics.login` the handler is returned as it is. Any host name is allowed: the page of a foreign site
-        has neither the cookie nor a password.
+        """Put a login before a handler that gives programs information about the whole cluster, such as that of
+        `/metrics`. If the console needs a login, the handler needs one too, and the user needs DESCRIBE on the cluster.
+        If `moldau.metrics.login` is off, the handler is returned unchanged. Any host name is allowed, because a page of
+        another site has neither the cookie nor a password.
         """
 
         async def answer(request: HttpRequest) -> Answer | Stream:
@@ -182,7 +185,7 @@ class Console:
         return Answer(303, HTML, "", (*HEADERS, ("Location", "/login")))
 
     async def show_login(self, request: HttpRequest) -> Answer:
-        """Show the form of a login."""
+        """Show the login form."""
         try:
             self._check_host(request)
         except Refusal as refusal:
@@ -195,7 +198,7 @@ class Console:
         return Answer(status, HTML, html, HEADERS)
 
     async def log_in(self, request: HttpRequest) -> Answer:
-        """Log a user in by the form of a login, and send the browser to the first page."""
+        """Log a user in with the fields of the login form, and redirect the browser to the first page."""
         try:
             self._check_host(request)
             check_origin(request)
@@ -212,7 +215,7 @@ class Console:
         return Answer(303, HTML, "", (*HEADERS, ("Location", "/"), cookie))
 
     async def log_out(self, request: HttpRequest) -> Answer:
-        """End the session of a request, and send the browser to the login."""
+        """End the session of a request, and redirect the browser to the login form."""
         try:
             self._check_host(request)
             check_origin(request)
@@ -230,7 +233,7 @@ class Console:
         return Answer(refusal.status, HTML, html, HEADERS)
 
     def _around(self, request: HttpRequest) -> dict[str, object]:
-        """The values that every page shows."""
+        """The values that the templates of all pages use."""
         session = self._logins.session_of(request)
         return {
             "navigation": NAVIGATION,
@@ -253,8 +256,9 @@ class Console:
         return send
 
     def _check_host(self, request: HttpRequest) -> None:
-        """Refuse a request under a foreign host name: a name of another site may resolve to this node's address, and
-        its scripts could read the pages (DNS rebinding). Addresses and known names are allowed. Raises `Refusal`.
+        """Raise `Refusal` for a request under a foreign host name. The name of another site may resolve to this node's
+        address, and scripts of that site could then read the pages (DNS rebinding). IP addresses and known names are
+        allowed.
         """
         host = host_of(request)
         if host not in self._hosts and not is_address(host):
@@ -269,7 +273,7 @@ def host_names(ports: ConsolePorts) -> frozenset[str]:
 
 
 def check_describes_cluster(access: Access | None) -> None:
-    """Refuse a program that names no user, or a user without DESCRIBE on the cluster. Raises `Refusal`."""
+    """Raise `Refusal` if a program has named no user, or if its user may not describe the cluster."""
     if access is None:
         raise Refusal(401, "log in as a user of the listener by HTTP Basic or a bearer token, or in the console")
     if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
@@ -277,7 +281,7 @@ def check_describes_cluster(access: Access | None) -> None:
 
 
 def prefers_json(accept: str) -> bool:
-    """Whether an Accept header names JSON before HTML, or without it."""
+    """Whether an Accept header prefers JSON to HTML: it names JSON, and not HTML before it."""
     kinds: Iterable[str] = (each.partition(";")[0].strip() for each in accept.split(","))
     for kind in kinds:
         if kind in (JSON, "text/html"):
@@ -291,7 +295,7 @@ def is_for_program(request: HttpRequest) -> bool:
 
 
 def form_of(request: HttpRequest) -> dict[str, str]:
-    """The fields of the form in a request. Raises `Refusal`."""
+    """The fields of the form in the body of a request. Raises `Refusal`."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
         raise Refusal(415, f"the Content-Type must be {FORM}")
     try:

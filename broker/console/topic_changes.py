@@ -63,7 +63,7 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 TOPIC: Final = 2
-"""The number of the resource type of topics in requests about settings."""
+"""The resource type of topics in requests about settings."""
 SET, DELETE = 0, 1
 """The operations of IncrementalAlterConfigs."""
 ELECTIONS: Final = {"preferred": 0, "unclean": 1}
@@ -74,7 +74,7 @@ FORMS: Final = ("text", "hex")
 
 
 def settings_in(text: str) -> list[tuple[str, str]]:
-    """The settings in a field of a form, which has a line `name=value` for each. Raises `Refusal`."""
+    """Parse the settings in a field of a form, which has one line NAME=VALUE for each. Raises `Refusal`."""
     found = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, sign, value = line.partition("=")
@@ -85,7 +85,7 @@ def settings_in(text: str) -> list[tuple[str, str]]:
 
 
 async def create_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Create a topic. The broker's default holds for a number that is left empty."""
+    """Create a topic. For a number that is left empty, the broker's default is used."""
     name = form.get("name", "").strip()
     partitions, replicas = number(form, "partitions", -1), number(form, "replicas", -1, 16)
     configs = [CreatableTopicConfig(name=each, value=value) for each, value in settings_in(form.get("settings", ""))]
@@ -110,7 +110,7 @@ async def delete_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
 
 
 async def change_setting(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Set a setting of a topic; or, if the form says so, remove it, so that the default holds."""
+    """Set a setting of a topic. If the form says so, remove the setting instead, so that its default applies."""
     topic = visible_topic(visit, visit.variables["name"])
     name, value = form.get("setting", "").strip(), form.get("value", "")
     removes = form.get("remove") == "yes"
@@ -144,8 +144,8 @@ async def add_partitions(visit: Visit, form: Mapping[str, str]) -> Changed:
 
 
 async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Write one record. If the form names no partition, it is chosen by the key, as producers of Java do, or at random
-    if the key is null.
+    """Write one record. If the form names no partition, it is chosen by the key, like Java's producer does, or at
+    random if the key is null.
     """
     topic = visible_topic(visit, visit.variables["name"])
     key, value = _bytes_of(form, "key"), _bytes_of(form, "value")
@@ -168,7 +168,7 @@ async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
 
 
 def leader_of(topic: Topic, index: int) -> int:
-    """The broker that leads a partition. Raises `Refusal`."""
+    """The node id of a partition's leader. Raises `Refusal`."""
     if index not in topic.partitions:
         raise Refusal(404, f"topic {topic.name} has no partition {index}")
     leader = topic.partitions[index].leader
@@ -178,7 +178,7 @@ def leader_of(topic: Topic, index: int) -> int:
 
 
 def _bytes_of(form: Mapping[str, str], name: str) -> bytes | None:
-    """The key or the value that a form gives; None if it is null. Raises `Refusal`."""
+    """The key or the value in a form (`name`); None if it is null. Raises `Refusal`."""
     if form.get(f"{name}_null") == "yes":
         return None
     text = form.get(name, "")
@@ -191,8 +191,8 @@ def _bytes_of(form: Mapping[str, str], name: str) -> bytes | None:
 
 
 async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
-    """Delete the records before an offset, in one partition or in all. If the form names no offset, all records up to
-    the high watermark are deleted. The first form is answered with a preview of what would be deleted.
+    """Delete the records before an offset, in one partition or in all. If the form names no offset, all records below
+    the high watermark are deleted. The first form is answered with a preview.
     """
     topic = visible_topic(visit, visit.variables["name"])
     keys = [(topic.name, index) for index in _indexes(topic, form)]
@@ -240,8 +240,8 @@ async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
 
 
 async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
-    """Elect the preferred replicas of partitions as leaders. For an unclean election, which elects any live replica for
-    a partition without a leader, the first form is answered with a warning.
+    """Elect the preferred leaders of partitions, or make an unclean election, which elects any live replica for a
+    partition without a leader. The first form for an unclean election is answered with a warning.
     """
     topic = visible_topic(visit, visit.variables["name"])
     kind = form.get("kind", "preferred")
@@ -283,9 +283,7 @@ async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> Changed | Prev
 
 
 async def move_partitions(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
-    """Move replicas to other brokers, or cancel the moves. The first form is answered with a preview of what would
-    move.
-    """
+    """Move replicas to other brokers, or cancel moves. The first form for a move is answered with a preview."""
     topic = visible_topic(visit, visit.variables["name"])
     if form.get("cancel") == "yes":
         moving = [index for index, each in topic.partitions.items() if each.adding_replicas or each.removing_replicas]
@@ -347,14 +345,14 @@ async def _reassign(visit: Visit, topic: Topic, moves: Mapping[int, list[int] | 
 
 
 def spread(brokers: Sequence[int], index: int, count: int) -> list[int]:
-    """Choose `count` replicas of a partition from some brokers, or all if there are fewer. The choice for each index
-    begins one broker further.
+    """Choose `count` brokers for the replicas of partition `index`, or all brokers if there are fewer. The first broker
+    differs from index to index (round-robin).
     """
     return [brokers[(index + each) % len(brokers)] for each in range(min(count, len(brokers)))]
 
 
 def _brokers(visit: Visit, form: Mapping[str, str]) -> list[int]:
-    """The brokers that a form names. Raises `Refusal`."""
+    """The node ids of the brokers that a form names. Raises `Refusal`."""
     texts = form.get("brokers", "").replace(",", " ").split()
     known = visit.ports.cluster.image.cluster.brokers
     found = [broker_id for each in texts if (broker_id := decimal(each)) is not None and broker_id in known]
@@ -364,7 +362,7 @@ def _brokers(visit: Visit, form: Mapping[str, str]) -> list[int]:
 
 
 def _indexes(topic: Topic, form: Mapping[str, str]) -> list[int]:
-    """The partition that a form names, or all partitions if it names none. Raises `Refusal`."""
+    """The index of the partition that a form names, or all indexes if it names none. Raises `Refusal`."""
     if not form.get("partition", "").strip():
         if len(topic.partitions) > PARTITIONS_MAX:
             raise Refusal(400, f"the topic has more than {PARTITIONS_MAX} partitions: name one")
@@ -376,8 +374,8 @@ def _indexes(topic: Topic, form: Mapping[str, str]) -> list[int]:
 
 
 def _numbered(form: Mapping[str, str], kind: str, pattern: str) -> dict[int, str]:
-    """The values of the fields `KIND:PARTITION` in the form of a preview, by partition. Values that do not match
-    `pattern` are left out. Raises `Refusal` if no field is left.
+    """The values of the form fields `KIND:PARTITION`, by partition. Values that do not match `pattern` are left out.
+    Raises `Refusal` if no value is left.
     """
     found = {}
     for name, text in form.items():

@@ -1,4 +1,4 @@
-"""The pages about topics: the list, and one topic with its partitions and settings."""
+"""The pages about topics: the list of topics, and one topic with its partitions and settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INTERNAL: Final = "__"
 POLICY: Final = "cleanup.policy"
 SORTS: Final = ("name", "size", "records", "rate")
 SORTED_MAX: Final = 1_000
-"""The most topics that are compared for one page."""
+"""The most topics that are compared to sort a list."""
 TIERED: Final = "remote.storage.enable"
 RATE_MS: Final = 60_000
 """The time (ms) over which rates are measured."""
@@ -46,17 +46,17 @@ class TopicRow:
     offline: int
     under_replicated: int
     bytes: int | None
-    """The size of all replicas; None if no broker has told one."""
+    """The size of all replicas; None if no broker has reported one."""
     offsets: int | None
-    """The number of offsets from the first one to the end of the log, of all partitions; None if a leader does not tell
+    """The number of offsets from the log start offset to the end, over all partitions; None if a leader did not report
     them.
     """
     records_a_second: float | None
-    """The rate over the last `RATE_MS`, by the timestamps of the records, of the partitions whose leaders tell it; None
-    if no leader does.
+    """The records per second over the last `RATE_MS`, by the timestamps of the records, summed over the partitions
+    whose leaders report offsets. None if no leader does.
     """
     policy: str
-    """The cleanup policy, which says what removes records: delete, compact."""
+    """The value of cleanup.policy, such as delete or compact."""
     is_internal: bool
 
 
@@ -67,7 +67,7 @@ class TopicList:
     sort: str
     topics: Rows[TopicRow]
     compared: int
-    """The number of topics that were sorted, if these are not all; otherwise 0."""
+    """The number of topics that were compared to sort the list; 0 if all were."""
 
 
 async def describe_topics(visit: Visit) -> TopicList:
@@ -158,9 +158,11 @@ class PartitionRow:
     bytes: int | None
     """The size of the leader's replica."""
     records_a_second: float | None
-    """The rate over the last `RATE_MS`, by the timestamps of the records."""
+    """The records per second over the last `RATE_MS`, by the timestamps of the records."""
     bytes_a_second: float | None
-    """The same rate in bytes, if a record has the mean size of the records in the leader's log, as they are stored."""
+    """The bytes per second, estimated as `records_a_second` times the mean stored size of a record in the leader's
+    log.
+    """
     local_offset: int | None
     """The first offset in the local log of a tiered topic; None if the topic is not tiered."""
     tiered_offset: int | None
@@ -181,10 +183,10 @@ class TopicDescription:
     is_internal: bool
     is_tiered: bool
     records_a_second: float | None
-    """The rate of the partitions on this page."""
+    """The records per second of the partitions on this page."""
     bytes_a_second: float | None
     is_moving: bool
-    """Whether replicas of some partition are added or removed."""
+    """Whether the reassignment of a partition is in progress."""
     groups: TopicReaders
     """The groups that have an offset in the topic."""
 
@@ -259,8 +261,8 @@ async def describe_topic(visit: Visit) -> TopicDescription:
 
 
 def rate(recent: int | None, end: int | None) -> float | None:
-    """The records a second between `recent`, the offset of the first record of the last `RATE_MS`, and the end of the
-    log. A negative `recent` means that there is no such record. None if one of the two offsets is not known.
+    """The records per second over the last `RATE_MS`. `recent` is the offset of the first record of that time, or
+    negative if there is none; `end` is the end of the log. None if one of the two is not known.
     """
     if recent is None or end is None:
         return None
@@ -268,8 +270,8 @@ def rate(recent: int | None, end: int | None) -> float | None:
 
 
 def byte_rate(records_a_second: float | None, size: int | None, begin: int | None, end: int | None) -> float | None:
-    """The bytes a second: the rate of the records times the mean size of an offset in the leader's log. None if one of
-    the arguments is not known.
+    """The bytes per second: the rate of records times the mean size of an offset, which is the log's `size` over the
+    offsets from `begin` to `end`. None if an argument is not known.
     """
     if records_a_second is None or size is None or begin is None or end is None:
         return None
@@ -283,9 +285,7 @@ def total(values: Iterable[float | None]) -> float | None:
 
 
 def visible_topic(visit: Visit, name: str) -> Topic:
-    """The topic of a name. Raises `Refusal` if there is none, and the same one if the user may not describe the
-    topic.
-    """
+    """The topic with this name. Raises the same `Refusal` if it does not exist and if the user may not describe it."""
     topic = visit.ports.cluster.image.topics.by_name(name)
     if topic is None or not visit.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, name):
         raise Refusal(404, f"there is no topic {name}, or {visit.client.access.principal} may not describe it")

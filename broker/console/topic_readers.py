@@ -12,7 +12,7 @@ from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.kraft.image.topics import Topic
 
 ASKED_MAX: Final = 500
-"""The most groups whose offsets are asked for."""
+"""The most groups whose offsets are requested."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -28,11 +28,11 @@ class ReaderRow:
 class TopicReaders:
     rows: list[ReaderRow]
     left_out: int
-    """The number of groups whose offsets were not asked for."""
+    """The number of groups whose offsets were not requested."""
 
 
 async def readers_of(client: KafkaClient, topic: Topic) -> TopicReaders:
-    """The groups that have an offset in a topic, by id, as far as the user may describe them."""
+    """The groups that have an offset in a topic and that the user may describe, sorted by id."""
     listed = sorted((await list_groups(client))[0])
     asked = listed[:ASKED_MAX]
     found = await committed_offsets(client, asked, topic)

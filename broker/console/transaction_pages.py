@@ -1,7 +1,7 @@
-"""The pages about transactions and producers: transactions that hang come first.
+"""The pages about transactions and producers. Hanging transactions come first.
 
-A transaction hangs if a partition has it open and its coordinator will write no marker there: nothing ends it, and
-no read_committed consumer gets past its first record. It shows as a last stable offset below the high watermark.
+A transaction hangs if it is open in a partition and its coordinator will write no marker there. Nothing ends it, and no
+read_committed consumer reads past its first record. It shows as a last stable offset below the high watermark.
 
     open in a partition ──▶ what coordinators know of its producer id ──▶ still open in the partition? ──▶ it hangs
 """
@@ -49,7 +49,7 @@ class TransactionRow:
     producer_id: int
     producer_epoch: int
     open_ms: int | None
-    """How long the transaction has been open; None if it is not open."""
+    """The time (ms) since the transaction began; None if it is not open."""
     timeout_ms: int
     partitions: list[str]
     coordinator: int
@@ -62,11 +62,9 @@ class TransactionList:
     state: str
     hanging: list[OpenTransaction]
     is_searched: bool
-    """Whether it is known which transactions hang: every coordinator has answered, and the user may see all
-    transactions.
-    """
+    """Whether `hanging` is known: every coordinator has answered, and the user may describe all transactions."""
     searched: int | None
-    """The number of partitions that were searched, if these are not all; None otherwise."""
+    """The number of partitions that were searched for open transactions; None if all were."""
     transactions: Rows[TransactionRow]
     errors: list[str]
 
@@ -101,11 +99,11 @@ async def describe_all(visit: Visit) -> TransactionList:
 async def _hanging(
     visit: Visit, opened: list[OpenTransaction], listed: Mapping[str, tuple[ListedTransaction, int]]
 ) -> list[OpenTransaction]:
-    """The transactions of `opened` that hang: their coordinators will write no marker to the partition. Raises
-    `Unanswered`.
+    """The transactions among `opened` that hang, because their coordinators will write no marker to the partition.
+    Raises `Unanswered`.
 
-    The partitions are asked again at the end, because a transaction may have ended meanwhile, and another one may be
-    open.
+    The leaders are asked again at the end, because a transaction may have ended, and another one begun, in the
+    meantime.
     """
     if not opened:
         return []
@@ -127,9 +125,9 @@ async def _hanging(
 
 
 def will_end(state: TransactionState, opened: OpenTransaction) -> bool:
-    """Whether a coordinator whose transaction has this state will write the marker that ends an open transaction in a
-    partition. A coordinator keeps the partitions of a transaction until they have their markers, and a marker of an
-    older epoch is refused.
+    """Whether a coordinator will write the marker that ends `opened`, if its transaction has this state. A coordinator
+    keeps the partitions of a transaction until they have their markers, and a marker with an older producer epoch is
+    refused.
     """
     return (
         state.producer_id == opened.producer_id
@@ -140,8 +138,8 @@ def will_end(state: TransactionState, opened: OpenTransaction) -> bool:
 
 
 async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]], list[str]]:
-    """The transactional ids that the user may describe, each with its coordinator; and the errors of the brokers that
-    could not list theirs.
+    """List the transactions that the user may describe, by transactional id, each with the node id of its coordinator.
+    The second value has the errors of brokers that did not list theirs.
     """
     found: dict[str, tuple[ListedTransaction, int]] = {}
     errors: list[str] = []
@@ -166,7 +164,7 @@ async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]
 
 
 async def _described(visit: Visit, coordinators: Mapping[str, int]) -> list[TransactionState]:
-    """The states of transactions, from their coordinators. Raises `Unanswered`."""
+    """Describe transactions by requests to their coordinators. Raises `Unanswered`."""
     by_broker: dict[int, list[str]] = {}
     for name, broker_id in coordinators.items():
         by_broker.setdefault(broker_id, []).append(name)
@@ -200,9 +198,8 @@ def _row(visit: Visit, state: TransactionState, coordinator: int) -> Transaction
 
 
 async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
-    """The transactions that are open in partitions whose last stable offset is below the high watermark. Topics that
-    the user may not read are left out. The second value is the number of partitions that were searched, or None if
-    these are all.
+    """The open transactions in partitions whose last stable offset is below the high watermark. Topics that the user
+    may not read are left out. The second value is the number of partitions that were searched, or None if all were.
     """
     topics = visit.ports.cluster.image.topics
     keys: list[Partition] = []

@@ -1,5 +1,5 @@
-"""What users wrote is decoded, searched, masked and made readable here, all of it in a worker process with limits.
+"""Decodes, searches, masks and formats records that users wrote. All of it runs in a worker process with limits.
 
-The modules import nothing of the node, so that the process starts fast; `work.py` is what it runs. The node sends bytes
-of its logs and receives texts of bounded length.
+The modules import nothing of the node, so that the process starts fast. The process runs `work.py`. It gets bytes of
+logs from the node, and returns texts of bounded length.
 """

@@ -1,4 +1,4 @@
-"""Counts records in batches: those that a read_committed consumer receives."""
+"""Counts the records in batches that a read_committed consumer receives."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_reader import records_of
 
 EXPANDED_SIZE_MAX: Final = 1 << 24
-"""The most bytes to which a batch may expand whose records are decoded one by one."""
+"""The most bytes to which a batch may decompress if its records have to be decoded."""
 
 
 class OffsetSet:
-    """A set of offsets, given by half-open ranges that ascend and do not overlap."""
+    """A set of offsets. It is made from half-open ranges, which are in ascending order and do not overlap."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]] = ()) -> None:
         self._edges = [edge for each in ranges for edge in each]
@@ -42,27 +42,27 @@ NO_OFFSETS: Final = OffsetSet()
 
 @dataclass(slots=True)
 class Counted:
-    """The result of counting so far, up to `offset` of the range that ends at `end`."""
+    """The state of a count of records, from `offset` (all before it are counted) to `end`."""
 
     offset: int
-    """The next offset that is to be examined."""
+    """The next offset to examine."""
     end: int
     finished: OffsetSet = NO_OFFSETS
-    """Offsets that are not counted."""
+    """Offsets that are left out of the count."""
     records: int = 0
     first_ms: int | None = None
-    """The timestamp of the first record."""
+    """The timestamp of the first record that was counted; None if there was none."""
 
     @property
     def offsets_left(self) -> int:
-        """The number of offsets that may be records and are not examined yet."""
+        """The number of offsets that are not examined yet and may be records."""
         if self.offset >= self.end:
             return 0
         return self.end - self.offset - self.finished.count(self.offset, self.end)
 
 
 class RecordsNeeded(Exception):
-    """Raised if the headers of a batch do not tell how many of its records count."""
+    """Raised if a batch's header does not say how many of its records are counted."""
 
 
 def count_batches(
@@ -73,10 +73,12 @@ def count_batches(
     decodes: bool = True,
     dates_roughly: bool = False,
 ) -> None:
-    """Count the records of whole batches that a read_committed consumer receives from `counted.offset` on, up to
-    `counted.end`. With `dates_roughly` the timestamp of the first record may be that of an earlier record of its batch.
-    Raises `MalformedMessage`, and `RecordsNeeded` if records would have to be decoded without `decodes`; `counted` then
-    has the batches before.
+    """Count the records in whole batches that a read_committed consumer receives, from `counted.offset` to
+    `counted.end`. The result is in `counted`. With `dates_roughly`, the timestamp of the first record may be that of an
+    earlier record of its batch.
+
+    Raises `MalformedMessage`. If `decodes` is False, raises `RecordsNeeded` at a batch whose records would have to be
+    decoded; `counted` then has the batches before it.
     """
     open_aborts: dict[int, list[int]] = {}
     for each in sorted(aborted, key=lambda each: each.first_offset):

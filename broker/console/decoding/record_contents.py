@@ -1,4 +1,6 @@
-"""The contents of a record as JSON: records of internal topics, metadata and markers with the names of their fields."""
+"""Formats the contents of a record as JSON. Records of internal topics, metadata records and markers have their fields
+by name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from moldau.protocol.schema import Field, Wire, fields_of
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 _LEGACY_OFFSET: Final = DeclaredRecord(offsets.OffsetCommitKey, offsets.OffsetCommitValue)
-"""The type of offsets in the first releases of Apache Kafka; the number is 0."""
+"""The record type 0 of `__consumer_offsets`: committed offsets as the first releases of Apache Kafka wrote them."""
 _CONTROL_VALUES: Final = {
     ControlRecordType.ABORT: control.EndTxnMarker,
     ControlRecordType.COMMIT: control.EndTxnMarker,
@@ -42,7 +44,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def shown_bytes(data: bytes | None) -> Json:
-    """The bytes as text if they are printable text, else as {"base64": …}."""
+    """Format bytes for JSON: as text if they are printable UTF-8, otherwise as {"base64": …}."""
     if data is None:
         return None
     try:
@@ -55,7 +57,7 @@ def shown_bytes(data: bytes | None) -> Json:
 
 
 def shown_message(message: object, version: int) -> dict[str, Json]:
-    """The fields of a declared message that a version has."""
+    """The fields of a protocol message that exist in a version, by name."""
     return {
         field.name: _shown_field(field, getattr(message, field.name), version)
         for field in fields_of(type(message))
@@ -85,7 +87,9 @@ def _shown_one(field: Field, value: object, version: int) -> Json:
 
 
 def contents_of(record: Record, contents: Contents, *, is_control: bool) -> dict[str, Json]:
-    """Key and value of a record: fields by name for records of a known kind, else text or base64."""
+    """The key and the value of a record for JSON. If the type of the record is known, they have its fields by name;
+    otherwise they are text or base64.
+    """
     decoder = _control_contents if is_control else _DECODERS[contents]
     try:
         return decoder(record)
@@ -124,8 +128,8 @@ def _metadata_contents(record: Record) -> dict[str, Json]:
 
 
 def _secrets_of(record: object) -> tuple[str, ...]:
-    """The fields of a metadata record that are not shown: keys of credentials, and values of settings that are
-    passwords or unknown.
+    """The fields of a metadata record that are hidden: the secrets of SCRAM credentials, and values of settings that
+    are passwords or unknown.
     """
     from moldau.broker.config.layers import known_setting
     from moldau.kraft.image.configs import ResourceType
@@ -139,8 +143,8 @@ def _secrets_of(record: object) -> tuple[str, ...]:
 
 
 def _coordinator_contents(types: Mapping[int, DeclaredRecord], label: str) -> Callable[[Record], dict[str, Json]]:
-    """A function that shows records of a coordinator's topic. `label` is the name of the field with the type of the
-    record.
+    """Make a function that formats the records of a coordinator's topic. `types` has the record types by number.
+    `label` is the name of the JSON field with the record type.
     """
 
     def contents(record: Record) -> dict[str, Json]:

@@ -1,9 +1,10 @@
-"""Keys and values that a schema registry has framed (moldau.console.schema.registry), as JSON: Avro, Protobuf, JSON.
+"""Decodes keys and values in the wire format of a schema registry (moldau.console.schema.registry) into JSON: Avro,
+Protobuf, JSON.
 
     0, id of the schema, payload ──▶ schema of the registry, fetched once ──▶ JSON, which is masked, searched and shown
 
-All of it runs in executor threads. A registry that does not answer costs one wait of `TIMEOUT_S` in `PAUSE_MS`; the
-records are then shown as their bytes, with a note.
+If the registry does not answer, one request waits for `TIMEOUT_S`, and no other is made for `PAUSE_MS`. The records are
+then shown as bytes, with a note.
 """
 
 from __future__ import annotations
@@ -18,27 +19,29 @@ if TYPE_CHECKING:
 
 MAGIC: Final = 0
 HEAD_SIZE: Final = 5
-"""The size of the zero byte and the schema id before a framed value."""
+"""The size of the prefix of a value: a zero byte and the schema id."""
 TIMEOUT_S: Final = 3
 PAUSE_MS: Final = 30_000
-"""The time (ms) after which a schema that could not be fetched is asked for again."""
+"""The time (ms) after which a schema that could not be fetched is requested again."""
 SCHEMAS_MAX: Final = 500
 """The most schemas that are kept. When there are more, all are dropped and fetched again."""
 
 
 class Schemas:
-    """The schemas of one registry. `now_ms` is the monotonic clock."""
+    """The schemas of one registry, with their decoders. `now_ms` is the monotonic clock."""
 
     def __init__(self, registry: str, now_ms: Callable[[], int]) -> None:
         self._registry = registry
         self._now_ms = now_ms
         self._decoders: dict[int, Decode] = {}
         self._failed: dict[int, tuple[int, str]] = {}
-        """For the id of a schema that cannot be used: the time at which it is asked for again, and the reason."""
+        """The schemas that cannot be used, by id: the time at which each is requested again, and the reason."""
         self._silent_until_ms = 0
 
     def readable(self, record: Record) -> tuple[Record, str]:
-        """The record with JSON in place of keys and values that are framed, and a note about schemas and problems."""
+        """Replace a key and a value in the registry's format by their JSON. Returns the record, and a note about the
+        schemas and about what could not be decoded.
+        """
         key, of_key = self._json_of(record.key)
         value, of_value = self._json_of(record.value)
         notes = [f"{name}: {note}" for name, note in (("key", of_key), ("value", of_value)) if note]
@@ -62,7 +65,7 @@ class Schemas:
         return text.encode("utf-8", "surrogatepass"), f"schema {schema_id}"
 
     def _decoder(self, schema_id: int) -> Decode:
-        """The decoder of a schema. Raises `Refused`."""
+        """The decoder for a schema. Raises `Refused` if the schema cannot be used."""
         from moldau.tables.refusals import Refused
         from moldau.tables.values.decoders import decoder_of
         from moldau.tables.values.registry import SchemaSource

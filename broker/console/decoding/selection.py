@@ -1,9 +1,9 @@
-"""Which records of fetched batches a page shows, and their texts.
+"""Selects the records of fetched batches that a page shows, and formats them as text.
 
     batches ──▶ records ──▶ JSON of framed values ──▶ without what is masked ──▶ those that match ──▶ texts
 
-The batches of a piece are examined until there are enough records or characters, or until they have expanded to
-`EXPANDED_MAX`; the next page goes on from there.
+The batches of a piece are examined until there are enough records or characters, or until their decompressed size is
+above `EXPANDED_MAX`. The next page continues from there.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from moldau.tables.values.masks import Masks
 
 VALUE_SHOWN: Final = 2_000
 WHOLE_SHOWN: Final = 200_000
-"""The most characters of a value that is shown: in a list (`VALUE_SHOWN`), and alone on the page of one record."""
+"""The most characters of a value: in a list (`VALUE_SHOWN`), or on the page of a single record (`WHOLE_SHOWN`)."""
 HEADERS_SHOWN: Final = 20
 NOTES_SHOWN: Final = 500
 EXPANDED_MAX: Final = 1 << 25
-"""The number of decompressed bytes after which no further batch of a piece is examined."""
+"""The decompressed bytes after which no further batch of a piece is examined."""
 RECORD_EFFORT: Final = 256
 SIFTED_FOR_DECODED: Final = 16
-"""The units of effort: a record costs as much as decoding `RECORD_EFFORT` bytes, and decoding a byte as much as sifting
-`SIFTED_FOR_DECODED` bytes.
+"""The units of effort. A record costs as much as decoding `RECORD_EFFORT` bytes. Decoding one byte costs as much as
+searching `SIFTED_FOR_DECODED` bytes without decoding.
 """
 
 
@@ -60,13 +60,13 @@ class ShownRecord:
     value: ShownBytes
     headers: list[tuple[str, str]]
     notes: str
-    """What is to be said of the record besides its contents: that it is a marker, or of an aborted transaction, or that
-    its batch cannot be read.
+    """Remarks about the record: that it is a marker, that its transaction was aborted, or that its batch cannot be
+    read.
     """
 
     @property
     def characters(self) -> int:
-        """The number of characters of all of its texts."""
+        """The number of characters of the key, the value, the headers and the notes."""
         texts = (
             self.key.text or "",
             self.value.text or "",
@@ -78,35 +78,37 @@ class ShownRecord:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Wanted:
-    """Which records are shown, and how."""
+    """The filters that records must pass to be shown, and how they are shown."""
 
     is_committed: bool
-    """Whether only records are shown that a read_committed consumer receives."""
+    """Whether only records that a read_committed consumer receives are shown."""
     key: bytes | None
-    """The key of the records; None for any key."""
+    """The key that a record must have; None for any key."""
     find: str
-    """An expression of RE2 that has to match a whole text; empty if there is none."""
+    """A regular expression of RE2 that must match a whole text of the record; empty if there is none."""
     place: str
-    """The texts that `find` has to match: any, key, value or headers."""
+    """The texts of a record that `find` may match: key, value, headers or any of them."""
     form: str
     contents: Contents
     is_whole: bool
     masks: Masks
     header: tuple[str, bytes | None] | None = None
-    """The name of a header, and its value, which is None if any value will do."""
+    """The name of a header that a record must have, and its value, which is None for any value. None if no header is
+    required.
+    """
     field: tuple[str, str] | None = None
-    """The path of a JSON field, with points between the names, and the text of its value. A number, true, false or null
-    is written as in JSON.
+    """A field that a JSON value must have: its path, with points between the names, and its value as text. A number,
+    true, false or null is written as in JSON. None if no field is required.
     """
 
     @property
     def is_search(self) -> bool:
-        """Whether only records with something of their own are shown."""
+        """Whether a record must have a text, a key, a header or a field to be shown."""
         return bool(self.find) or any(each is not None for each in (self.key, self.header, self.field))
 
 
 class Piece(NamedTuple):
-    """Batches that were fetched from a partition, and which of their records are shown."""
+    """Batches that were fetched from a partition, with the limits on the records that are selected from them."""
 
     partition: int
     records: BytesLike | PickleBuffer
@@ -114,48 +116,48 @@ class Piece(NamedTuple):
     aborted: Iterable[AbortedTransaction]
     offset: int
     end: int
-    """The end (exclusive) of the offsets that are examined, which begin at `offset`."""
+    """The end (exclusive) of the offsets to examine. They begin at `offset`."""
     limit: int
     """The most records that are shown."""
     characters: int
     """The number of characters after which no further record is shown."""
     newest: bool
-    """Whether the last records that match are shown, instead of the first."""
+    """Whether the last matching records are selected, instead of the first."""
 
 
 class Selected(NamedTuple):
-    """The records of a piece that are wanted, and how far the piece was examined."""
+    """The records that were selected from a piece, and how far the piece was examined."""
 
     records: list[ShownRecord]
     next_offset: int
-    """The offset at which reading goes on."""
+    """The offset from which reading continues."""
     expanded: int
-    """The decompressed bytes of the records that were examined."""
+    """The decompressed bytes that were examined."""
     left_out: int = 0
-    """The number of matching records before `records` for which there was no room."""
+    """The number of matching records before `records` that the limits left out."""
     size: int = 0
-    """The stored bytes of the batches that were examined."""
+    """The bytes of the examined batches as they are stored."""
 
 
 class _Match(NamedTuple):
-    """A record that is wanted, or a batch that cannot be read."""
+    """A record that matches, or a batch that cannot be read."""
 
     record: Record
     notes: str
     is_control: bool = False
     problem_size: int = -1
-    """The bytes of a batch that cannot be read; -1 for a record."""
+    """The bytes of the batch that cannot be read; -1 if this is a record."""
 
 
 class _Progress:
-    """How far a piece was examined."""
+    """How far the batches of a piece were examined, and at which cost."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.size = 0
         self.expanded = 0
         self.effort = 0
-        """The number of bytes that were decoded, or could have been decoded in the same time."""
+        """The effort so far: the number of bytes that could have been decoded in the same time."""
 
     def note_decoded(self, size: int) -> None:
         self.expanded += size
@@ -167,7 +169,9 @@ class _Progress:
 
 
 def select(piece: Piece, wanted: Wanted, schemas: Schemas | None, effort_max: int = EXPANDED_MAX * 8) -> Selected:
-    """The records of a piece that are wanted. Its batches are examined until the effort is above `effort_max`."""
+    """Select the records of a piece that match `wanted`. Its batches are examined until the effort is above
+    `effort_max`. `schemas` decodes values in the format of a schema registry; None if no registry is set.
+    """
     progress = _Progress(piece.offset)
     matching = _matches(piece, wanted, schemas, progress, effort_max)
     if not piece.newest:
@@ -200,7 +204,7 @@ def _first(piece: Piece, wanted: Wanted, matching: Iterator[_Match], progress: _
 def _matches(
     piece: Piece, wanted: Wanted, schemas: Schemas | None, progress: _Progress, effort_max: int
 ) -> Iterator[_Match]:
-    """The records that are wanted, in the order of their offsets."""
+    """The records of a piece that match, in the order of their offsets."""
     open_aborts: dict[int, list[int]] = {}
     for each in sorted(piece.aborted, key=lambda each: each.first_offset):
         open_aborts.setdefault(each.producer_id, []).append(each.first_offset)
@@ -252,7 +256,9 @@ def _matches(
 def _decoded_records(
     data: bytes, position: int, header: BatchHeader, sieve: Sieve | None, progress: _Progress
 ) -> Iterator[Record]:
-    """The records of a batch; with a sieve only those that hold a sign. Raises `MalformedMessage`."""
+    """The records of a batch. If a sieve is given, only those that contain one of its signs. Raises
+    `MalformedMessage`.
+    """
     if sieve is None or header.magic != MAGIC or header.is_control:
         records = records_of(data, position, header, size_max=EXPANDED_SIZE_MAX)
     else:
@@ -270,7 +276,7 @@ def _size(record: Record) -> int:
 
 
 def matches(record: Record, wanted: Wanted) -> bool:
-    """Whether a record has the key, the header and the field, and a text that the expression matches."""
+    """Whether a record has the wanted key, header and field, and a text that the expression matches."""
     if wanted.key is not None and record.key != wanted.key:
         return False
     if wanted.header is not None and not _has_header(record, *wanted.header):
@@ -296,7 +302,7 @@ def _has_header(record: Record, name: str, value: bytes | None) -> bool:
 
 
 def _has_field(value: bytes | None, path: str, text: str) -> bool:
-    """Whether the field at a path of a JSON value (UTF-8 without a byte 0) has this text."""
+    """Whether a JSON value (UTF-8 without a zero byte) has a field at `path` whose value is `text`."""
     if not value or b"\0" in value:
         return False
     from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
@@ -308,7 +314,9 @@ def _has_field(value: bytes | None, path: str, text: str) -> bool:
 
 
 def field_text(found: object, path: str) -> str | None:
-    """The value of a JSON field: a text as it is, anything else as JSON; None if there is no such field."""
+    """The value of the field of a JSON value at `path`, as text: a string unchanged, anything else as JSON. None if
+    there is no such field.
+    """
     for name in [path] if isinstance(found, dict) and path in found else path.split("."):
         if not isinstance(found, dict) or name not in found:
             return None
@@ -317,7 +325,7 @@ def field_text(found: object, path: str) -> str | None:
 
 
 def _show(partition: int, match: _Match, wanted: Wanted, room: int) -> ShownRecord:
-    """A record as text. Its value may take the room that is left, and in any case as much as a value in a list."""
+    """Format a matching record as text. Its value may take `room` characters, but at least `VALUE_SHOWN`."""
     record, notes = match.record, match.notes
     if match.problem_size >= 0:
         value = ShownBytes("", "text", match.problem_size, False)

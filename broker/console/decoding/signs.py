@@ -1,9 +1,8 @@
-"""Finds out, by bytes alone, which batches cannot hold a record that is wanted. They are skipped without decoding a
-record.
+"""Skips batches that cannot contain a matching record, by a search for bytes, without decoding records.
 
     Wanted ──▶ signs: texts one of which each wanted record holds as it is stored ──▶ Sieve: skip, or decode
 
-A sign is searched for in a stretch of batches as a whole, and in a compressed batch once it is decompressed.
+Uncompressed batches are searched for a sign all at once, a compressed batch after it is decompressed.
 """
 
 from __future__ import annotations
@@ -34,29 +33,29 @@ if TYPE_CHECKING:
     from moldau.broker.console.decoding.selection import Wanted
 
 Signs = Sequence[bytes]
-"""Texts of which every wanted record holds at least one; empty if no bytes tell which records are wanted."""
+"""Bytes of which every matching record contains at least one. Empty if no bytes are common to the matching records."""
 ANYWHERE: Final = "(?s).*(?:", ").*"
-"""The beginning and the end that turn an expression into one that may match anywhere in a text."""
+"""The prefix and the suffix that make an expression match anywhere in a text."""
 _LITERAL: Final = re.compile(r"[^\\.+*?()|\[\]{}^$\ufffd]+")
-"""Matches an expression without special characters, which means itself."""
+"""Matches a regular expression without special characters, which matches only its own text."""
 _WORD: Final = re.compile(rb"[^: ]+")
-"""The parts of an expression that stand in one piece in a record, even if the expression goes from the name of a header
-to its value.
+"""The parts of an expression that a matching record contains in one piece, even if the match reaches from a header's
+name to its value.
 """
 _PLAIN_JSON: Final = re.compile(rb"[0-9A-Za-z_-]+")
 _ESCAPED: Final = b"\\u00"
-"""The beginning of an escape with which JSON may write any of the characters of `_PLAIN_JSON`."""
+"""The beginning of the JSON escapes that may stand for a character of `_PLAIN_JSON`."""
 _HEAD: Final = Struct(">qi4xb4xhi")
-"""Base offset, length, magic, attributes and last offset delta, as in the header of a batch."""
+"""The fields at the beginning of a batch header: base offset, length, magic, attributes and last offset delta."""
 _SPECIAL: Final = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 def signs_of(wanted: Wanted, *, has_schemas: bool) -> Signs:
-    """The signs of the records that are wanted. If there are several conditions, the signs are those of the condition
-    with the longest texts.
+    """The signs of the records that match `wanted`. If there are several conditions, the signs of the condition with
+    the longest texts are used.
 
-    There are no signs if parts are masked, because the time of a search must not tell what the masked parts hold, or if
-    the searched values are framed by a schema registry (`has_schemas`).
+    There are no signs if parts of the records are masked, because the time of a search must not reveal the masked
+    parts. There are none either if the searched values are in the format of a schema registry (`has_schemas`).
     """
     is_framed = has_schemas and wanted.contents is Contents.PLAIN and wanted.form != "hex"
     if wanted.masks or is_framed:
@@ -84,8 +83,8 @@ def _signs_of_expression(pattern: str) -> Signs:
 
 
 def _signs_of_json(text: str) -> Signs:
-    """The signs of a JSON value that has this text, or this number, in a field. There are none for a number that is not
-    whole or for a list, because JSON has many forms of it.
+    """The signs of JSON values with a field whose value is `text`. There are none if `text` is a fraction, a list or an
+    object, because JSON has many forms of these.
     """
     try:
         if isinstance(json.loads(text), (float, list, dict)):
@@ -96,20 +95,20 @@ def _signs_of_json(text: str) -> Signs:
 
 
 class Sieve:
-    """Finds the next batch of a buffer that may hold a record that is wanted."""
+    """Finds the batches of a buffer, and the records of a batch, that contain a sign."""
 
     def __init__(self, data: bytes, signs: Signs) -> None:
         self._data = data
         self._signs = signs
         self._next = dict.fromkeys(signs, -1)
-        """The next position of each sign; the size of the buffer if the sign does not occur any more."""
+        """The position of the next occurrence of each sign; the size of the buffer if there is none."""
         if _ESCAPED in signs and b"\\" not in data:  # One byte is found many times as fast as four.
             self._next[_ESCAPED] = len(data)
 
     def skip(self, position: int) -> tuple[int, int]:
-        """Skip batches from `position` on, up to a batch that has to be examined: one that may hold a sign, that is
-        compressed, a marker, or part of a transaction. Returns the position of that batch, and the offset after the
-        skipped batches; -1 if none was skipped.
+        """Skip batches, from `position` on, that contain no sign. A batch that is compressed, a control batch or
+        transactional is not skipped. Returns the position of the first batch that must be examined, and the offset
+        after the skipped batches, which is -1 if none was skipped.
         """
         data, unpack = self._data, _HEAD.unpack_from
         last, hit, next_offset = len(data) - HEADER_SIZE, self._hit(position), -1
@@ -123,7 +122,7 @@ class Sieve:
         return position, next_offset
 
     def _hit(self, position: int) -> int:
-        """The position of the first sign at or after a position."""
+        """The position of the first sign at or after `position`; the size of the buffer if there is none."""
         for sign, found in self._next.items():
             if found < position:
                 found = self._data.find(sign, position)
@@ -131,8 +130,8 @@ class Sieve:
         return min(self._next.values())
 
     def records_in(self, body: bytes, header: BatchHeader) -> Iterator[Record]:
-        """The records of a batch of format 2 that hold a sign. `body` has all records of the batch, decompressed.
-        Raises `MalformedMessage`.
+        """The records of a batch (magic 2) that contain a sign. `body` is the decompressed records of the batch. Raises
+        `MalformedMessage`.
         """
         append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
         within = Sieve(body, self._signs)

@@ -1,4 +1,4 @@
-"""Keys, values and headers as texts of bounded length."""
+"""Formats keys, values and headers as texts of bounded length."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 KEY_SHOWN: Final = 200
-"""The most characters of a key, of a header's name and of its value."""
+"""The most characters of a key, and of the name and the value of a header."""
 FORMS: Final = ("auto", "json", "text", "hex")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShownBytes:
-    """A key or a value as text."""
+    """A key, a value or bytes of a header, formatted as text."""
 
     text: str | None
-    """None for null."""
+    """The text; None for a null."""
     form: str
-    """json, text, hex, or decoded for a record of an internal topic."""
+    """How the bytes were formatted: json, text or hex; decoded for the fields of a known record type."""
     size: int
     """The size of the key or value in bytes."""
     is_cut: bool

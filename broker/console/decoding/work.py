@@ -1,5 +1,5 @@
-"""The work of the worker process: it answers questions. A question is a function of the state that the process
-keeps.
+"""The program of the console's worker process: it answers the questions of the node. A question is a function of the
+state that the process keeps.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ from moldau.storage.files.port import FileSystem
 
 
 class State(NamedTuple):
-    """What the process keeps between questions."""
+    """The state that the worker process keeps between questions."""
 
     fs: FileSystem
     schemas: Schemas | None
-    """None if no registry is set."""
+    """The schemas of the registry; None if no registry is set."""
 
 
 SEARCH_EFFORT: Final = 1 << 21
-"""The effort (`selection.select`) after which a search lets other questions go first: 0.1 to 0.3 s."""
+"""The effort (see `selection.select`) after which a search pauses, so that other questions are answered: 0.1 to 0.3
+s.
+"""
 Question: TypeAlias = Callable[[State], object]
-"""A function of the state that can be pickled: a `functools.partial` of a function below."""
+"""A function of the state that can be pickled: a `functools.partial` of a function in this module."""
 
 
 def answers(fs: FileSystem, registry: str | None) -> Generator[object, Question, None]:
-    """A generator that answers each question that is sent to it. The first value, None, answers no question."""
+    """A generator that answers the questions sent to it. It first yields None, before any question. `registry` is the
+    URL of a schema registry, or None.
+    """
     schemas = None if registry is None else Schemas(registry, lambda: round(time.monotonic() * 1000))
     state = State(fs, schemas)
     answer: object = None
@@ -44,31 +48,31 @@ def answers(fs: FileSystem, registry: str | None) -> Generator[object, Question,
 
 
 def selected(state: State, piece: Piece, wanted: Wanted) -> Selected:
-    """The records of a piece that are wanted."""
+    """Select the records of a piece that match `wanted`."""
     return select(piece, wanted, state.schemas)
 
 
 class Place(NamedTuple):
-    """The place of whole batches in the .log file of a segment. The last batch may be cut short."""
+    """A place of batches in the .log file of a segment. The last batch may be cut short."""
 
     path: str
     inode: int
-    """The inode of the file, because another file may have the path meanwhile."""
+    """The inode of the file. Another file may have the path by the time of the read."""
     position: int
     size: int
 
 
 class Searched(NamedTuple):
-    """What a search has found in a piece."""
+    """The result of searching a piece."""
 
     selected: Selected
     begins_ms: int
-    """The largest timestamp of the first batch; -1 if there is no batch."""
+    """The largest timestamp of the piece's first batch; -1 if it has no batch."""
 
 
 def searched(state: State, piece: Piece, wanted: Wanted, place: Place | None) -> Searched | None:
-    """The records of a piece that are wanted. The search ends after about `SEARCH_EFFORT`. If `place` is given, the
-    bytes of the piece are read there; None if they are not there any more.
+    """Search a piece for records that match `wanted`. The search ends after an effort of about `SEARCH_EFFORT`. If
+    `place` is given, the batches are read from that place in a file; the result is None if they are not there any more.
     """
     try:
         data = bytes(piece.records) if place is None else _bytes_at(state.fs, place)
@@ -97,7 +101,7 @@ def _bytes_at(fs: FileSystem, place: Place) -> bytes | None:
 def counted(
     state: State, so_far: Counted, records: BytesLike | PickleBuffer, aborted: Iterable[AbortedTransaction]
 ) -> tuple[Counted, bool]:
-    """Count the records of fetched batches. Returns the count so far, and whether all batches could be read."""
+    """Count the records in fetched batches. Returns the new count, and whether all batches could be read."""
     try:
         count_batches(so_far, bytes(records), aborted)
     except MalformedMessage:
@@ -111,7 +115,7 @@ def compiles(state: State, pattern: str) -> bool:
 
 
 def assignments(state: State, encoded: Iterable[bytes]) -> list[dict[str, list[int]] | None]:
-    """The partitions of each member's assignment, by topic; None for an assignment that cannot be read."""
+    """Decode the assignments of members: the partitions by topic, or None for an assignment that cannot be decoded."""
     from moldau.coordinator.consumer.embedded_protocol import read_assignment
 
     found: list[dict[str, list[int]] | None] = []

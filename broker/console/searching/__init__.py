@@ -1,1 +1,1 @@
-"""The search for records of a topic in the console: through its whole logs, without a consumer."""
+"""The search for records of a topic in the console. It reads the whole logs, without a consumer."""

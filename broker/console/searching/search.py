@@ -27,10 +27,10 @@ from moldau.protocol.record_batch import NO_TIMESTAMP
 SEARCH_MS: Final = 600_000
 """The time (ms) after which a search ends."""
 EVENT_MS: Final = 200
-"""The time (ms) between two events without a record."""
+"""The time (ms) after which an event is sent even if no record was found."""
 STRETCH_MIN: Final = 1 << 20
 CHARACTERS: Final = 1 << 18
-"""The characters of shown records after which no further record of a stretch is shown."""
+"""The number of characters after which no further record of a stretch is shown."""
 PLANS_MAX: Final = 4
 """The most attempts to find and read a stretch: compaction or retention may replace its file meanwhile."""
 FULL: Final = "as many records as asked for"
@@ -40,8 +40,8 @@ LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
 
 @dataclass(slots=True)
 class Window:
-    """The part at the end of a lane that a search for the newest records reads next. Its records are kept once it is
-    read as a whole.
+    """The range at the end of a lane that a search for the newest records reads next. Its records are kept when the
+    whole range has been read.
     """
 
     begin: int
@@ -52,44 +52,44 @@ class Window:
 
 @dataclass(slots=True)
 class Lane:
-    """The part of a partition that remains to be searched: the offsets from `first` up to `end`."""
+    """The part of a partition that is still to be searched: the offsets from `first` to `end` (exclusive)."""
 
     key: Partition
     first: int
     end: int
     frontier_ms: float
-    """A bound of the timestamps in the part that remains, if timestamps ascend with the offsets: the upper one in a
-    search for the newest records, the lower one in a search for the oldest.
+    """A bound on the timestamps in that part, assuming that timestamps ascend with the offsets: the largest in a search
+    for the newest records, the smallest in a search for the oldest.
     """
     found: int = 0
     window: Window | None = None
 
     @property
     def left(self) -> int:
-        """The number of offsets that have not been read."""
+        """The number of offsets that are not read yet."""
         seen = 0 if self.window is None else self.window.offset - self.window.begin
         return max(self.end - self.first - seen, 0)
 
 
 class Seen(NamedTuple):
-    """An event of a search: the records found since the last event, and the progress."""
+    """An event of a search: the records found since the previous event, and the progress."""
 
     records: list[ShownRecord]
-    """The records that are new since the last event."""
+    """The records found since the previous event."""
     offsets: int
     of_offsets: int
     bytes: int
-    """The bytes of the batches that were searched, as they are stored."""
+    """The stored bytes of the batches that were searched."""
     ms: int
-    """The time since the search began."""
+    """The time (ms) since the search began."""
     errors: list[str]
     end: str = ""
-    """Why the search has ended; empty as long as it goes on."""
+    """Why the search has ended; empty if it continues."""
 
 
 @dataclass(slots=True)
 class Search:
-    """One search. `ranges` has the first offset and the end for each partition."""
+    """One search of a topic. `ranges` has the start offset and the end offset (exclusive) of each partition."""
 
     client: KafkaClient
     wanted: Wanted
@@ -99,13 +99,13 @@ class Search:
     errors: list[str] = field(default_factory=list)
     _lanes: list[Lane] = field(default_factory=list)
     _kept: list[tuple[int, int, int]] = field(default_factory=list)
-    """The ranks of the best `limit` records so far, the best one first. A rank is timestamp, partition and offset, the
-    first and the last with a minus if the newest records are wanted.
+    """The ranks of the best `limit` records so far, the best one first. A rank is a tuple of timestamp, partition and
+    offset. In a search for the newest records, timestamp and offset are negated.
     """
     _new: list[ShownRecord] = field(default_factory=list)
     _bytes: int = 0
     _size: int = STRETCH_MAX
-    """The bytes of the next stretch."""
+    """The number of bytes of the next stretch."""
 
     async def events(self) -> AsyncIterator[Seen]:
         """Yield the events of the search until it ends."""
@@ -139,7 +139,9 @@ class Search:
         yield seen(FULL if end == WHOLE and len(self._kept) >= self.limit else end)
 
     def _is_settled(self, lane: Lane) -> bool:
-        """Whether `limit` records were found and no record of a lane can come before the last of them."""
+        """Whether the search of a lane may stop: `limit` records were found, and no record of the lane can rank before
+        the last of them.
+        """
         if len(self._kept) < self.limit:
             return False
         worst = self._kept[-1][0]
@@ -202,7 +204,7 @@ class Search:
         self._size = min(max(2 * size, STRETCH_MIN), STRETCH_MAX)
 
     def _keep(self, lane: Lane, records: list[ShownRecord]) -> None:
-        """Add records of a lane to those that were found, and keep the best `limit` of them."""
+        """Add matching records of a lane to the result, and keep the best `limit` records."""
         sign = -1 if self.is_newest else 1
         ranks = {(sign * each.timestamp, each.partition, sign * each.offset): each for each in records}
         lane.found += len(ranks)

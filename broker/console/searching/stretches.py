@@ -1,10 +1,10 @@
-"""Finds stretches of a partition's log for a search: places in files of this broker, or bytes that another leader
-gives.
+"""Finds stretches of a partition's log for a search: a place in a file of this broker, or bytes fetched from another
+leader.
 
     offset ──▶ this broker leads and has it in its files ──▶ place, which the process that searches reads itself
           └──▶ another leader, or remote storage ──▶ Fetch ──▶ bytes
 
-A place has about `STRETCH_MAX` bytes at most: the event loop looks it up, and never touches what is in it.
+A place has at most about `STRETCH_MAX` bytes. The event loop only looks the place up; the worker process reads it.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
 STRETCH_MAX: Final = 1 << 24
 FETCHED_SIZE: Final = 1 << 20
 FETCHED_OFFSETS: Final = 4_000
-"""The number of offsets in a window before the end of a log that another broker leads."""
+"""The number of offsets in a window of a search for the newest records, if another broker leads the partition."""
 LOOKS_MAX: Final = 16
-"""How often a place is looked up again because its index is not in the page cache."""
+"""How often a lookup is repeated because the index was not in the page cache."""
 LOCAL: Final = LocalLog()
 _base_offset = attrgetter("base_offset")
 T = TypeVar("T")
 
 
 class Stretch(NamedTuple):
-    """Batches of a log from an offset on, in one piece. The last one may be cut short."""
+    """Consecutive batches of a log, which begin at the batch with a given offset. The last one may be cut short."""
 
     size: int
-    """The bytes of the batches; 0 if there is nothing from the offset on."""
+    """The bytes of the batches; 0 if the log has nothing at or after the offset."""
     place: Place | None
-    """None if the bytes are in `records`."""
+    """The place of the batches in a file; None if they are in `records`."""
     records: BytesLike
     aborted: Sequence[AbortedTransaction]
 
 
 class Unreadable(Exception):
-    """The records of a partition cannot be read. The text says why."""
+    """Raised if the records of a partition cannot be read. The message says why."""
 
 
 def own_replica(client: KafkaClient, key: Partition) -> Replica | None:
-    """The replica of a partition, if this broker leads it and another process can open its files; None otherwise."""
+    """The replica of a partition, if this broker leads it and another process can open its files; otherwise None."""
     if not client.ports.environment.shares_files():
         return None
     partition = client.ports.services.replicas.find(key)
@@ -64,7 +64,7 @@ def own_replica(client: KafkaClient, key: Partition) -> Replica | None:
 
 
 async def stretch_at(client: KafkaClient, key: Partition, offset: int, size: int, *, is_committed: bool) -> Stretch:
-    """The next stretch from an offset on, of about `size` bytes at most. Raises `Unreadable`."""
+    """The stretch of a log that begins at `offset`, of at most about `size` bytes. Raises `Unreadable`."""
     replica = own_replica(client, key)
     if replica is not None:
         isolation = TXN_COMMITTED if is_committed else HIGH_WATERMARK
@@ -84,7 +84,7 @@ async def stretch_at(client: KafkaClient, key: Partition, offset: int, size: int
 
 
 def _place(log: Log, offset: int, found: FileSlice) -> Place:
-    """The place of the bytes of a slice, which lies in the segment of an offset or in a later one."""
+    """The place in a file of the bytes of `found`, which were read at `offset`, in its segment or a later one."""
     from moldau.broker.console.decoding.work import Place
 
     slot = max(0, bisect_right(log.segments, offset, key=_base_offset) - 1)
@@ -93,8 +93,8 @@ def _place(log: Log, offset: int, found: FileSlice) -> Place:
 
 
 async def window_before(client: KafkaClient, key: Partition, first: int, end: int) -> int:
-    """The first offset of a window that ends at `end`, at least `first`. The window has about as many bytes as one
-    stretch. Raises `Unreadable`.
+    """The first offset of the window that ends at `end` (exclusive), but not below `first`. The window has about as
+    many bytes as one stretch. Raises `Unreadable`.
     """
     replica = own_replica(client, key)
     if replica is None or not replica.log.segments or end <= replica.log.segments[0].base_offset:
@@ -103,7 +103,7 @@ async def window_before(client: KafkaClient, key: Partition, first: int, end: in
 
 
 def _begin_of_place(log: Log, end: int) -> int:
-    """The offset of a batch about `STRETCH_MAX` bytes before an offset, in the same segment. Raises `NotCached`."""
+    """The offset of a batch about `STRETCH_MAX` bytes before `end`, in the same segment. Raises `NotCached`."""
     segment = log.segments[max(0, bisect_right(log.segments, end - 1, key=_base_offset) - 1)]
     _, position = segment.offset_index.entry_at_or_before(end - 1, waits=False)
     if position <= STRETCH_MAX:
@@ -113,8 +113,8 @@ def _begin_of_place(log: Log, end: int) -> int:
 
 
 async def _looked_up(client: KafkaClient, look_up: Callable[[], T]) -> T:
-    """The result of a lookup in an index. While the page cache lacks a part of the index, the part is read by an
-    executor thread and the lookup repeated. Raises `Unreadable`.
+    """Return the result of a lookup in an index. If the page cache lacks a part of the index, an executor thread reads
+    the part, and the lookup is repeated. Raises `Unreadable`.
     """
     for _ in range(LOOKS_MAX):
         try:
