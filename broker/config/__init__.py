@@ -1,4 +1,4 @@
-"""Configuration: Apache Kafka's settings, each with what this broker does with it."""
+"""Configuration: the settings of Apache Kafka, and what this broker does with each of them."""
 
 from __future__ import annotations
 

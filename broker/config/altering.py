@@ -1,4 +1,4 @@
-"""Changes of a broker's settings at run time: the check whether a change is allowed, with Apache Kafka's messages."""
+"""Checks whether a broker's dynamic settings may be changed at run time, with Apache Kafka's messages."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ONLY_PER_LISTENER = frozenset(
 
 
 def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> str | None:
-    """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None if they may. `layers` are the
-    settings in force; `changed` holds all settings of one level after the change. Unknown names are accepted, as in
-    Apache Kafka."""
+    """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None if they may. `changed` has all
+    settings of one level after the change: that of all brokers (`at_default_level`) or that of one broker. `layers` are
+    the settings in force. Unknown names are accepted, as in Apache Kafka."""
     previous = layers.dynamic_default if at_default_level else layers.dynamic_broker
     fresh = {name: text for name, text in changed.items() if previous.get(name) != text}
     message = _scope_problem(fresh, at_default_level=False)
@@ -118,7 +118,7 @@ def _rule_problem(after: BrokerLayers, before: BrokerLayers) -> str | None:
 
 
 def effective(layers: BrokerLayers) -> Config:
-    """The configuration in force.
+    """The configuration in force, merged from the layers.
 
     A dynamic value that cannot be parsed counts as not set, as when Apache Kafka restarts.
     """

@@ -1,4 +1,6 @@
-"""The catalogue of settings: those of Apache Kafka 4.3.1 and our own. The tables are parsed at first use."""
+"""The catalogue of settings: those of Apache Kafka 4.3.1, and those of this broker only. The tables are parsed when
+they are first used.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
 
 @cache
 def broker_catalogue() -> Catalogue:
-    """Settings of the broker and the controller, by name."""
+    """The settings of the broker and the controller, by name."""
     from moldau.broker.config.tables import groups, node, security, topics
 
     return (
@@ -36,7 +38,7 @@ def broker_catalogue() -> Catalogue:
 
 @cache
 def topic_catalogue() -> Catalogue:
-    """Settings of a topic, by name."""
+    """The settings of a topic, by name."""
     from moldau.broker.config.tables import resources
 
     return read_rows(resources.TOPIC_ROWS)
@@ -44,7 +46,7 @@ def topic_catalogue() -> Catalogue:
 
 @cache
 def group_catalogue() -> Catalogue:
-    """Settings of a group, by name."""
+    """The settings of a group, by name."""
     from moldau.broker.config.tables import resources
 
     return read_rows(resources.GROUP_ROWS)
@@ -52,7 +54,7 @@ def group_catalogue() -> Catalogue:
 
 @cache
 def client_metrics_catalogue() -> Catalogue:
-    """Settings of a client metrics subscription, by name."""
+    """The settings of a client metrics subscription, by name."""
     from moldau.broker.config.tables import resources
 
     return read_rows(resources.CLIENT_METRICS_ROWS)
@@ -60,14 +62,16 @@ def client_metrics_catalogue() -> Catalogue:
 
 @cache
 def dynamic_only_catalogue() -> Catalogue:
-    """Broker settings that exist only at run time and cannot be in a file, by name."""
+    """The broker settings that can only be set at run time and not in a file, by name."""
     from moldau.broker.config.tables import resources
 
     return read_rows(resources.DYNAMIC_ONLY_ROWS)
 
 
 def unit_synonyms(name: str) -> tuple[str, ...]:
-    """The names of a broker setting in all units, including its own; the one that takes precedence comes first."""
+    """The names of a broker setting in all its units, such as log.retention.ms and log.retention.hours. The name that
+    takes precedence comes first. A setting with one unit has only its own name.
+    """
     for names in UNIT_SYNONYMS:
         if name in names:
             return names
@@ -75,7 +79,9 @@ def unit_synonyms(name: str) -> tuple[str, ...]:
 
 
 def base_name(name: str) -> str:
-    """The setting of a prefixed name: listener.name.<listener>.[<mechanism>.]<setting>."""
+    """The name of a setting without the prefix listener.name.<listener>.[<mechanism>.]; the name itself if it has no
+    such prefix.
+    """
     if not name.startswith("listener.name."):
         return name
     _, _, rest = name.removeprefix("listener.name.").partition(".")
@@ -87,5 +93,5 @@ def base_name(name: str) -> str:
 
 
 def broker_setting(name: str) -> Setting | None:
-    """The catalogue's row for a broker's setting, also under a listener's prefix."""
+    """The catalogue's entry for a broker setting, whose name may have a listener's prefix; None if there is none."""
     return broker_catalogue().get(base_name(name))

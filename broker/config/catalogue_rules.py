@@ -39,7 +39,7 @@ _CLIENT_PROPERTIES: Final = (
 
 
 class SettingsInForce(Protocol):
-    """The current settings of the node that the controller runs on."""
+    """The present settings of the controller's node."""
 
     @property
     def config(self) -> Config:
@@ -47,15 +47,15 @@ class SettingsInForce(Protocol):
 
     @property
     def layers(self) -> BrokerLayers:
-        """The layers from which the configuration is merged."""
+        """The static and dynamic settings from which the configuration is merged."""
 
     @property
     def topic_entries(self) -> Sequence[ConfigEntry]:
-        """Every setting of a topic without overrides."""
+        """Every setting of a topic that has no setting of its own: the entries of its DescribeConfigs."""
 
 
 class CatalogueRules:
-    """The controller's `ConfigRules`."""
+    """The `ConfigRules` of the controller: they check changes by the catalogue."""
 
     def __init__(self, in_force: SettingsInForce) -> None:
         self._in_force = in_force
@@ -63,7 +63,7 @@ class CatalogueRules:
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> ApiError | None:
-        """Why the settings of a resource cannot be changed from `existing` to `settings`; None if they can."""
+        """Why the dynamic settings of a resource may not be changed from `existing` to `settings`; None if they may."""
         match resource.type:
             case ResourceType.TOPIC:
                 message = topic_refusal(self._in_force.config, dict(settings), existing)
@@ -90,20 +90,22 @@ class CatalogueRules:
         return None if message is None else ApiError(ErrorCode.INVALID_REQUEST, message)
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether APPEND and SUBTRACT are defined for the setting."""
+        """Whether the setting is a list, so that APPEND and SUBTRACT apply to it."""
         setting = _catalogue(resource_type).get(_looked_up(resource_type, name))
         return setting is not None and setting.type is ValueType.LIST
 
     def default_of(self, resource: ConfigResource, name: str) -> str:
-        """The value to which APPEND and SUBTRACT apply if the resource does not override the setting:
+        """The value to which APPEND and SUBTRACT apply if the resource does not have the setting itself.
 
-        Apache Kafka's default, not the broker's value.
+        It is Apache Kafka's default, not the broker's value.
         """
         setting = _catalogue(resource.type).get(_looked_up(resource.type, name))
         return "" if setting is None else setting.default_text or ""
 
     def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
-        """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
+        """All settings of a topic that has the settings `settings` itself, as the response to CreateTopics lists
+        them.
+        """
         described = describe_topic(self._in_force.topic_entries, settings)
         return [
             CreatableTopicConfigs(

@@ -1,5 +1,5 @@
-"""Rules for changes at run time that a file need not keep: Apache Kafka's bounds on the step from one value to the
-next, and on settings that depend on each other while a node runs.
+"""Rules that only changes at run time must keep, not a file. They are Apache Kafka's bounds on the step from one value
+to the next, and on settings that depend on each other while a node runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _THREAD_COUNTS: Final = (
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 _CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
 _CLEANER_THREAD_BUFFER_SIZE: Final = 1 << 20
-"""The buffer of a cleaner thread must be larger than this (bytes)."""
+"""The least buffer (bytes, exclusive) of a cleaner thread."""
 
 
 def broken_change_rules(before: Config, after: Config) -> Iterator[str]:
-    """The rules that a change of the configuration in force breaks, with Apache Kafka's messages. A value that breaks a
-    rule and that does not change is not reported.
+    """The rules that the change from `before` to `after` breaks, with Apache Kafka's messages. A value that breaks a
+    rule, but is not changed, is not reported.
     """
     if _changed((_CLEANER_THREADS, _CLEANER_BUFFER), before, after):
         yield from _cleaner_buffer(after)
@@ -46,7 +46,7 @@ def _changed(names: tuple[str, ...], before: Config, after: Config) -> bool:
 
 
 def _cleaner_buffer(after: Config) -> Iterator[str]:
-    """The refusal of a buffer that is too small for the number of cleaner threads.
+    """Report a cleaner buffer that is too small for the number of cleaner threads.
 
     DIVERGES: Apache Kafka also refuses to start with a smaller buffer; here such a file is taken, and the cleaner makes
     more rounds. For log.cleaner.threads=0 Apache Kafka answers "/ by zero", and this broker nothing.
@@ -98,7 +98,9 @@ def _cleaner_threads(before: Config, after: Config) -> Iterator[str]:
 
 
 def _local_retention(before: Config, after: Config) -> Iterator[str]:
-    """The local retention of tiered topics must not exceed their whole retention, for which -2 stands."""
+    """Report a local retention of tiered topics that exceeds the retention of the whole log. The local value -2 means
+    the whole retention.
+    """
     for unit, kept, was_kept in (
         ("ms", after.log_retention_ms, before.log_retention_ms),
         ("bytes", after.settings.integer("log.retention.bytes"), before.settings.integer("log.retention.bytes")),

@@ -25,7 +25,9 @@ class ConfigError(Exception):
 
 
 class ConfigValues:
-    """Settings by name: the value that is configured, else the default. A name outside of the catalogue is a bug."""
+    """The values of settings by name: the configured value, or else the default. A name that is not in the catalogue
+    raises KeyError.
+    """
 
     __slots__ = ("_defaults", "_values")
 
@@ -34,11 +36,11 @@ class ConfigValues:
         self._defaults: dict[str, Value] = {}
 
     def is_set(self, name: str) -> bool:
-        """Whether the configuration sets the name."""
+        """Whether the setting has a configured value."""
         return name in self._values
 
     def value(self, name: str) -> Value:
-        """The value of a setting, None if it has none."""
+        """The value of a setting: the configured one, or else the default, which is None for some settings."""
         if name in self._values:
             return self._values[name]
         if name not in self._defaults:
@@ -84,8 +86,8 @@ class ConfigValues:
         return value
 
     def of_listener(self, listener: str, name: str) -> str:
-        """The name of a setting for a listener: the prefixed name if the configuration sets it, else the common
-        name.
+        """The name under which a setting of a listener is read: the name with the listener's prefix if it has a
+        configured value, or else the name without a prefix.
         """
         own = f"listener.name.{listener.lower()}.{name}"
         return own if self.is_set(own) else name
@@ -97,7 +99,7 @@ class ConfigValues:
         return value or ()
 
     def duration_ms(self, name: str) -> int:
-        """The value of a setting in ms, taken from its synonyms in minutes and hours if it is not set itself."""
+        """The value of a setting in ms. If only its synonym in minutes or hours is set, that value is converted."""
         for synonym in unit_synonyms(name):
             value = self.integer_or_none(synonym)
             if value is not None:
@@ -107,7 +109,7 @@ class ConfigValues:
 
 @dataclass(frozen=True, slots=True)
 class ControllerVoter:
-    """One member of a static metadata quorum."""
+    """A voter of a static metadata quorum (controller.quorum.voters)."""
 
     node_id: int
     host: str
@@ -116,7 +118,7 @@ class ControllerVoter:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The configuration of a node at its start. Single settings are read through `settings`, by Kafka's name."""
+    """The configuration of a node. Single settings are read by Kafka's names, through `settings` or the methods."""
 
     settings: ConfigValues
     originals: Mapping[str, str | Password]  # All settings as texts, from the file, the environment and the overrides.
@@ -150,12 +152,12 @@ class Config:
 
     @property
     def broker_listeners(self) -> tuple[ListenerAddress, ...]:
-        """The listeners for clients and other brokers."""
+        """The addresses on which the node listens for clients and other brokers."""
         return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
 
     @property
     def controller_listeners(self) -> tuple[ListenerAddress, ...]:
-        """The listeners of the controller."""
+        """The addresses on which the node listens as a controller."""
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 
     def integer(self, name: str) -> int:
@@ -190,11 +192,11 @@ def _unit_ms(name: str) -> int:
 
 
 def by_field(make: type[T], values: ConfigValues, *prefixes: str, **given: object) -> T:
-    """Make an object of a class whose fields are named like settings: with the prefix `group.share.` the field
-    `max_size` is the setting group.share.max.size. Of several prefixes the first one counts with which such a setting
-    exists.
+    """Make an object of a class whose fields are named like settings. With the prefix `group.share.`, the field
+    `max_size` gets the value of group.share.max.size. If several prefixes are given, the first one with which the
+    setting exists is used.
 
-    `given` has the fields whose values come from other settings. All other fields keep the default of the class.
+    `given` has the values of further fields. All other fields keep the default of the class.
     """
     made: Any = make
     fields = made._fields if hasattr(made, "_fields") else made.__dataclass_fields__

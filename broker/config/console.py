@@ -1,4 +1,6 @@
-"""The settings of the console that have forms of their own: the rules of masking, and the schema registry."""
+"""Checks the settings of the console that have a syntax of their own: the mask rules, and the URL of the schema
+registry.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from moldau.tables.values.masks import mask_rule
 
 
 def broken_console_rules(config: Config) -> Iterator[str]:
-    """The rules that a configuration breaks."""
+    """The problems of the console's settings in a configuration."""
     for rule in config.entries("moldau.console.masks"):
         try:
             mask_rule(rule)

@@ -1,4 +1,4 @@
-"""The contents of DescribeConfigs for a broker, a topic, a group or a client metrics subscription."""
+"""The entries of DescribeConfigs for a broker, a topic, a group or a client metrics subscription."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ class ConfigEntry:
 
 
 AUTHORIZER_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
-"""Settings of Apache Kafka's authorizer, which are not settings of its brokers. They are listed only if they
-are set.
-"""
+"""Settings of Apache Kafka's authorizer, which its brokers do not list. They are described only if they are set."""
 
 
 def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
-    """Every setting of a broker.
+    """Describe every setting of a broker.
 
-    `config`: the effective configuration; `layers`: the sources of the values. Settings that Apache Kafka does not have
-    are included if they are set.
+    `config` is the configuration in force, `layers` are the sources of its values. Settings that Apache Kafka does not
+    have are included if they are set.
     """
     names = {
         name
@@ -58,7 +56,7 @@ def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
 
 
 def describe_broker_defaults(layers: BrokerLayers) -> list[ConfigEntry]:
-    """The settings that are set for all brokers: those of the resource without a name."""
+    """Describe the dynamic settings that hold for all brokers: those of the broker resource whose name is empty."""
     entries = []
     for name, text in sorted(layers.dynamic_default.items()):
         synonyms = [each for each in layers.synonyms(name) if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
@@ -82,7 +80,7 @@ def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Confi
 
 
 def told_entry(name: str, value: str, documentation: str) -> ConfigEntry:
-    """An entry in the form of a read-only setting, by which a broker tells something about a resource."""
+    """An entry by which a broker reports information about a resource, in the form of a read-only setting."""
     return ConfigEntry(
         name,
         value,
@@ -96,7 +94,9 @@ def told_entry(name: str, value: str, documentation: str) -> ConfigEntry:
 
 
 def topic_entries(config: Config, layers: BrokerLayers) -> tuple[ConfigEntry, ...]:
-    """Every setting of a topic without overrides: the same for all topics of a broker with this configuration."""
+    """Describe every setting of a topic that has no setting of its own. The entries are the same for all topics of a
+    broker.
+    """
     defaults = topic_defaults(config)
     entries = []
     for name, setting in topic_catalogue().items():
@@ -119,7 +119,9 @@ def topic_entries(config: Config, layers: BrokerLayers) -> tuple[ConfigEntry, ..
 
 
 def describe_topic(below: Iterable[ConfigEntry], overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic. `below`: those of a topic without overrides (`topic_entries`)."""
+    """Describe every setting of a topic. `overrides` are the topic's own settings; `below` are the entries of
+    `topic_entries`.
+    """
     return [_overridden(each, overrides[each.name]) if each.name in overrides else each for each in below]
 
 
@@ -136,8 +138,8 @@ def _overridden(below: ConfigEntry, text: str) -> ConfigEntry:
 def describe_resource(
     catalogue: Catalogue, overrides: Mapping[str, str], source: ConfigSource, layers: BrokerLayers | None = None
 ) -> list[ConfigEntry]:
-    """Every setting of a group or a client metrics subscription. The layers have the values of settings that are not
-    overridden; without layers these are the broker's defaults.
+    """Describe every setting of a group or a client metrics subscription. `overrides` are its own settings. Other
+    values are those of the broker in `layers`, or the defaults if there are no layers.
     """
     below = layers or BrokerLayers({})
     entries = []

@@ -1,6 +1,6 @@
 """Computes docs/configuration.md from the catalogue: `python -m moldau.broker.config.document`.
 
-`--unread` lists instead the settings that are called honoured and that no module reads.
+`--unread` lists instead the settings that the catalogue calls honoured, but that no module reads.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ _PREFIX = re.compile(r'"([a-z.]+\.)"')
 
 
 def unread_settings(root: Path) -> list[str]:
-    """The honoured broker settings that no module outside of the catalogue reads: neither by their name, nor by field
-    with a prefix of their name.
+    """The honoured broker settings that no module reads, neither by name nor by `by_field` with a prefix of the name.
+    The modules of the catalogue do not count.
     """
     # A check of a value is not a use of it.
     modules = [path for path in root.rglob("*.py") if "tables" not in path.parts and path.name not in _ONLY_CHECKED]

@@ -1,4 +1,6 @@
-"""The rules of the settings of groups: the bounds of a setting are settings too, on the broker and in a group."""
+"""The rules for settings of groups. The bounds of such a setting are settings too, both for the broker's value and for
+a group's own value.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from moldau.broker.config.setting import Stance, Value
 from moldau.broker.config.values import InvalidValue, default_value, parse
 
 KINDS: Final = ("consumer", "share", "streams")
-"""The kinds of groups that have settings of their own, by the prefix of these settings."""
+"""The types of groups with settings of their own, as the prefix of these settings names them."""
 ASSIGNMENT_INTERVALS: Final = tuple(f"group.{kind}.assignment.interval.ms" for kind in KINDS)
-"""The settings of groups that change at run time and have bounds."""
+"""The settings of groups that brokers may change at run time and that have bounds."""
 
 ASSIGNOR_NAME: Final = "streams.assignor.name"
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 INTERNAL_PREFIX: Final = "__"
-"""The prefix of names that no dead-letter queue may have."""
+"""A topic whose name begins with this prefix cannot be a dead letter queue."""
 
 _ASSIGNORS: Final = {
     "group.consumer.assignors": {
@@ -33,13 +35,13 @@ _ASSIGNORS: Final = {
     },
     "group.streams.assignors": {"sticky": "sticky"},
 }
-"""The assignors of groups by setting, and by the text that stands for an assignor: its own name, or Apache Kafka's
+"""The name of each assignor by setting, and by the text that may stand for it there: its name, or Apache Kafka's
 class.
 """
 
 
 class SettingsRead(Protocol):
-    """The settings of a broker, by name."""
+    """The settings of a broker, as these rules read them."""
 
     def is_set(self, name: str) -> bool: ...
 
@@ -49,12 +51,12 @@ class SettingsRead(Protocol):
 
 
 def assignor_names(config: SettingsRead, setting: str) -> tuple[str, ...]:
-    """The assignors that a setting of a valid configuration names, in its order; the first is the default one."""
+    """The names of the assignors in a setting of a valid configuration, in order. The first one is the default."""
     return tuple(_ASSIGNORS[setting][entry] for entry in config.entries(setting))
 
 
 def broken_group_rules(config: SettingsRead) -> Iterator[str]:
-    """The rules of groups that a broker's settings break, with Apache Kafka's messages if it has them."""
+    """The rules for groups that a broker's settings break, with Apache Kafka's messages if there are any."""
     for kind in KINDS:
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
         for name in (heartbeat, session, f"group.{kind}.assignment.interval.ms"):
@@ -102,9 +104,10 @@ def _share_rules(config: SettingsRead) -> Iterator[str]:
 
 
 def interval_refusal(config: SettingsRead, changed: Mapping[str, Value]) -> str | None:
-    """Why the assignment intervals among changed settings of brokers are refused; None if they are not.
+    """Why a change of broker settings is refused because of an assignment interval; None if it is not. `changed` has
+    the changed values, `config` the present settings of this broker.
 
-    A value must be within its bounds even if the broker that decides has a value of its own.
+    The value must be within the bounds even if it is for another broker, or if this broker has a value of its own.
     """
     for name in ASSIGNMENT_INTERVALS:
         lowest, highest = _bounds_of(name)
@@ -154,16 +157,16 @@ def group_refusal(config: SettingsRead, settings: Mapping[str, str]) -> str | No
 
 
 def _bounds_of(name: str) -> tuple[str, str]:
-    """The names of the settings that are the lower and the upper bound of a broker's setting. These settings need not
-    exist.
+    """The names of the settings that are the lower and the upper bound of a group setting of brokers. These settings
+    need not exist.
     """
     _, kind, rest = name.split(".", 2)
     return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
 
 
 def _refusal(name: str, value: Value, config: SettingsRead, lowest: str, highest: str) -> str | None:
-    """Why a value is refused because it lies outside the range of two settings of the broker; None if it lies
-    within.
+    """Why a value is refused, because it is not between the values of the settings `lowest` and `highest`; None if it
+    is.
     """
     if not isinstance(value, int):
         return None

@@ -1,5 +1,5 @@
-"""Variables of containers that are not named as apache/kafka's image names settings: those of other images of Apache
-Kafka, which are translated, and those that Kubernetes makes for its services, which are dropped.
+"""Translates environment variables of containers into those of apache/kafka's image: variables of other images of
+Apache Kafka. Variables that Kubernetes sets for its services are dropped.
 
     bitnami/kafka                 KAFKA_CFG_NUM_PARTITIONS            KAFKA_NUM_PARTITIONS
     bitnami/kafka                 KAFKA_KRAFT_CLUSTER_ID              CLUSTER_ID
@@ -21,40 +21,42 @@ PREFIX: Final = "KAFKA_"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 SECRETS: Final = "/etc/kafka/secrets"
 RENAMED: Final = {"KAFKA_KRAFT_CLUSTER_ID": "CLUSTER_ID"}
-"""Variables with another name and the same value."""
+"""Variables of other images that have another name in apache/kafka's image, but the same value."""
 FILE_NAMES: Final = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "KAFKA_SSL_KEYSTORE_LOCATION",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "KAFKA_SSL_TRUSTSTORE_LOCATION",
 }
-"""Variables whose values are names of files in `SECRETS`. The new variables have the paths of these files."""
+"""Variables whose value is the name of a file in `SECRETS`, with the variables that get the path of that file."""
 FILES_WITH_PASSWORDS: Final = {
     "KAFKA_SSL_KEYSTORE_CREDENTIALS": "KAFKA_SSL_KEYSTORE_PASSWORD",
     "KAFKA_SSL_KEY_CREDENTIALS": "KAFKA_SSL_KEY_PASSWORD",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "KAFKA_SSL_TRUSTSTORE_PASSWORD",
 }
-"""Variables whose values are names of files in `SECRETS`, each with a password. The new variables have the
-passwords.
+"""Variables whose value is the name of a file in `SECRETS` that contains a password, with the variables that get the
+password.
 """
 WITHOUT_EFFECT: Final = (
     r"ALLOW_(PLAINTEXT_LISTENER|ANONYMOUS_LOGIN)|BITNAMI_\w+|CONFLUENT_\w+|KAFKA_CONFLUENT_\w+|KAFKA_ENABLE_KRAFT"
     r"|KAFKA_(CLIENT|INTER_BROKER|CONTROLLER)_(USERS?|PASSWORDS?)"
 )
-"""Variables of these images that have no equivalent. Users are created as docs/security.md says."""
+"""Matches variables of other images that have no equivalent here. docs/security.md says how users are created."""
 _SERVICE: Final = r"KAFKA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 _SERVICE_PORT: Final = r"KAFKA_(\w+_)?PORT"
 _SERVICE_URL: Final = r"(tcp|udp|sctp)://.*"
 
 
 class Translation(NamedTuple):
-    """The variables under the names of apache/kafka's image, and one warning that names the translated ones."""
+    """The environment variables under their names in apache/kafka's image, and a warning that names the translated
+    variables; None if none was translated.
+    """
 
     variables: dict[str, str]
     warning: str | None
 
 
 def without_services(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables without those of a Kubernetes service that is named kafka, or kafka-something. Kubernetes sets them
-    in every container of its namespace: KAFKA_PORT=tcp://10.0.0.1:9092, KAFKA_SERVICE_HOST and others.
+    """Remove the variables of a Kubernetes service named kafka or kafka-something. Kubernetes sets them in every
+    container of the namespace: KAFKA_PORT=tcp://10.0.0.1:9092, KAFKA_SERVICE_HOST and others.
     """
     return {name: value for name, value in variables.items() if not _is_of_service(name, value)}
 
@@ -66,8 +68,8 @@ def _is_of_service(name: str, value: str) -> bool:
 
 
 def translated(variables: Mapping[str, str], read: Callable[[str], str]) -> Translation:
-    """The variables with those of other images translated. A variable that already has the new name wins. `read` gives
-    the text of a file; its errors are raised.
+    """Translate the variables of other images. If a variable with the new name is set already, its value is kept.
+    `read` reads a text file; its exceptions are passed on.
     """
     added: dict[str, str] = {}
     words: list[str] = []
@@ -87,7 +89,7 @@ def translated(variables: Mapping[str, str], read: Callable[[str], str]) -> Tran
 
 
 def _new_name(name: str) -> str | None:
-    """The name in apache/kafka's image; None for a variable that is not of another image."""
+    """The name of a variable in apache/kafka's image; None if it is not a variable of another image."""
     if name.startswith(BITNAMI_PREFIX) and name != BITNAMI_PREFIX:
         return PREFIX + name.removeprefix(BITNAMI_PREFIX)
     return RENAMED.get(name) or FILE_NAMES.get(name) or FILES_WITH_PASSWORDS.get(name)

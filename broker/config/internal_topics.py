@@ -11,14 +11,14 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
-"""The topic of the remote log metadata.
+"""The topic with the metadata of remote logs.
 
 It is not marked internal: as in Apache Kafka, clients see it as an ordinary topic.
 """
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 METADATA_TOPIC: Final = "__cluster_metadata"
 NEVER_TIERED: Final = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC, METADATA_TOPIC}
-"""The topics on which remote.storage.enable has no effect."""
+"""The topics for which remote.storage.enable has no effect."""
 
 
 class Contents(Enum):
@@ -37,13 +37,11 @@ CONTENTS_OF_TOPICS: Final = {
     TRANSACTION_STATE_TOPIC: Contents.TRANSACTIONS,
     SHARE_GROUP_STATE_TOPIC: Contents.SHARE_STATE,
 }
-"""The kind of the records of each of these topics; all others are plain."""
+"""The kind of records in internal topics. The records of all other topics are plain."""
 
 
 class InternalTopic(NamedTuple):
-    """The partitions, replicas and settings with which a broker creates an internal topic at its first use, as in
-    Apache Kafka.
-    """
+    """An internal topic as a broker creates it at its first use, like Apache Kafka does."""
 
     name: str
     partitions: int

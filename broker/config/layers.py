@@ -1,4 +1,4 @@
-"""The layers of a broker's settings, from dynamic values down to defaults."""
+"""The layers of a broker's settings: dynamic for one broker, dynamic for all brokers, static, and default."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One source of a value. The first of a list is the one in force."""
+    """A value that a source has for a setting. In a list of synonyms the first value is in force."""
 
     name: str
     value: str | None
@@ -41,7 +41,7 @@ _SECURITY_PREFIXES: Final = ("ssl.", "sasl.")
 
 @dataclass(frozen=True, slots=True)
 class BrokerLayers:
-    """A broker's settings as texts, layer by layer."""
+    """The configured settings of a broker, as texts, in layers."""
 
     static: Mapping[str, str | Password]
     dynamic_default: Mapping[str, str] = field(default_factory=dict)  # Dynamic values for all brokers.
@@ -54,14 +54,14 @@ class BrokerLayers:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
     ) -> BrokerLayers:
-        """The layers of a node at its start."""
+        """The layers of a node: the static settings of its configuration, and the given dynamic settings."""
         node_id = str(config.node_id)
         static = {**config.originals, "node.id": node_id, "broker.id": node_id}
         return cls(static, dynamic_default or {}, dynamic_broker or {})
 
     def flattened(self) -> dict[str, str | Password]:
-        """One text for each setting. A value hides the values of lower layers, also those of the same setting in
-        another unit.
+        """Merge the layers into one text for each setting. A value of a higher layer replaces those of lower layers,
+        also those in another unit.
         """
         flat = dict(self.static)
         for layer, is_default in ((self.dynamic_default, True), (self.dynamic_broker, False)):
@@ -77,10 +77,10 @@ class BrokerLayers:
         return flat
 
     def synonyms(self, name: str, names: tuple[str, ...] | None = None) -> list[Synonym]:
-        """The sources that have a value for a setting, the one in force first.
+        """The values that the layers and the default have for a setting, the value in force first.
 
         A setting may have other names, such as log.retention.hours for log.retention.ms. As in Apache Kafka, the list
-        begins with the first source that has a value under `name`; without such a source it is empty.
+        begins with the first source that has a value under `name`. If no source has one, the list is empty.
         """
         if names is None:
             base = base_name(name)
@@ -103,14 +103,14 @@ class BrokerLayers:
 
 
 def known_setting(name: str) -> Setting | None:
-    """The catalogue's row for a broker's setting, including settings that exist only at run time."""
+    """The catalogue's entry for a broker setting, also one that can only be set at run time; None if there is none."""
     return broker_catalogue().get(base_name(name)) or dynamic_only_catalogue().get(name)
 
 
 def is_settled_at_start(name: str) -> bool:
-    """Whether Apache Kafka changes the setting at run time, and this version does not: this version opens its listeners
-    once, at start, and reads no file that a setting of the metadata log names. Key and trust stores that are
-    replaced on disk are taken up without a change of settings."""
+    """Whether this version reads the setting only at start, although Apache Kafka changes it at run time. This version
+    opens its listeners only once, and reads no file that a dynamic setting names. Key and trust stores that are
+    replaced on disk are reloaded without a change of settings."""
     setting = broker_catalogue().get(base_name(name))
     if setting is None or setting.scope is Scope.READ_ONLY or setting.stance is not Stance.HONOURED:
         return False
@@ -118,7 +118,7 @@ def is_settled_at_start(name: str) -> bool:
 
 
 def is_dynamic(name: str, setting: Setting, *, at_default_level: bool) -> bool:
-    """Whether a setting may be changed at run time, for all brokers or for one."""
+    """Whether a setting may be changed at run time: for all brokers (`at_default_level`), or for one."""
     if base_name(name) != name:
         return not (at_default_level and setting.scope is Scope.PER_BROKER)
     return setting.scope is Scope.CLUSTER_WIDE or (setting.scope is Scope.PER_BROKER and not at_default_level)

@@ -1,5 +1,5 @@
-"""Listeners: addresses parsed from NAME://host:port, with Apache Kafka's checks of them together; the address of the
-HTTP listener; and the part of a configuration from which the settings of TLS and SASL are read.
+"""Parses listeners of the form NAME://host:port, with Apache Kafka's checks, and the address of the HTTP listener. Also
+the part of a configuration that the settings of TLS and SASL are read from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moldau.protocol.late_tuple import NamedTuple
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
-"""The hosts of a bound address that is on every interface."""
+"""The hosts that mean every network interface, in the address of a listener."""
 ENDPOINT: Final = "a listener is NAME://HOST:PORT, such as PLAINTEXT://:9092"
 PROTOCOL_MAP: Final = "listener.security.protocol.map takes {name}:PLAINTEXT, with the protocols of all other listeners"
 _HTTP_ADDRESS: Final = r"http://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]*):([0-9]{1,5})/?"
@@ -24,15 +24,17 @@ _ADDRESS: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)"
 
 
 class InvalidListener(Exception):
-    """A listener that cannot be parsed, or that conflicts with another one. The text is Apache Kafka's."""
+    """Raised for a listener that cannot be parsed, or that conflicts with another one. The message is Apache
+    Kafka's.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """One address of a listener.
+    """A listener's address: the one that the node binds, or the one that it advertises.
 
-    A bound address with an empty host is on every interface; an advertised address with an empty host stands for the
-    name of this machine.
+    An empty host means every network interface in the bound address, and the name of this machine in the advertised
+    one.
     """
 
     name: str
@@ -42,7 +44,7 @@ class ListenerAddress:
 
 
 def read_protocol_map(text: str) -> dict[str, str]:
-    """Security protocol by listener name, from NAME:PROTOCOL,NAME:PROTOCOL."""
+    """Parse NAME:PROTOCOL,NAME:PROTOCOL into the security protocol of each listener name. Raises `InvalidListener`."""
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = (part.strip() for part in entry.rpartition(":"))
@@ -62,9 +64,9 @@ def read_protocol_map(text: str) -> dict[str, str]:
 def read_listeners(
     entries: tuple[str, ...], protocols: Mapping[str, str], *, same_port: bool
 ) -> tuple[ListenerAddress, ...]:
-    """Parse a list of listeners, in its order.
+    """Parse a list of listeners, in its order. Raises `InvalidListener`.
 
-    `same_port`: whether two may share a port, as advertised listeners may.
+    `same_port`: whether two listeners may have the same port, as advertised listeners may.
     """
     listeners = [_read_listener(entry, entries, protocols) for entry in entries]
     names = [listener.name for listener in listeners]
@@ -78,7 +80,7 @@ def read_listeners(
 def resolved(
     listeners: Iterable[ListenerAddress], host_name: str, bound_ports: Mapping[str, int]
 ) -> tuple[ListenerAddress, ...]:
-    """The addresses for clients: an empty host becomes this machine's name, port 0 becomes the bound port."""
+    """Complete advertised addresses for clients: an empty host becomes `host_name`, port 0 becomes the bound port."""
     return tuple(
         replace(each, host=each.host or host_name, port=each.port or bound_ports[each.name]) for each in listeners
     )
@@ -109,7 +111,9 @@ def _check_ports(listeners: list[ListenerAddress], entries: tuple[str, ...]) -> 
 
 
 def _cannot_share(hosts: list[str]) -> str | None:
-    """Why listeners on these hosts cannot share one port; None if they can: one host is IPv4, the other IPv6."""
+    """Why listeners on these hosts cannot share a port; None if they can, because one host is IPv4 and the other
+    IPv6.
+    """
     if len(hosts) == 1:
         return None
     families = [_family(host) for host in hosts]
@@ -143,7 +147,7 @@ def _error(entries: tuple[str, ...], why: str) -> InvalidListener:
 
 
 class SettingValues(Protocol):
-    """Values by name: the configured one, else the default."""
+    """The values of settings by name: the configured value, or else the default."""
 
     def is_set(self, name: str) -> bool: ...
 
@@ -167,7 +171,9 @@ class SettingValues(Protocol):
 
 
 class ListenerConfig(Protocol):
-    """The listeners of a node, the listeners to which it connects, and the settings."""
+    """The part of a configuration from which the settings of TLS and SASL are read: the listeners of the node, those
+    that it connects to, and the settings.
+    """
 
     @property
     def settings(self) -> SettingValues: ...
@@ -189,14 +195,14 @@ class ListenerConfig(Protocol):
 
 
 class HttpAddress(NamedTuple):
-    """The address of the HTTP listener. An empty host stands for all interfaces."""
+    """The address of the HTTP listener. An empty host means every network interface."""
 
     host: str
     port: int
 
 
 class LocalAddress(NamedTuple):
-    """The address of an HTTP server for the processes of the same machine: the path of its socket."""
+    """The address of an HTTP server that only processes on the same machine reach: the path of its Unix socket."""
 
     path: str
 

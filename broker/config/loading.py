@@ -1,4 +1,4 @@
-"""Loading: turns properties into a checked Config, and collects warnings and all problems."""
+"""Loads a configuration: checks properties, collects warnings and all problems, and makes a `Config`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moldau.broker.config.tiering import METADATA_TOPIC_SETTINGS
 from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
 FOLDERS: Final = ("log.dir", "log.dirs", "metadata.log.dir")
-"""Settings that name folders."""
+"""Settings whose values are directories."""
 # Prefixes of settings for plug-ins, none of which is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
 
@@ -27,8 +27,9 @@ OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate", "connectio
 def checked_config(
     properties: Mapping[str, str], unknown_variables: Sequence[str] = (), warnings: Sequence[str] = ()
 ) -> Config:
-    """Return the checked configuration of a node. Raises `ConfigError` with every problem. `unknown_variables` are
-    environment variables that name no setting, for a warning. `warnings` are those of the sources of the properties.
+    """Check the properties of a node, and make its configuration. Raises `ConfigError` with all problems.
+    `unknown_variables` are environment variables that name no setting, for a warning. `warnings` are those that reading
+    the properties gave.
     """
     reading = _Reading()
     reading.warnings += warnings
@@ -52,7 +53,7 @@ def checked_config(
 
 
 def is_setting(name: str) -> bool:
-    """Whether Apache Kafka or this broker knows a setting of this name, or once knew it."""
+    """Whether a name is that of a setting which this broker or Apache Kafka has, or once had."""
     is_known = broker_setting(name) is not None or name in METADATA_TOPIC_SETTINGS
     return is_known or bool(refusal_of(name) or advice_for(name)) or name.startswith(tuple(_PLUGIN_PREFIXES))
 
@@ -86,7 +87,7 @@ def _is_readable(name: str, text: str | Password) -> bool:
 
 
 class _Reading:
-    """The values, warnings and problems of the names read so far."""
+    """Collects the values, warnings and problems of properties, one after the other."""
 
     def __init__(self) -> None:
         self.values: dict[str, Value] = {}
@@ -95,7 +96,7 @@ class _Reading:
         self.problems: list[str] = []
 
     def read(self, name: str, text: str | Password) -> None:
-        """Read one setting."""
+        """Check one property, and note its value, a warning or a problem."""
         refusal = refusal_of(name)
         if refusal:
             shown = HIDDEN if "secret" in name or "password" in name else text
@@ -142,12 +143,14 @@ class _Reading:
             self.warnings.append(f"{name} is not a name that Apache Kafka 4.3.1 knows; it has no effect{_meant(name)}.")
 
     def all_warnings(self) -> tuple[str, ...]:
-        """One line for each unknown name, and one for each reason why settings have no effect."""
+        """The warnings: one for each unknown name, and one for each reason why settings have no effect."""
         grouped = (f"No effect: {', '.join(names)}. {reason}" for reason, names in self.without_effect.items())
         return (*self.warnings, *grouped)
 
     def require_what_has_no_default(self, properties: Mapping[str, str]) -> None:
-        """Check the required settings. As in Apache Kafka, node.id and broker.id may replace each other."""
+        """Note a problem for each required setting that is missing. As in Apache Kafka, node.id and broker.id may
+        replace each other.
+        """
         node_id, broker_id = self.values.get("node.id"), self.values.get("broker.id")
         if node_id is None and broker_id is not None:
             self.values["node.id"] = broker_id
@@ -166,9 +169,7 @@ class _Reading:
 
 
 def _meant(name: str) -> str:
-    """The question whether a similar known name was meant, as the end of a sentence; empty if no known name is
-    similar.
-    """
+    """The end of a warning that asks whether a similar known name was meant; empty if no known name is similar."""
     from difflib import get_close_matches  # only a mistake needs it
 
     close = get_close_matches(name, broker_catalogue(), 1, 0.85)
@@ -207,7 +208,7 @@ def _derive(settings: ConfigValues, properties: Mapping[str, str | Password], wa
 
 
 def _protocols(settings: ConfigValues) -> dict[str, str]:
-    """The security protocol of each listener name. A controller's listener is PLAINTEXT by default."""
+    """The security protocol of each listener name. By default, a controller's listener is PLAINTEXT."""
     protocols = read_protocol_map(settings.text("listener.security.protocol.map"))
     if settings.is_set("listener.security.protocol.map"):
         return protocols
@@ -224,8 +225,8 @@ def _advertised_controllers(
     told: tuple[ListenerAddress, ...],
     voters: tuple[ControllerVoter, ...],
 ) -> tuple[ListenerAddress, ...]:
-    """The advertised addresses of the controller's listeners: those configured; else those in the voter set; else the
-    bound ones.
+    """The advertised addresses of the controller's listeners: those that are configured, or else the address in
+    controller.quorum.voters, or else the bound addresses.
     """
     names = settings.entries("controller.listener.names")
     said = [each for each in told if each.name in names]

@@ -1,4 +1,4 @@
-"""The loggers of this process as Kafka's clients see and set them: their names, and levels in Log4j's words."""
+"""Describes and changes the loggers of this process for Kafka's clients, with Log4j's names of levels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from moldau.protocol.errors import ErrorCode
 
 ROOT: Final = "root"
 AUDIT: Final = "moldau.audit"
-"""The logger of the authorizer's decisions. Requests do not alter its level: a client that may alter settings could
-hide what it does next. DIVERGES: Apache Kafka lets such a client turn the log of its authorizer off."""
+"""The logger of the authorizer's decisions. Requests cannot change its level, because a client that may change settings
+could otherwise hide what it does next. DIVERGES: Apache Kafka lets such a client turn the log of its authorizer off."""
 LOGGERS: Final = (
     ROOT,
     "moldau",
@@ -41,7 +41,7 @@ LOGGERS: Final = (
     "moldau.tiering",
 )
 TRACE: Final = 5
-"""The level below DEBUG. No logger writes at this level yet, but DescribeConfigs returns the level that was set."""
+"""A level below DEBUG. No logger uses it, but a client may set it, and DescribeConfigs returns it."""
 LEVELS: Final = {
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
@@ -53,13 +53,13 @@ LEVELS: Final = {
 SET: Final = 0
 DELETE: Final = 1
 OPERATIONS: Final = {2: "APPEND", 3: "SUBTRACT"}
-"""The operations of IncrementalAlterConfigs that do not apply to a level."""
+"""The operations of IncrementalAlterConfigs that are not allowed for a level."""
 _WORDS: Final = {level: word for word, level in LEVELS.items()}
 _NO_TYPE: Final = 0
 
 
 def describe_loggers(names: tuple[str, ...]) -> list[ConfigEntry]:
-    """The level in force of each logger. As in Apache Kafka the entries have no type and no synonyms."""
+    """Describe the level in force of each logger. As in Apache Kafka, the entries have no type and no synonyms."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER
     levels = {name: _WORDS[logging.getLogger(name).getEffectiveLevel()] for name in names}
     return [ConfigEntry(name, word, source, False, name == AUDIT, _NO_TYPE, "", ()) for name, word in levels.items()]
@@ -68,7 +68,9 @@ def describe_loggers(names: tuple[str, ...]) -> list[ConfigEntry]:
 def alter_loggers(
     changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    """Apply each (logger, operation, level), or none of them if one is refused. Returns the error and its message."""
+    """Apply changes, each a tuple of logger, operation and level. If one is refused, none is applied. Returns the error
+    and its message.
+    """
     levels: dict[str, int] = {}
     for name, operation, word in changes:
         if operation in OPERATIONS:

@@ -1,5 +1,5 @@
-"""Settings of OAUTHBEARER for one listener: with the prefix of listener and mechanism, with that of the listener, or
-without a prefix.
+"""The settings of OAUTHBEARER for one listener. They are read with the prefix of the listener and the mechanism, or
+else with that of the listener, or else without a prefix.
 """
 
 from __future__ import annotations
@@ -37,29 +37,27 @@ JWKS_BACKOFF: Final = (
 )
 LOGIN_BACKOFF: Final = ("sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
 TIMEOUT_MS: Final = 10_000
-"""The most time (ms) for a connection to the identity provider, and for a pause in its response, if the settings name
-none.
-"""
+"""The default of the most time (ms) for connecting to the identity provider, and for a pause in its response."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderEndpoint:
-    """The settings of the requests to an identity provider."""
+    """The URL, the time-outs and the pauses with which an identity provider is asked."""
 
     url: str
     connect_ms: int
     read_ms: int
     backoff_ms: int
-    """The first pause after a failure; each further one is twice as long."""
+    """The pause (ms) after the first failure. It doubles with each further failure, up to `backoff_ms_max`."""
     backoff_ms_max: int
 
 
 @dataclass(frozen=True, slots=True)
 class OauthServerSettings:
-    """The rules of a listener for tokens."""
+    """How a listener checks the tokens of its clients."""
 
     keys: ProviderEndpoint | None
-    """Where the keys of the provider are; None if tokens have no signature."""
+    """The endpoint with the keys that sign tokens; None if tokens are accepted without a signature."""
     refresh_ms: int
     issuer: str | None
     audiences: tuple[str, ...]
@@ -70,10 +68,12 @@ class OauthServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class OauthLoginSettings:
-    """The source of this node's own tokens: an identity provider, or unsecured tokens."""
+    """How this node gets the token with which it logs in to another node: from an identity provider, or as an unsecured
+    token.
+    """
 
     tokens: ProviderEndpoint | None
-    """The token endpoint; None if this node writes tokens without a signature."""
+    """The endpoint of the identity provider that issues tokens; None if this node makes unsecured tokens."""
     client_id: str | None
     client_secret: Password | None
     scope: str | None
@@ -117,7 +117,7 @@ def allowed_urls(config: ListenerConfig) -> tuple[str, ...]:
 
 
 def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
-    """The problems of the settings of OAUTHBEARER. The URLs themselves are not opened."""
+    """The problems of the OAUTHBEARER settings. The URLs are not opened."""
     for name in (SERVER_HANDLER, LOGIN_HANDLER):
         if config.settings.text_or_none(name):
             yield f"{name} stands behind a listener and a mechanism: listener.name.<listener>.oauthbearer.{name}"
@@ -135,7 +135,7 @@ def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
 
 
 class _OfMechanism:
-    """The values of OAUTHBEARER for one listener."""
+    """Reads the OAUTHBEARER settings of one listener."""
 
     def __init__(self, config: ListenerConfig, listener: str) -> None:
         self._config = config
@@ -173,7 +173,7 @@ class _OfMechanism:
             yield f"{self.name(url_name)}: {url} is not among the URLs of {ALLOWED}"
 
     def unverified(self) -> Iterator[str]:
-        """The problem of each claim of signed tokens that must be verified, and for which no expected value is set.
+        """Report each claim of signed tokens that must be verified, but for which no expected value is set.
 
         DIVERGES: Apache Kafka 4.4 wants the expected values also if nothing says whether they may be missing. Here any
         issuer and audience are accepted then, as in Apache Kafka 4.3.1, so that its files work.

@@ -1,5 +1,6 @@
-"""The reasons for which settings are accepted without effect, or refused: for settings of the tables, one sentence for
-each key; for settings that Apache Kafka 4.3.1 no longer has, which an older server.properties may contain, advice.
+"""The reasons why settings are accepted without effect, or refused. `REASONS` has those of the settings in the tables,
+by key. The other functions give advice about settings that Apache Kafka 4.3.1 no longer has, which an older
+server.properties may contain.
 """
 
 from __future__ import annotations
@@ -82,24 +83,22 @@ _IGNORED: Final = {
 
 
 def refusal_of(name: str) -> str | None:
-    """The reason why a node with a retired setting does not start, with advice; None if the setting does not prevent
-    a start.
-    """
+    """Why a node does not start with a setting that Apache Kafka has removed, with advice; None if it starts."""
     if name in _REFUSED:
         return _REFUSED[name]
     return _NO_ZOOKEEPER if name.startswith(_REFUSED_PREFIXES) else None
 
 
 def advice_for(name: str) -> str | None:
-    """The advice for a retired setting without effect; None for a name that never existed."""
+    """The advice for a removed setting that has no effect; None for any other name."""
     return _IGNORED.get(name)
 
 
 def refused_settings() -> dict[str, str]:
-    """The refused names and prefixes, each with its advice."""
+    """The advice for each removed setting that prevents a start, by its name or prefix."""
     return _REFUSED | {f"{prefix}*": _NO_ZOOKEEPER for prefix in _REFUSED_PREFIXES}
 
 
 def ignored_settings() -> dict[str, str]:
-    """The names without effect, each with its advice."""
+    """The advice for each removed setting that has no effect, by name."""
     return dict(_IGNORED)

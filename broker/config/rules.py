@@ -1,4 +1,4 @@
-"""Rules for settings that depend on each other: those of Apache Kafka 4.3.1, and those of features that this version
+"""Rules for settings that depend on each other: Apache Kafka 4.3.1's, and rules against features that this version
 lacks.
 """
 
@@ -18,14 +18,14 @@ from moldau.broker.config.tiering import broken_tiering_rules
 from moldau.broker.config.tls import broken_tls_rules
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The replica selector by which a consumer reads from an in-sync replica in its own rack."""
+"""The replica selector with which a consumer reads from an in-sync replica in its own rack."""
 LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
-"""The replica selector by which a consumer reads from the leader."""
+"""The replica selector with which a consumer reads from the leader."""
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def broken_rules(config: Config) -> Iterator[str]:
-    """The rules that a configuration breaks, with Apache Kafka's messages if it has them."""
+    """The rules that a configuration breaks, with Apache Kafka's messages if there are any."""
     yield from _roles_and_quorum(config)
     yield from _listeners(config)
     yield from _durations(config)

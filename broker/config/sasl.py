@@ -1,4 +1,4 @@
-"""The SASL settings of one listener: its prefixed names take precedence over the common ones."""
+"""The SASL settings of one listener. A name with the listener's prefix takes precedence over the name without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moldau.broker.config.setting import Password
 from moldau.protocol.late_dataclass import dataclass
 
 AUTHENTICATED: Final = ("SASL_PLAINTEXT", "SASL_SSL")
-"""The security protocols with SASL."""
+"""The security protocols that use SASL."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 JAAS: Final = "sasl.jaas.config"
 NO_KERBEROS: Final = (
@@ -21,23 +21,23 @@ NO_KERBEROS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """The SASL settings of a listener for its clients."""
+    """How clients of a listener authenticate by SASL."""
 
     listener: str
     mechanisms: tuple[str, ...]
     jaas: dict[str, Password]
-    """The login context of each mechanism, if it has one."""
+    """The login context (sasl.jaas.config) of each mechanism that has one."""
     receive_size_max: int
     """The most bytes of a request before the client has authenticated."""
     failure_delay_ms: int
     """The pause (ms) before a connection is closed after a failed authentication."""
     reauth_ms_max: dict[str, int]
-    """The time (ms) after which a client must authenticate again, by mechanism; 0 for never."""
+    """The time (ms) after which a client must authenticate again, by mechanism; 0 if it need not."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginSettings:
-    """The credentials and the mechanism with which this node logs in to another node."""
+    """The mechanism and the credentials with which this node logs in to a listener of another node."""
 
     listener: str
     mechanism: str
@@ -46,7 +46,7 @@ class LoginSettings:
 
 
 def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
-    """The SASL settings of one listener."""
+    """The SASL settings of a listener for its clients."""
     settings = config.settings
     mechanisms = settings.entries(settings.of_listener(listener, "sasl.enabled.mechanisms"))
     jaas = {name: value for name in mechanisms if (value := settings.password(_jaas_name(listener, name)))}
@@ -61,8 +61,8 @@ def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
 
 
 def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
-    """The login of this node to a listener of another node: with the mechanism between brokers, or with that of
-    controllers.
+    """How this node logs in to a listener of another node: with the mechanism for controllers, or with that between
+    brokers.
     """
     is_controller = listener in config.controller_listener_names
     kind = "sasl.mechanism.controller.protocol" if is_controller else "sasl.mechanism.inter.broker.protocol"
@@ -78,7 +78,7 @@ def token_key(config: ListenerConfig) -> bytes | None:
 
 
 def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
-    """The problems of the listeners' SASL settings, with Apache Kafka's messages if it has them."""
+    """The problems of the SASL settings of all listeners, with Apache Kafka's messages if there are any."""
     authenticated = [each.name for each in config.listeners if each.security_protocol in AUTHENTICATED]
     for listener in authenticated:
         settings = sasl_settings(config, listener)
@@ -115,15 +115,17 @@ def _broken_logins(config: ListenerConfig) -> Iterator[str]:
 
 
 def outgoing_listeners(config: ListenerConfig) -> list[str]:
-    """The listeners of other nodes to which this node connects."""
+    """The names of the listeners of other nodes to which this node connects: the one between brokers, and that of the
+    controllers.
+    """
     controllers = list(config.controller_listener_names[:1])
     return [*([config.inter_broker_listener_name] if config.is_broker else []), *controllers]
 
 
 def _jaas_name(listener: str, mechanism: str) -> str:
-    """The name of the setting with a mechanism's login context.
+    """The name of the setting with the login context of a mechanism.
 
-    As in Apache Kafka, the name without a prefix is not read.
+    As in Apache Kafka, the name without the listener's prefix is not read.
     """
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
 

@@ -1,4 +1,5 @@
-"""A setting: one row of the catalogue, with its type, default, allowed values, stance, scope and description.
+"""A setting: one row of a table in the catalogue, with its type, default, allowed values, stance, scope and
+description.
 
 A row of a table takes two lines, columns separated by blanks (no column holds one):
 
@@ -23,8 +24,8 @@ HIDDEN: Final = "[hidden]"
 
 
 class Password:
-    """A secret text. Its `repr`, `str` and every format of it are `[hidden]`, so that no log line, dump or traceback
-    shows it; `reveal` is the only way to the text."""
+    """A secret text. `repr`, `str` and `format` give `[hidden]`, so that no log line, dump or traceback shows it. Only
+    `reveal` returns the text."""
 
     __slots__ = ("_text",)
 
@@ -32,7 +33,7 @@ class Password:
         self._text = text
 
     def reveal(self) -> str:
-        """The secret text, for the call that needs it."""
+        """Return the secret text."""
         return self._text
 
     def __repr__(self) -> str:
@@ -84,7 +85,7 @@ class ValueType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of Apache Kafka 4.3.1, or one of our own."""
+    """A setting of Apache Kafka 4.3.1, or of this broker only."""
 
     name: str
     type: ValueType
@@ -100,7 +101,7 @@ class Setting:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value is secret, and so never leaves the process."""
+        """Whether the value is secret, so that it never leaves the process."""
         return self.type is ValueType.PASSWORD
 
 
@@ -112,7 +113,7 @@ _SCOPES: Final = {scope.value: scope for scope in Scope}
 
 
 def read_rows(rows: str) -> Catalogue:
-    """The settings of one table, in the table's order."""
+    """Parse the settings in a table, by name, in the order of the table."""
     lines = rows.strip().split("\n")
     assert len(lines) % 2 == 0, "a row has two lines"
     pairs = zip(lines[0::2], lines[1::2], strict=True)

@@ -1,4 +1,4 @@
-"""The sources of settings besides a file: the environment variables of Apache Kafka's image, and the command line."""
+"""Reads settings from environment variables, as Apache Kafka's image does, and from the command line."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _NOT_SETTINGS: Final = frozenset(
 
 
 class MalformedOverride(Exception):
-    """The override is not of the form name=value."""
+    """Raised for an `--override` that is not of the form name=value."""
 
 
 def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs. Variables that name no setting are left out
-    (`unknown_variables`).
+    """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs. Variables that name no setting are left out;
+    `unknown_variables` returns them.
     """
     own = without_services(variables)
     named = {setting_name(variable): value for variable, value in own.items() if _may_be_setting(variable)}
@@ -47,8 +47,9 @@ def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def unknown_variables(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that begin like those of settings but name no setting. They are a mistake, or belong to another
-    program, such as KAFKA_LIB. Variables of a Kubernetes service are left out, because they do not come from the user.
+    """The environment variables that have the prefix of settings but name no setting. They are a mistake, or belong to
+    another program, such as KAFKA_LIB. Variables of a Kubernetes service are left out, because the user has not set
+    them.
     """
     own = without_services(variables)
     return tuple(variable for variable in own if _may_be_setting(variable) and not is_setting(setting_name(variable)))
@@ -59,16 +60,16 @@ def _may_be_setting(variable: str) -> bool:
 
 
 def setting_name(variable: str) -> str:
-    """The setting that a variable names.
+    """The name of the setting for an environment variable.
 
-    After KAFKA_ is removed, ___ stands for a dash, __ for an underscore, _ for a dot; in lower case.
+    KAFKA_ is removed, ___ becomes a dash, __ an underscore and _ a dot, and letters become lower case.
     """
     name = variable.removeprefix(PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
 def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """The settings of --override name=value."""
+    """Parse the values of `--override`, of the form name=value. Raises `MalformedOverride`."""
     settings: dict[str, str] = {}
     for override in overrides:
         name, equals, value = override.partition("=")
@@ -79,9 +80,10 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def single_node_defaults(data_directory: str) -> dict[str, str]:
-    """The settings of a ready single node: those of Apache Kafka's sample file, bound to loopback.
+    """The settings of a single node that needs no configuration file: those of Apache Kafka's sample file, on the
+    loopback address.
 
-    The advertised addresses follow the listeners.
+    The advertised addresses are those of the listeners.
     """
     return {
         "process.roles": "broker,controller",
@@ -97,8 +99,8 @@ def single_node_defaults(data_directory: str) -> dict[str, str]:
 
 
 def internal_topic_settings(replicas: int) -> dict[str, str]:
-    """The settings of the internal topics for a number of brokers: without them one or two brokers could not create
-    the topics of transactions and of share groups, whose replication factor is 3 by default.
+    """The settings of the internal topics for a cluster with this number of brokers. With the default replication
+    factor of 3, one or two brokers could not create the topics of transactions and share groups.
     """
     in_sync = str(max(1, replicas - 1))
     return {

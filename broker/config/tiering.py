@@ -1,4 +1,4 @@
-"""The settings of tiered storage: their rules, and the settings of the topic of the remote log metadata.
+"""The settings of tiered storage, their rules, and the settings of the remote log metadata topic.
 
 DIVERGES: Apache Kafka loads a Java class for the storage (`remote.log.storage.manager.class.name`). Here
 `moldau.tiered.storage` names the storage, and remote.log.storage.system.enable needs it.
@@ -18,7 +18,7 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 
 AS_OF_BOTH_TIERS: Final = -2
-"""The value of local.retention.* that stands for the value of retention.*."""
+"""The value of local.retention.* that means: the value of retention.*."""
 UNLIMITED: Final = -1
 DISABLED: Final = (
     "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
@@ -27,7 +27,9 @@ METADATA_PREFIX: Final = "rlmm.config.remote.log.metadata.topic."
 
 
 class MetadataTopicSetting(NamedTuple):
-    """A setting of the metadata topic. Apache Kafka's catalogue does not have it, because its plug-in reads it."""
+    """The default and the least value of a setting of `__remote_log_metadata`. Apache Kafka's catalogue does not have
+    these settings, because a plug-in reads them.
+    """
 
     default: int
     lowest: int
@@ -41,7 +43,7 @@ METADATA_TOPIC_SETTINGS: Final = {
 
 
 def object_store_options(config: Config) -> ObjectStoreOptions:
-    """The settings of an object store besides its URL."""
+    """The options for an object store: endpoint, region and time-out."""
     return ObjectStoreOptions(
         endpoint=config.text_or_none("moldau.tiered.storage.endpoint"),
         region=config.text_or_none("moldau.tiered.storage.region"),
@@ -50,7 +52,7 @@ def object_store_options(config: Config) -> ObjectStoreOptions:
 
 
 def metadata_topic(config: Config) -> InternalTopic:
-    """The topic `__remote_log_metadata` as a broker creates it at its first use."""
+    """The topic `__remote_log_metadata`, as a broker creates it at its first use."""
     return InternalTopic(
         REMOTE_LOG_METADATA_TOPIC,
         _of_metadata_topic(config, "num.partitions"),
@@ -65,19 +67,23 @@ def _of_metadata_topic(config: Config, name: str) -> int:
 
 
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """local.retention.ms or .bytes of a topic; retention.ms or .bytes if it is not set."""
+    """The local retention of a topic, in ms or bytes: local.retention.*, or the value of retention.* if it is -2."""
     local = topic.integer(f"local.retention.{unit}")
     return topic.integer(f"retention.{unit}") if local == AS_OF_BOTH_TIERS else local
 
 
 def copy_lag(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """remote.copy.lag.ms or .bytes of a topic; if it is -1, the local retention, which may be unlimited (-1)."""
+    """The time or size after which a segment of a topic is copied: remote.copy.lag.*, or the local retention if it is
+    -1. The local retention may be unlimited (-1).
+    """
     lag = topic.integer(f"remote.copy.lag.{unit}")
     return local_retention(topic, unit) if lag == UNLIMITED else lag
 
 
 def _lag_problem(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> str | None:
-    """The conflict between a lag and the local retention, with Apache Kafka's message."""
+    """The problem of a remote.copy.lag.* that exceeds the local retention, with Apache Kafka's message; None if it does
+    not.
+    """
     name, retention = f"remote.copy.lag.{unit}", local_retention(topic, unit)
     lag = topic.integer(name)
     if lag > 0 and retention >= 0 and lag > retention:
@@ -89,7 +95,7 @@ def _lag_problem(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> str | Non
 
 
 def broken_tiering_rules(config: Config) -> Iterator[str]:
-    """The rules of tiered storage that a broker's settings break."""
+    """The problems of a broker's settings of tiered storage."""
     for name, setting in METADATA_TOPIC_SETTINGS.items():
         text = str(config.originals[name]) if name in config.originals else None
         if text is not None and not (text.lstrip("-").isdecimal() and int(text) >= setting.lowest):
@@ -108,7 +114,9 @@ def broken_tiering_rules(config: Config) -> Iterator[str]:
 
 
 def _local_problem(local: int, both: int, both_name: str) -> str | None:
-    """The conflict between local retention and that of both tiers, as the text after "for configuration"."""
+    """The problem of a local retention (`local`) that conflicts with the retention of the whole log (`both`), as the
+    text after "for configuration". None if there is no conflict. `both_name` is the setting of the whole retention.
+    """
     local_name = both_name.replace("retention", "local.retention")
     if local == AS_OF_BOTH_TIERS or both == UNLIMITED:
         return None
@@ -120,9 +128,9 @@ def _local_problem(local: int, both: int, both_name: str) -> str | None:
 
 
 def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -> str | None:
-    """Why the values of a topic are inconsistent for tiered storage; None if they are not.
+    """Why a topic's values are refused because of tiered storage; None if they are not.
 
-    `before`: its values before the change.
+    `before` has the values of the topic before the change.
     """
     is_tiered = topic.flag("remote.storage.enable")
     if not is_tiered:

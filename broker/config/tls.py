@@ -1,6 +1,6 @@
-"""The TLS settings of one listener: its prefixed names take precedence over the common ones.
+"""The TLS settings of one listener. A name with the listener's prefix takes precedence over the name without it.
 
-The connections of this node to other nodes use the settings of the listener to which they connect.
+When this node connects to another node, it uses the settings of that node's listener.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from moldau.broker.config.setting import Password
 from moldau.protocol.late_dataclass import dataclass
 
 ENCRYPTED: Final = ("SSL", "SASL_SSL")
-"""The security protocols with TLS."""
+"""The security protocols that use TLS."""
 STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 SUITES_OF_TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
@@ -30,19 +30,21 @@ class ClientAuth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """A key store or a trust store, each value with the name of its setting."""
+    """The settings of a key store or a trust store, with the names under which they were found."""
 
     purpose: str
-    """`keystore` or `truststore`."""
+    """The use of the store: `keystore` or `truststore`."""
     type: str
     location: str | None
     location_name: str
     password: Password | None
     certificates: Password | None
-    """The chain of a key store as PEM certificates in the setting itself."""
+    """The PEM certificates of the store in the setting itself: the chain of a key store, or the authorities of a trust
+    store.
+    """
     certificates_name: str
     key: Password | None
-    """The private key as PEM in the setting itself."""
+    """The PEM private key in the setting itself."""
 
     @property
     def is_set(self) -> bool:
@@ -51,7 +53,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """The settings from which the TLS contexts of one listener are made."""
+    """The settings for the TLS contexts of one listener."""
 
     listener: str
     key_store: StoreSettings
@@ -61,9 +63,9 @@ class TlsSettings:
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     checks_host_names: bool
-    """Whether this node checks the host name in the certificate of the node to which it connects."""
+    """Whether this node verifies the host name of the nodes that it connects to."""
     principal_rules: str
-    """The rules from the name of a client's certificate to its principal."""
+    """The rules that map the name in a client's certificate to a principal."""
     may_change_name: bool
     """Whether a renewed certificate may have another distinguished name."""
     may_lose_names: bool
@@ -110,7 +112,7 @@ def tls_settings(config: ListenerConfig, listener: str) -> TlsSettings:
 
 
 def broken_tls_rules(config: ListenerConfig) -> Iterator[str]:
-    """The problems of the listeners' TLS settings, without reading the files."""
+    """The problems of the TLS settings of all listeners. The files of the stores are not read."""
     for listener in names_of_encrypted(config):
         of = _OfListener(config, listener)
         settings = tls_settings(config, listener)
@@ -134,7 +136,7 @@ def broken_tls_rules(config: ListenerConfig) -> Iterator[str]:
 
 
 def names_of_encrypted(config: ListenerConfig) -> list[str]:
-    """The listeners with TLS that this node has, or to which it connects."""
+    """The names of the listeners with TLS that this node has or connects to."""
     names = dict.fromkeys([each.name for each in config.listeners] + list(config.controller_listener_names))
     return [each for each in names if config.listener_protocols.get(each) in ENCRYPTED]
 
@@ -154,9 +156,9 @@ def _broken_store(store: StoreSettings) -> Iterator[str]:
 
 
 def _client_auth(of: _OfListener) -> ClientAuth:
-    """Whether a listener requires certificates of clients.
+    """Whether a listener demands certificates of its clients.
 
-    As in Apache Kafka, SASL_SSL does only if its own prefixed setting says so.
+    As in Apache Kafka, a SASL_SSL listener demands them only if ssl.client.auth is set with the listener's prefix.
     """
     name = of.name("ssl.client.auth")
     if of.protocol == "SASL_SSL" and name == "ssl.client.auth":
@@ -165,7 +167,7 @@ def _client_auth(of: _OfListener) -> ClientAuth:
 
 
 class _OfListener:
-    """The values of settings for one listener."""
+    """Reads the settings of one listener."""
 
     def __init__(self, config: ListenerConfig, listener: str) -> None:
         self._settings = config.settings

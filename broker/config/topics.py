@@ -1,4 +1,6 @@
-"""The settings of topics: the broker's defaults, the topic's overrides, and the checks of overrides."""
+"""The settings of topics: the values of a topic's own settings and of the broker's defaults, and the checks of own
+settings.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,9 @@ _TIMESTAMP_TYPES: Final = {
 
 
 def topic_values(config: Config, overrides: Mapping[str, str]) -> ConfigValues:
-    """The values of a topic: its override, else the broker's value.
+    """The value of each setting of a topic: its own (`overrides`), or else the broker's.
 
-    An override that cannot be parsed counts as not set.
+    An own setting that cannot be parsed counts as not set.
     """
     values: dict[str, Value] = {}
     for name, setting in topic_catalogue().items():
@@ -45,7 +47,7 @@ def topic_values(config: Config, overrides: Mapping[str, str]) -> ConfigValues:
 
 
 def topic_defaults(config: Config) -> dict[str, str | None]:
-    """The values of a topic without overrides, as DescribeConfigs shows them."""
+    """The value of each setting of a topic that has no setting of its own, as DescribeConfigs shows it."""
     values = topic_values(config, {})
     return {name: text_of(values.value(name)) for name in topic_catalogue()}
 
@@ -61,7 +63,7 @@ def _broker_value(config: Config, name: str, defaults_from: tuple[str, ...]) -> 
 
 
 def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
-    """The settings of the log of a topic's partitions."""
+    """The settings of the logs of a topic. `overrides` are the topic's own settings."""
     topic = topic_values(config, overrides)
     codec = _CODECS[topic.text("compression.type")]
     level_name = f"compression.{codec.name.lower()}.level" if codec is not None else ""
@@ -89,15 +91,15 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
 
 
 def is_dead_letter_queue(config: Config, overrides: Mapping[str, str]) -> bool:
-    """Whether share groups may use a topic with these overrides as their dead-letter queue."""
+    """Whether share groups may use a topic with these own settings as their dead letter queue."""
     return topic_values(config, overrides).flag("errors.deadletterqueue.group.enable")
 
 
 def topic_refusal(
     config: Config, overrides: Mapping[str, str | None], existing: Mapping[str, str] | None = None
 ) -> str | None:
-    """Why the overrides of a topic are refused (INVALID_CONFIG), with Apache Kafka's message; None if they are
-    accepted. `existing`: the overrides that they replace.
+    """Why a topic's own settings are refused (INVALID_CONFIG), with Apache Kafka's message; None if they are accepted.
+    `existing` are the own settings that they replace.
     """
     nulls = [name for name, text in overrides.items() if text is None]
     if nulls:
@@ -123,7 +125,7 @@ def _conflict(topic: ConfigValues) -> str | None:
 
 
 def topic_warnings(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The overrides of a topic without an effect in this version, with the reason, by setting."""
+    """The own settings of a topic that have no effect in this version: the reason for each, by name."""
     from moldau.broker.config.reasons import REASONS
 
     catalogue = topic_catalogue()

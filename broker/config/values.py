@@ -1,4 +1,4 @@
-"""Parses the text of a setting into a value; errors are Apache Kafka's messages."""
+"""Parses and checks the text of a setting. Errors have Apache Kafka's messages."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from moldau.broker.config.setting import Password, Setting, Value, ValueType
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
 # Patterns are compiled at first use, because most of them are never used.
 _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?[fFdD]?)"
-"""The text of a double. The quantifiers are possessive, so that a text of many digits is not tried with every way to
-divide them.
-"""
+"""Matches the text of a double. The quantifiers are possessive, so that the time for a long text is linear."""
 _VOTER: Final = r"[0-9]+@.+:[0-9]+"
 _HOST_PORT: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)"
 _DURATION: Final = r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
 
 
 PATTERN_MEMORY_MAX: Final = 1 << 20
-"""The most bytes of memory of a compiled pattern of a user."""
+"""The most bytes of memory for a compiled regular expression of a user."""
 
 
 @lru_cache(256)
@@ -45,11 +43,11 @@ def linear_matcher(pattern: str) -> Callable[[str], object] | None:
 
 
 class InvalidValue(Exception):
-    """The text is not a valid value of the setting; the message is Apache Kafka's."""
+    """Raised if a text is not a valid value of a setting. The message is Apache Kafka's."""
 
 
 def parse(setting: Setting, text: str | Password) -> Value:
-    """The checked value of a setting. Raises `InvalidValue`."""
+    """Parse the value of a setting, and check it against the allowed values. Raises `InvalidValue`."""
     if isinstance(text, Password):
         assert setting.type is ValueType.PASSWORD, "only passwords are sealed"
         return text
@@ -59,12 +57,14 @@ def parse(setting: Setting, text: str | Password) -> Value:
 
 
 def default_value(setting: Setting) -> Value:
-    """The value of a setting that is not set; None for one that has no default."""
+    """The default of a setting; None if it has none."""
     return None if setting.default_text is None else parse_type(setting.name, setting.type, setting.default_text)
 
 
 def parse_type(name: str, kind: ValueType, text: str) -> Value:
-    """Parse a text by the type of its setting, without the limits of the setting. Raises `InvalidValue`."""
+    """Parse a text as a value of a type, without a check against the allowed values. `name` is the setting in messages.
+    Raises `InvalidValue`.
+    """
     trimmed = text.strip()
     if kind in _INTEGER_BITS:
         return _parse_integer(name, kind, text, trimmed)
@@ -82,7 +82,7 @@ def parse_type(name: str, kind: ValueType, text: str) -> Value:
 
 
 def text_of(value: Value) -> str | None:
-    """The text of a value in DescribeConfigs, as Apache Kafka writes it."""
+    """Format a value like Apache Kafka's DescribeConfigs does; None for None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -95,7 +95,7 @@ def text_of(value: Value) -> str | None:
 
 
 def allowed_text(setting: Setting) -> str:
-    """The allowed values of a setting, in words."""
+    """Describe the allowed values of a setting in words."""
     rule, _, choices = setting.allowed.partition(":")
     kind = setting.type.name.lower()
     if rule in ("one-of", "any-case"):
@@ -202,7 +202,7 @@ def _refusal(name: str, shown: str | None, why: str) -> InvalidValue:
 
 
 def _java_double(value: float) -> str:
-    """A double as Java's Double.toString writes it: plain from 0.001 to 10,000,000, else with an exponent."""
+    """Format a double like Java's Double.toString: without an exponent from 0.001 to 10,000,000, otherwise with one."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     if value != value or abs(value) == float("inf"):

@@ -1,1 +1,1 @@
-"""The catalogue as text tables; moldau.broker.config.setting describes the format of a row."""
+"""The tables of the catalogue, as text. `moldau.broker.config.setting` describes the format of a row."""

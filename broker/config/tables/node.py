@@ -1,4 +1,6 @@
-"""Settings of the node itself: roles, listeners, metadata quorum, sockets, metrics; and this broker's own."""
+"""Settings of the node itself: roles, listeners, metadata quorum, sockets and metrics; and settings that only this
+broker has.
+"""
 
 from __future__ import annotations
 
