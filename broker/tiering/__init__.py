@@ -1,1 +1,3 @@
-"""Tiered storage in the broker: copying segments, reading them, and keeping their metadata."""
+"""Tiered storage in the broker: copies segments to remote storage, reads them, deletes them, and keeps their
+metadata.
+"""

@@ -1,11 +1,11 @@
-"""Blocks of remote .log objects, read ahead of sequential readers, in memory up to a limit.
+"""A cache in memory of blocks of remote .log objects, which are read ahead of sequential readers.
 
     object   |---- block 0 ----|---- block 1 ----|-- 2 --|      BLOCK_SIZE bytes each, the last one shorter
 
-Blocks begin at fixed positions, so that several of them are read at once, before it is known where batches begin, and
-all readers of a segment share them. A block that a reader waits for is read at once; blocks ahead of readers wait for
-one of `READS_AHEAD_MAX` reads. At the limit the least recently used blocks are evicted first, and no block is read
-ahead without room for it. Reads in progress count as well.
+Blocks begin at fixed positions. So several of them can be read at once, before it is known where batches begin, and all
+readers of a segment share them. A block that a reader waits for is read at once; blocks ahead of readers wait for one
+of `READS_AHEAD_MAX` reads. At the size limit the least recently used blocks are evicted first, and no block is read
+ahead without room for it. Blocks that are being read count towards the limit as well.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from moldau.storage.tiered.remote_lookup import log_key
 
 BLOCK_SIZE: Final = 4 << 20
 READS_AHEAD_MAX: Final = 4
-"""The most blocks that are read ahead at the same time, for all readers together."""
+"""The maximum number of blocks that are read ahead at the same time, for all readers together."""
 
 
 class BlockKey(NamedTuple):
-    """The key of a block of an object. Objects are never changed."""
+    """The key of a block: the object's key and the number of the block in it. Objects are never changed."""
 
     object_key: str
     number: int
 
 
 class BlockCache:
-    """The cached blocks. Its methods are called on the event loop; every read of the storage runs in its own task."""
+    """The block cache. Its methods are called on the event loop; every read of the storage runs in its own task."""
 
     def __init__(self, opened: OpenStorage, spawn: Spawn, size_max: int, on_read: Callable[[str, int], None]) -> None:
         """`on_read` is called with the topic and the size (bytes) of each block that was read."""
@@ -44,18 +44,20 @@ class BlockCache:
         self._size_max = size_max
         self._on_read = on_read
         self._blocks: OrderedDict[BlockKey, memoryview] = OrderedDict()
-        """The blocks, the most recently used last."""
+        """The cached blocks, the most recently used last."""
         self._under_way: dict[BlockKey, asyncio.Future[memoryview]] = {}
         self._waiting: OrderedDict[BlockKey, tuple[str, int]] = OrderedDict()
-        """The blocks to read ahead when another such read has ended, with the topic and the size of each."""
+        """The blocks that wait to be read ahead, with the topic and the size (bytes) of each."""
         self._ahead_count = 0
         self.size = 0
-        """Size (bytes) of all blocks, including those being read."""
+        """The size (bytes) of all blocks, including those that are being read."""
         self.hit_count = 0
         self.miss_count = 0
 
     async def read(self, topic: str, object_key: str, object_size: int, position: int, size: int) -> BytesLike:
-        """Read a range of an object; the result is shorter at the object's end. Raises `RemoteStorageError`."""
+        """Read `size` bytes of an object at a position; fewer if the object ends before. Raises
+        `RemoteStorageError`.
+        """
         end = min(position + size, object_size)
         first, last = position // BLOCK_SIZE, (max(end, position + 1) - 1) // BLOCK_SIZE
         keys = [BlockKey(object_key, number) for number in range(first, last + 1)]
@@ -68,7 +70,9 @@ class BlockCache:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_ahead(self, topic: str, object_key: str, object_size: int, position: int, size: int) -> None:
-        """Begin to read the blocks of a range, as far as there is room, without waiting for them."""
+        """Begin to read the blocks that contain a range of an object, as far as there is room. Does not wait for
+        them.
+        """
         end = min(position + size, object_size)
         for number in range(position // BLOCK_SIZE, -(-end // BLOCK_SIZE)):
             key = BlockKey(object_key, number)
@@ -140,7 +144,7 @@ class BlockCache:
 
 
 class SegmentBlocks:
-    """The .log object of one segment, read through the cache."""
+    """Reads the .log object of one segment through the block cache."""
 
     def __init__(self, cache: BlockCache, partition: RemotePartition, segment: RemoteSegment) -> None:
         self._cache = cache
@@ -149,12 +153,12 @@ class SegmentBlocks:
         self._size = segment.size
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
-        """Bytes of the object, as `RangeReader.get` returns them."""
+        """Read bytes of the object, like `RangeReader.get`."""
         assert key == self._key
         return await self._cache.read(self._topic, key, self._size, position, size)
 
     def read_ahead(self, position: int, size: int) -> None:
-        """Begin to read a range of the object."""
+        """Begin to read the blocks that contain a range of the object."""
         self._cache.read_ahead(self._topic, self._key, self._size, position, size)
 
 

@@ -1,13 +1,13 @@
-"""Cleans remote segments of compacted topics, in the log cleaner's pass over a partition that this broker leads.
+"""Cleans the remote segments of compacted topics when the log cleaner visits a partition that this broker leads.
 
     plan (`storage/tiered/cleaning_plan.py`)
       ──▶ a process builds the map of the keys, and cleans group after group (`storage/compaction/remote_cleaning.py`)
             it needs a remote segment  ──▶ downloaded into a directory of the pass, checksum compared
             it has cleaned a group     ──▶ COPY_SEGMENT_STARTED ──▶ objects ──▶ COPY_SEGMENT_FINISHED replaces the group
 
-A pass that ends early leaves files in its directory, which the next pass and the next start remove, and a copy that is
-not finished, which the leader removes (`copying.py`). Each step looks again whether this broker leads in the same
-leader epoch.
+A pass that ends early leaves files in its directory, which the next pass and the next start remove. It may also leave
+an unfinished copy, which the leader removes (`copying.py`). Each step checks again whether this broker leads in the
+same leader epoch.
 
 DIVERGES: Apache Kafka does not compact remote segments.
 """
@@ -56,12 +56,12 @@ from moldau.storage.tiered.port import RemoteStorageError
 log = logging.getLogger("moldau.cleaner")
 
 PLAN_AGAIN_MS: Final = 60_000
-"""The time (ms) after which an unchanged partition is examined again, because max.compaction.lag.ms may have passed."""
+"""The time (ms) after which an unchanged partition is planned again, because max.compaction.lag.ms may have passed."""
 
 
 class NotPlanned(NamedTuple):
-    """The result of an examination that found nothing to clean. It holds while the two offsets stay as they are, until
-    `again_ms` (monotonic clock).
+    """A remote log in which there was nothing to clean: its state then. It is not planned again as long as both offsets
+    are the same and `again_ms` (monotonic clock) has not passed.
     """
 
     first_dirty_offset: int | None
@@ -70,7 +70,7 @@ class NotPlanned(NamedTuple):
 
 
 class RemoteCleaner:
-    """Cleans the remote segments of one partition at a time. `LogCleaner` calls it on the event loop."""
+    """Cleans the remote segments of one partition at a time. `LogCleaner` calls its methods on the event loop."""
 
     def __init__(
         self,
@@ -95,10 +95,10 @@ class RemoteCleaner:
         self.failures = 0
 
     def tombstones_end_offset(self, partition: Partition) -> int:
-        """The offset from which on no tombstone and no marker of a log may be removed (`INT64_MAX` if the partition
-        is not tiered): a remote segment may have an older value of the key, or a later copy may add one. The result
-        never decreases, whichever broker leads, copies or cleans: a broker that reads the metadata late only removes
-        less.
+        """The offset from which on no tombstone and no transaction marker of a log may be removed; `INT64_MAX` if the
+        partition is not tiered. A remote segment may have an older value of the key, or a later copy may add one. The
+        result never decreases, whichever broker leads, copies or cleans: if this broker has read the metadata late, it
+        only removes less.
         """
         if not is_tiered(partition):
             return INT64_MAX
@@ -110,12 +110,12 @@ class RemoteCleaner:
         return min(copied_end_offset, followed.remote_log.cleaned_end_offset())
 
     def forget_gone(self) -> None:
-        """Forget partitions that this broker does not serve any more."""
+        """Forget the state of partitions that this broker does not serve any more."""
         self._backoff.retain(self._replicas.__contains__)
         self._not_planned = {each: known for each, known in self._not_planned.items() if each in self._replicas}
 
     def is_due(self, partition: Partition) -> bool:
-        """Whether the partition needs a pass now."""
+        """Whether remote segments of the partition should be cleaned now."""
         return not self._backoff.is_waiting(partition) and self._plan(partition) is not None
 
     def _plan(self, partition: Partition) -> tuple[FollowedRemoteLog, CleaningPlan] | None:
@@ -139,8 +139,8 @@ class RemoteCleaner:
         return followed, plan
 
     async def clean(self, partition: Partition, limits: CleanerLimits) -> bool:
-        """Run one pass over a partition. Returns whether it ended without an error. An error is logged, and the
-        partition waits before the next pass.
+        """Clean the remote segments of a partition once. Returns whether that ended without an error. An error is
+        logged, and the partition is cleaned again only after a backoff.
         """
         planned = self._plan(partition)
         if planned is None:
@@ -193,7 +193,7 @@ class RemoteCleaner:
     async def _aborted(
         self, its_log: Log, followed: FollowedRemoteLog, plan: CleaningPlan
     ) -> tuple[AbortedTransaction, ...]:
-        """All aborted transactions that may have data or the marker in the sources of the pass."""
+        """The aborted transactions that may have records or a marker in the segments that are read in a pass."""
         first_offset = min([plan.map_start_offset, *(each.start_offset for each in plan.groups)])
         end_offset = max([plan.map_end_offset, *(each.last_offset + 1 for each in plan.groups)])
         found = dict.fromkeys(its_log.aborted_transactions(first_offset, end_offset))
@@ -225,7 +225,7 @@ def remote_rules(
     salt: bytes,
     now_ms: int,
 ) -> CleaningRequest:
-    """The cleaning rules for remote segments. `directory` is the one that the results are written into."""
+    """The cleaning rules for the remote segments of a log. The results are written into `directory`."""
     config = log.config
     return CleaningRequest(
         directory=directory,
@@ -254,7 +254,7 @@ def remote_rules(
 def remote_request(
     log: LogState, plan: CleaningPlan, rules: CleaningRequest, aborted: tuple[AbortedTransaction, ...]
 ) -> tuple[RemoteCleaningRequest, dict[str, RemoteSegment]]:
-    """The request, and the remote segment for each path that the cleaner's process may ask for."""
+    """The request to the cleaner's process, and by path the remote segment that the process needs as a file there."""
     downloads: dict[str, RemoteSegment] = {}
 
     def ranges(parts: tuple[PlannedPart, ...]) -> tuple[SourceRange, ...]:

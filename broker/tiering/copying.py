@@ -1,4 +1,5 @@
-"""Copies the rolled segments of the partitions that this broker leads to remote storage.
+"""Copies the rolled segments of the partitions that this broker leads to remote storage, and deletes expired remote
+segments.
 
     a turn of copying     leftovers of unfinished copies are removed first
                           then one segment, below the last stable offset, after the copied ones:
@@ -7,15 +8,15 @@
     a turn of deletion    segments that retention of both tiers deletes (`expired_segments`), after the log start
                           offset; and unfinished deletions
 
-Partitions take turns (`PartitionTurns`), for copies and for deletions apart: copies that wait for their quota hold up
-no deletion.
+Partitions take turns (`PartitionTurns`), separately for copies and for deletions: copies that wait for their quota do
+not delay deletions.
 
 One partition has at most one copy in progress, so any other unfinished copy in its remote log is a leftover of a former
-leader, or of this broker before an error. A leader that loses leadership during a copy removes its objects; the next
-leader deletes the segment by further records. A leader with a damaged batch copies nothing of that segment: once it is
-copied, the replicas delete their good copies. If other replicas are in sync the leader gives up leadership, as it does
-when a fetch meets the damage; the next leader copies the segment, and the damaged replica fetches it again. A leader
-that is the only replica in sync stays leader, and tries the copy again with backoff.
+leader, or of this broker before an error. A leader that loses leadership during a copy removes the objects of the copy;
+the next leader deletes the segment by further records. A leader with a damaged batch does not copy its segment, because
+once a segment is copied, the replicas delete their good local copies. If other replicas are in sync the leader gives up
+leadership, as it does when a fetch finds the damage. Then the next leader copies the segment, and the damaged replica
+fetches it again. A leader that is the only replica in sync stays leader, and tries the copy again with backoff.
 
 DIVERGES: Apache Kafka copies a segment without a look at its batches; the copy may then replace sound replicas.
 
@@ -72,17 +73,19 @@ ID_SIZE: Final = 16
 COPY_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETIONS_OF_A_TURN: Final = 20
-"""The most segments that are deleted in one turn of a partition."""
+"""The maximum number of segments that are deleted in one turn of a partition."""
 Turn = Callable[[], Coroutine[object, object, bool]]
-"""A piece of work on a partition. Returns whether more is left; it raises nothing."""
+"""The work that is done in one turn of a partition. Returns whether more work is left. It raises no exception."""
 
 
 class NoLongerLeader(Exception):
-    """Another broker leads, or the topic is not tiered any more. The interrupted work is left as it is."""
+    """This broker no longer leads the partition, or the topic is not tiered any more. The work that this interrupts is
+    left unfinished.
+    """
 
 
 class SegmentCopier:
-    """Copies and deletes segments, of at most `remote.log.manager.copier.thread.pool.size` partitions at once. Its
+    """Copies and deletes segments, for at most `remote.log.manager.copier.thread.pool.size` partitions at once. Its
     methods are called on the event loop.
     """
 
@@ -115,11 +118,11 @@ class SegmentCopier:
         self.bytes_copied = 0
         self.segments_deleted = 0
         self.failures = 0
-        """The number of rounds that ended with an error, since the start."""
+        """The number of turns that ended with an error, since the start."""
 
     def begin_round(self, partition: Partition, followed: FollowedRemoteLog) -> None:
-        """Schedule a turn of copying and one of deletion for a partition, unless one is in progress or has
-        just failed.
+        """Schedule a turn of copying and a turn of deletion for a partition, unless that turn is scheduled or in
+        progress, or waits after a failure.
         """
         if not followed.is_complete or not self._opened.is_checked:
             return
@@ -137,7 +140,7 @@ class SegmentCopier:
 
     @property
     def idle_share(self) -> float:
-        """The unused share of the allowed parallel copies, 0 to 1."""
+        """The unused share of the copies that may run in parallel, 0 to 1."""
         return 1 - len(self._copies) / self._settings.config.integer("remote.log.manager.copier.thread.pool.size")
 
     def forget_gone(self) -> None:
@@ -146,11 +149,11 @@ class SegmentCopier:
             backoff.retain(self._replicas.__contains__)
 
     async def _copy_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
-        """Copy one segment. Returns whether more are to be copied."""
+        """Copy one segment of a partition. Returns whether more segments are to be copied."""
         return await self._guarded(partition, self._backoff, "copied", self._copy_next(partition, followed))
 
     async def _deletion_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
-        """Delete some segments. Returns whether more are to be deleted."""
+        """Delete some remote segments of a partition. Returns whether more are to be deleted."""
         return await self._guarded(partition, self._deletion_backoff, "deleted", self._delete_some(partition, followed))
 
     async def _guarded(
@@ -209,8 +212,8 @@ class SegmentCopier:
     def _check_copy(
         self, partition: Partition, followed: FollowedRemoteLog, epoch: int, segment: RemoteSegment
     ) -> None:
-        """Raise `NoLongerLeader` if a copy must not continue: another broker leads, the segments of the partition are
-        being removed, or this segment was deleted.
+        """Raise `NoLongerLeader` if the copy of a segment must not continue: another broker leads, all segments of the
+        partition are being removed, or this segment was deleted.
         """
         self._check(partition, epoch)
         is_begun = followed.remote_log.state_of(segment.segment_id) is SegmentState.COPY_SEGMENT_STARTED
@@ -266,10 +269,10 @@ class SegmentCopier:
         its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
 
     async def _take_back(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
-        """Remove the objects of a copy of this broker that will never be finished.
+        """Remove the objects of a copy that this broker began and will never finish.
 
         The next leader may have deleted the leftovers before the last of these objects was written. Objects that cannot
-        be removed now are left to the next leader, or to a sweep.
+        be removed now are left to the next leader, or to a sweep of the storage.
         """
         place = (followed.key, segment.start_offset, segment.segment_id)
         with contextlib.suppress(RemoteStorageError):
@@ -277,9 +280,10 @@ class SegmentCopier:
             await remove_data(self._opened.storage, *place)
 
     async def _delete_some(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
-        """Delete the segments that the retention of both tiers gives up, and continue deletions that have begun.
+        """Delete the remote segments that the retention of both tiers deletes, and continue deletions that have begun.
+        Returns whether more are left.
 
-        The log start offset moves first.
+        The log start offset is moved first.
         """
         epoch = partition.leader_epoch
         self._check(partition, epoch)
@@ -314,11 +318,11 @@ class SegmentCopier:
         is_remain: bool = False,
         honours_pins: bool = True,
     ) -> bool:
-        """Delete a segment that must not be read any more, or never was read.
+        """Delete a remote segment that must not be read any more, or was never read.
 
-        Returns whether it is deleted. It is not if a pin holds it, if it is being deleted already, or if an
-        unfinished copy (`is_remain`) has been finished in the meantime. Raises `RemoteStorageError` and
-        `MetadataNotWritten`; a later call goes on.
+        Returns whether it is deleted. It is not if a pin holds it, if it is being deleted already, or if it is a
+        leftover copy (`is_remain`) that was finished in the meantime. Raises `RemoteStorageError` and
+        `MetadataNotWritten`; a later call continues the deletion.
         """
         if segment.segment_id in followed.being_removed:
             return False
@@ -366,15 +370,16 @@ class SegmentCopier:
 
 
 class PartitionTurns:
-    """Gives partitions turns of work, a limited number of them at once. Its methods are called on the event loop.
+    """Gives partitions turns of work, to a limited number of partitions at once. Its methods are called on the event
+    loop.
 
-    An offered partition waits after those offered before it. Its turn ends when its piece of work returns. If that
-    returns that more is left, the partition waits again, after the others. So a partition with much work delays the
-    others by one piece of work at most.
+    An offered partition waits behind those offered before it. Its turn ends when its work returns. If that returns that
+    more is left, the partition waits again, behind the others. So a partition with much work delays the others by one
+    turn at most.
     """
 
     def __init__(self, spawn: Spawn, name: str, limit: Callable[[], int]) -> None:
-        """`limit`: the number of partitions with work in progress at once."""
+        """`limit`: gives the maximum number of partitions with work in progress."""
         self._spawn = spawn
         self._name = name
         self._limit = limit
@@ -389,7 +394,7 @@ class PartitionTurns:
         return len(self._under_way)
 
     def offer(self, partition: Partition, turn: Turn) -> None:
-        """Work on a partition when its turn comes. Without effect if the partition waits already or has its turn."""
+        """Let a partition wait for a turn of work. Nothing changes if it is waiting already or has its turn."""
         if partition not in self._under_way and partition not in self._waiting:
             self._waiting[partition] = turn
             self._go_on()
@@ -412,23 +417,23 @@ class PartitionTurns:
 
 
 class ExpiredSegments(NamedTuple):
-    """The segments to delete, with the new log start offset."""
+    """The remote segments to delete, and the log start offset to set before."""
 
     segments: Sequence[RemoteSegment]
     log_start_offset: int
-    """The log start offset after the deletion; never below its current value."""
+    """The new log start offset, which is never below the current one."""
 
 
 def expired_segments(
     log: Log, remote_log: RemoteLog, high_watermark: int, now_ms: int, superseded_retention_ms: int
 ) -> ExpiredSegments:
-    """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up
-    (if `cleanup.policy` has "delete"), those whose leader epochs the log does not have any more, and those that
-    were superseded long enough ago that no fetch reads them (decision 14). Raises OSError.
+    """The remote segments to delete, oldest first. These are the segments before the log start offset, those that
+    retention deletes (if `cleanup.policy` has "delete"), those whose leader epochs the log does not have any more,
+    and those that were superseded so long ago that no fetch reads them (decision 14). Raises OSError.
 
     `retention.ms` and `retention.bytes` count both tiers: remote segments, and those that are only local. If
-    `cleanup.policy` has no "delete", remote segments are deleted only before the log start offset. The log start offset
-    moves first, so that no reader is sent to a segment that is being deleted.
+    `cleanup.policy` has no "delete", retention deletes no remote segment. The log start offset has to be moved before
+    the deletion, so that no reader is sent to a segment that is being deleted.
     """
     entries = log.epochs.entries
     strays = remote_log.strays(log.end_offset, entries, is_compacted=log.config.is_compacted)
@@ -465,10 +470,10 @@ def expired_segments(
 
 
 def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[RemoteSegment], high_watermark: int) -> int:
-    """The bytes of a partition in both tiers, without `strays`.
+    """The size (bytes) of a partition in both tiers, without the remote segments in `strays`.
 
     Local segments past the high watermark do not count. The next leader may not have them, and a leader that is cut off
-    would delete remote segments on their account, for all brokers.
+    would delete remote segments because of their size, for all brokers.
     """
     only_local = (
         segment.size for segment in log.segments if log.tiered_end_offset <= segment.base_offset < high_watermark

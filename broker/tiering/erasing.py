@@ -1,4 +1,5 @@
-"""Carries out erase orders in remote storage (decision 36): the leader of a partition rewrites the remote segments.
+"""Carries out erase orders in remote storage (decision 36): the leader of a partition rewrites its remote segments
+without the erased records.
 
     a segment that is read, and was not searched for the order
       ──▶ downloaded, checksum compared ──▶ a process searches it, and rewrites it (`storage/erasure/erasing.py`)
@@ -7,10 +8,10 @@
     a segment that was replaced, or whose copy or deletion is unfinished
       ──▶ deleted at once, without the grace time for readers; a pin holds it
 
-The erased end offset in the lineage of each segment is the only state, and every replica reads it: an order is
+The erased end offset in the lineage of each segment is the only state, and every replica reads it. An order is
 forgotten when each readable remote segment with offsets of the order has an erased end offset past the order, and the
-segment with the order itself is copied. A leader that is elected meanwhile goes on with what is left. Each step looks
-again whether this broker leads in the same leader epoch.
+segment with the order itself is copied. A leader that is elected meanwhile continues the order. Each step checks again
+whether this broker leads in the same leader epoch.
 
 DIVERGES: Apache Kafka rewrites no remote segment. Its records are used as they are: a reader of Apache Kafka puts the
 new segment in the place of the one that begins at the same offset.
@@ -59,11 +60,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.eraser")
 
 SEGMENTS_AT_ONCE: Final = 200
-"""The segments that are examined before other callbacks of the event loop run."""
+"""The number of segments that are examined before other callbacks of the event loop run."""
 
 
 class Seen(NamedTuple):
-    """The state of a partition when nothing was left to do here. The partition is not examined again before its state
+    """The state of a partition in which nothing was left to erase. The partition is examined again only when its state
     differs.
     """
 
@@ -71,11 +72,11 @@ class Seen(NamedTuple):
     copied_end_offset: int
     orders: tuple[int, ...]
     leader_epoch: int | None
-    """The leader epoch; None if this broker did not lead."""
+    """The leader epoch of the partition; None if this broker did not lead it."""
 
 
 class RemoteEraser:
-    """Carries out the orders of one partition at a time. `LogEraser` calls it on the event loop."""
+    """Carries out the erase orders of one partition at a time. `LogEraser` calls its methods on the event loop."""
 
     def __init__(
         self,
@@ -97,11 +98,11 @@ class RemoteEraser:
         self._backoff = PartitionBackoffs(settings, environment)
         self._seen: dict[Partition, Seen] = {}
         self.segments_erased = 0
-        """The number of remote segments that were rewritten without records, since the start."""
+        """The number of remote segments that were rewritten without erased records, since the start."""
 
     async def go_on(self, partition: Partition) -> None:
-        """Carry out in remote storage, as far as possible now, the orders of a partition that its log has carried out.
-        An error is logged, and the partition waits before the next attempt.
+        """Carry out in remote storage, as far as possible now, the erase orders that the local log of a partition has
+        carried out. An error is logged, and the partition is tried again only after a backoff.
         """
         if self._backoff.is_waiting(partition):
             return
@@ -122,7 +123,9 @@ class RemoteEraser:
             )
 
     async def _go_on(self, partition: Partition) -> bool:
-        """Carry out the orders as far as possible now. Returns False if pins hold all segments that are left."""
+        """Carry out the erase orders of a partition in remote storage as far as possible now. Returns False if pins
+        hold all segments that are left.
+        """
         self._seen = {each: seen for each, seen in self._seen.items() if each in self._replicas}
         its_log, orders = partition.log, partition.log.erase_orders
         followed = self._reader.get(remote_partition(partition)) if is_tiered(partition) else None
@@ -162,7 +165,9 @@ class RemoteEraser:
         return not is_pinned
 
     async def _left(self, followed: FollowedRemoteLog, order_offset: int, runs: Sequence[Run]) -> list[RemoteSegment]:
-        """The segments that may have a record of the order, and were not searched for it, in any state but deleted."""
+        """The segments, in any state but deleted, that may have a record of an erase order and were not searched for
+        it. `runs` are the offsets that the order erases.
+        """
         from moldau.storage.erasure.erasing import holds_offset
 
         def may_hold(segment: RemoteSegment) -> bool:
@@ -203,8 +208,9 @@ class RemoteEraser:
         await self._environment.offload(partial(write_receipt, fs, directory, receipt))
 
     async def _searched(self, partition: Partition, offset: int, order: EraseOrder, *, is_done: bool) -> None:
-        """Note that no remote segment that may be read has a record of the order any more: roll, so that the order is
-        copied. Enter the end of the order in the receipt if no object has a record of it (`is_done`).
+        """Note that no readable remote segment has a record of an erase order any more. The log is rolled, so that the
+        segment with the order is copied. If no object at all has such a record (`is_done`), the end of the order is
+        entered in the receipt.
         """
         receipt = await self._receipt(partition, offset, order)
         assert receipt.tier is not None
@@ -231,8 +237,8 @@ class RemoteEraser:
         order: EraseOrder,
         left: Sequence[RemoteSegment],
     ) -> bool:
-        """Rewrite or delete each segment that may have a record of the order. Returns False if pins hold all
-        of them.
+        """Rewrite or delete each segment in `left`, which may have a record of an erase order. Returns False if pins
+        hold all of them.
         """
         receipt = await self._receipt(partition, offset, order)
         tier = receipt.tier
@@ -263,7 +269,7 @@ class RemoteEraser:
         receipt: OrderReceipt,
         runs: tuple[Run, ...],
     ) -> None:
-        """Search one segment, and replace it if it has a record of the order."""
+        """Search one remote segment for records of an erase order, and replace it if it has any."""
         from moldau.storage.erasure.erasing import SegmentErased, erase
         from moldau.storage.erasure.receipts import note_object
 
@@ -297,7 +303,9 @@ class RemoteEraser:
             self.segments_erased += 1
 
     async def _download(self, followed: FollowedRemoteLog, segment: RemoteSegment, directory: str) -> None:
-        """Write the records and the aborted transactions of a segment as files of a local segment."""
+        """Download the records and the aborted transactions of a remote segment, and write them as the files of a local
+        segment.
+        """
         path = f"{directory}/{offset_name(segment.start_offset, LOG_SUFFIX)}"
         await self._workplace.download(followed, segment, path)
         entries = [ENTRY.pack(VERSION, *each) for each in await self._workplace.aborted(followed, segment)]
@@ -307,7 +315,7 @@ class RemoteEraser:
 
 
 def _is_for_deletion(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
-    """Whether no reader reads a segment now or later. If a pin holds the segment, the leader deletes it when the pin
+    """Whether no reader will read a segment any more. If a pin holds the segment, the leader deletes it when the pin
     ends.
     """
     return segment.state is SegmentState.DELETE_SEGMENT_STARTED or _is_replaced(followed, segment)
@@ -320,7 +328,7 @@ def _is_replaced(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
 def _request(
     partition: Partition, segment: RemoteSegment, runs: tuple[Run, ...], directory: str, settings: DynamicConfig
 ) -> EraseRequest:
-    """The request for a remote segment, whose files are in a directory of their own."""
+    """The erase request for a remote segment that was downloaded into a directory of its own."""
     from moldau.storage.erasure.erasing import EraseRequest, SegmentToErase
 
     config = partition.log.config

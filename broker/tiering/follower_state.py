@@ -1,11 +1,11 @@
-"""Finds the state from which a follower starts if its log ends before the leader's local log begins.
+"""Finds where the log of a follower starts if it ends before the leader's local log begins.
 
     leader: ListOffsets, earliest local        ──▶ offset and epoch where its files begin
     leader: OffsetForLeaderEpoch, epoch before ──▶ the epoch of the offset before that (`epoch_before`)
     remote log: the segment with that offset   ──▶ its leader epochs and producer snapshot, checked
 
-With `follower.fetch.last.tiered.offset.enable` a replica that never had a record begins where the leader has not copied
-yet, instead of where its files begin (KIP-1023).
+With `follower.fetch.last.tiered.offset.enable` a replica that never had a record starts at the first offset that the
+leader has not copied yet, instead of the first offset in the leader's files (KIP-1023).
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class FollowerState:
-    """The `RemoteState` of the replica fetchers. Its methods are called on the event loop."""
+    """Finds the start of a follower's log for the replica fetchers, as their `RemoteState`. Its methods are called on
+    the event loop.
+    """
 
     def __init__(
         self,

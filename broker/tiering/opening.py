@@ -1,4 +1,4 @@
-"""Opens the remote storage of a broker, and checks it at the start."""
+"""Opens the remote storage of a broker, and checks it at the start of the broker."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RECHECK_S: Final = 30.0
 
 
 class RemoteStorageRefused(OSError):
-    """The broker cannot start with this remote storage."""
+    """The broker cannot start with this remote storage; the text says why."""
 
 
 class OpenStorage:
-    """The remote storage of the broker. It is neither read nor written before it was checked."""
+    """The remote storage of the broker. It is neither read nor written before it has been checked."""
 
     def __init__(self, config: Config, environment: Environment, cluster_id: str) -> None:
-        """Open the client of the storage, without a call to it. Raises `RemoteStorageRefused` if
+        """Make the client of the storage, without a request to the storage. Raises `RemoteStorageRefused` if
         `moldau.tiered.storage` names no storage that can be opened.
         """
         self.url = config.text("moldau.tiered.storage")
@@ -42,11 +42,11 @@ class OpenStorage:
         """Whether the storage works and belongs to this cluster."""
 
     async def check(self, spawn: Spawn) -> None:
-        """Check the storage.
+        """Check that the storage works and belongs to this cluster.
 
-        If it is not available now, the broker starts nevertheless, serves local segments, and tries again; until
-        then no segment is copied or read. Raises `RemoteStorageRefused` for any other problem: another cluster's
-        storage, a missing bucket, refused credentials.
+        If the storage is not available now, the broker starts nevertheless, serves local segments, and checks again at
+        intervals; until then no segment is copied or read. Raises `RemoteStorageRefused` for any other problem: another
+        cluster's storage, a missing bucket, refused credentials.
         """
         try:
             await self._check()

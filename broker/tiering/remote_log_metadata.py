@@ -1,15 +1,15 @@
-"""Reads and writes `__remote_log_metadata` for the tiered partitions of this broker.
+"""Reads and writes the topic `__remote_log_metadata` for the tiered partitions of this broker.
 
     partition of the metadata topic that this broker leads   ──▶ its committed records, from the local log
     led by another broker                                    ──▶ Fetch over a peer channel, all of one leader together
 
-The reader reads the metadata partitions that this broker leads, and those that hold records of a followed partition.
-When another partition is followed, the reader begins its metadata partition again at offset 0; the other remote logs
-skip the records that they have replayed. Decoding runs in an executor thread; the replay runs on the event loop, in the
-order of the records.
+The reader reads the metadata partitions that this broker leads, and those with records of a followed partition. When
+another partition is followed, the reader reads its metadata partition from offset 0 again; the remote logs that were
+followed before skip the records that they have replayed. Decoding runs in an executor thread; the replay runs on the
+event loop, in the order of the records.
 
-A write appends to the local log, or sends Produce to the leader. A record is written when the reader has read it back
-as committed.
+A write appends to the local log, or sends Produce to the leader of the metadata partition. A record counts as written
+when the reader has read it back as committed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ FETCH_WAIT_MS: Final = 500
 FETCH_TIMEOUT_MS: Final = 10_000
 RETRY_S: Final = 0.5
 LOCAL_WAIT_S: Final = 0.5
-"""The interval (seconds) at which the local reader checks even if no high watermark moved, because leaders change."""
+"""The interval (seconds) at which the reader of local metadata partitions checks even if no high watermark moved,
+because leaders change.
+"""
 WRITE_PURPOSE: Final = "remote log metadata, write"
 ATTEMPT_S: Final = 5.0
-"""The time (seconds) within which an append must be read back; after that it is tried again."""
+"""The time (seconds) within which an appended record must be read back. After that the append is tried again."""
 ATTEMPT_COUNT_MAX: Final = 6
 
 
@@ -77,23 +79,25 @@ class RemoteLogMetadataPorts(NamedTuple):
 
 
 class RemoteLogMetadataReader:
-    """Reads `__remote_log_metadata` for the followed partitions. Its methods are called on the event loop."""
+    """Reads `__remote_log_metadata` for the partitions that are followed. Its methods are called on the event loop."""
 
     def __init__(self, ports: RemoteLogMetadataPorts) -> None:
         self._ports = ports
         self._followed: dict[RemotePartition, FollowedRemoteLog] = {}
         self._positions: dict[int, int] = {}
-        """The offset of the next record to read, by partition of the metadata topic."""
+        """The offset of the next record to read, for each partition of the metadata topic that is read."""
         self._sources: dict[int, None] = {}
-        """The brokers from which a task reads now: leaders of metadata partitions."""
+        """The brokers from which tasks read now, by id: the leaders of metadata partitions."""
         self._expected: dict[bytes, asyncio.Future[None]] = {}
-        """The futures that wait until a record with this value is read."""
+        """For the encoded value of each record that was written, the future that completes when that record is read."""
         self._moved = asyncio.Event()
         self._listened: dict[int, Partition] = {}
         self.marked: dict[RemotePartition, PartitionDelete] = {}
-        """The partitions whose removal has begun and is not finished, as far as this broker reads their metadata."""
+        """The partitions whose removal from remote storage has begun and is not finished, as far as this broker reads
+        their metadata.
+        """
         self.unreadable_count = 0
-        """The number of records that this version cannot decode, and skipped."""
+        """The number of records that were skipped because this version cannot decode them."""
 
     def __iter__(self) -> Iterator[FollowedRemoteLog]:
         return iter(tuple(self._followed.values()))
@@ -107,7 +111,9 @@ class RemoteLogMetadataReader:
         return self._followed.get(key)
 
     def follow(self, key: RemotePartition) -> FollowedRemoteLog | None:
-        """Read the records of a partition from now on; None while the metadata topic does not exist."""
+        """Read the remote log metadata of a partition from now on. Returns its remote log; None while the metadata
+        topic does not exist.
+        """
         followed, count = self._followed.get(key), self.partition_count
         if followed is None and count:
             followed = self._followed[key] = FollowedRemoteLog(key, metadata_partition(key, count))
@@ -117,7 +123,7 @@ class RemoteLogMetadataReader:
         return followed
 
     def unfollow(self, key: RemotePartition) -> None:
-        """Forget a partition: this broker has no replica of it any more."""
+        """Forget the remote log of a partition, because this broker does not follow it any more."""
         followed = self._followed.pop(key, None)
         if followed is None:
             return
@@ -127,23 +133,25 @@ class RemoteLogMetadataReader:
             self._positions.pop(index, None)
 
     def expect(self, value: bytes) -> asyncio.Future[None]:
-        """A future that completes when a record with this value is replayed, which is after its commit."""
+        """A future that completes when a record with this value is replayed, which happens after its commit."""
         return self._expected.setdefault(value, asyncio.get_running_loop().create_future())
 
     def expect_no_more(self, value: bytes) -> None:
         self._expected.pop(value, None)
 
     def leader_of(self, index: int) -> int:
-        """The leader of a partition of the metadata topic; -1 if it has none."""
+        """The id of the broker that leads a partition of the metadata topic; -1 if the partition has no leader."""
         found = self._ports.cluster.image.topics.partition(REMOTE_LOG_METADATA_TOPIC, index)
         return -1 if found is None else found.leader
 
     # Reading
 
     def look_for_leaders(self) -> None:
-        """Read from each leader of a followed metadata partition, because leaders may have changed.
+        """Begin to read from each leader of a metadata partition from which no task reads yet. Leaders may have
+        changed.
 
-        The partitions that this broker leads are always read: it continues removals that other brokers have left.
+        The metadata partitions that this broker leads are always read, because it continues removals that other brokers
+        have left unfinished.
         """
         for index in range(self.partition_count or 0):
             if self.leader_of(index) == self._ports.node_id:
@@ -177,7 +185,7 @@ class RemoteLogMetadataReader:
             partition.add_listener(HighWatermarkListener(self._moved.set))
 
     async def _read_partition(self, index: int, partition: Partition) -> None:
-        """Read all committed records of a partition that this broker leads."""
+        """Read all committed records of a metadata partition that this broker leads."""
         while (position := self._positions.get(index)) is not None and partition.is_leader:
             leadership, end_offset = partition.leadership, partition.high_watermark
             position = self._positions[index] = max(position, partition.log.log_start_offset)
@@ -215,7 +223,9 @@ class RemoteLogMetadataReader:
         self._sources.pop(leader_id)
 
     async def _fetched(self, data: PartitionData, position: int) -> bool:
-        """Handle the records that were fetched from a position. Returns whether the leader served the partition."""
+        """Replay the records that were fetched from `position` of a metadata partition. Returns whether the leader
+        served the partition.
+        """
         index = data.partition_index
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._positions.get(index) == position:
             log.error("%s-%d does not hold offset %d any more", REMOTE_LOG_METADATA_TOPIC, index, position)
@@ -254,7 +264,9 @@ class RemoteLogMetadataReader:
     # Replaying
 
     async def _replay_bytes(self, index: int, position: int, data: BytesLike) -> bool:
-        """Decode and replay the bytes that were read at a position. Returns whether the reader has advanced."""
+        """Decode and replay the bytes that were read at `position` of a metadata partition. Returns whether the reader
+        has advanced.
+        """
         try:
             read, next_offset, unreadable = await self._ports.environment.offload(lambda: decode(data, position))
         except MalformedMessage as malformed:
@@ -287,8 +299,8 @@ class RemoteLogMetadataReader:
             waiting.set_result(None)
 
     def _reached(self, index: int, end_offset: int) -> None:
-        """Note which remote logs hold all records of a metadata partition before an offset, and so all that was
-        committed.
+        """Note that the committed records of a metadata partition end at `end_offset`. The remote logs that have
+        replayed all records before it are complete.
         """
         for followed in self._followed.values():
             if followed.metadata_index == index and followed.next_offset >= end_offset:
@@ -296,8 +308,8 @@ class RemoteLogMetadataReader:
 
 
 def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[tuple[int, str]]]:
-    """Decode whole batches from an offset on. Returns the changes, the next offset, and the records that cannot be
-    decoded with the reason.
+    """Decode whole batches of the metadata topic from the offset `position` on. Returns the decoded changes, the next
+    offset, and for each record that cannot be decoded its offset and the reason.
 
     Raises `MalformedMessage` if a batch is damaged.
     """
@@ -324,7 +336,7 @@ def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[
 
 
 class MetadataNotWritten(Exception):
-    """The record was not read back as committed. It may be committed later."""
+    """The record was not read back as committed. It may still be committed later."""
 
 
 class RemoteLogMetadataWriter:
@@ -336,7 +348,9 @@ class RemoteLogMetadataWriter:
         self._flusher = flusher
 
     async def write(self, followed: FollowedRemoteLog, change: RemoteChange) -> None:
-        """Append a change, and wait until it is replayed here. Raises `MetadataNotWritten`."""
+        """Write a change of a remote log to the metadata topic, and wait until this broker has replayed it. Raises
+        `MetadataNotWritten`.
+        """
         value = encode_change(followed.key, change)
         committed = self._reader.expect(value)
         try:
@@ -389,7 +403,7 @@ class RemoteLogMetadataWriter:
 
 
 async def send_and_wait(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
-    """Send a request and await its response; None if no response came.
+    """Send a request and wait for its response. Returns None if there is no response.
 
     Records in the response are copied, because the channel reuses their memory.
     """

@@ -1,4 +1,4 @@
-"""The tiered partitions of this broker, each with its remote log, as the metadata read so far describes it."""
+"""The tiered partitions of this broker, each with its remote log according to the metadata read so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moldau.storage.tiered.metadata.remote_segment import BEING_REMOVED, RemoteP
 
 
 def is_tiered(partition: Partition) -> bool:
-    """Whether segments of the partition may be in remote storage."""
+    """Whether the topic of the partition is tiered, so that segments may be in remote storage."""
     return partition.log.config.is_tiered and partition.topic not in NEVER_TIERED
 
 
@@ -23,7 +23,7 @@ def remote_partition(partition: Partition) -> RemotePartition:
 
 
 class FollowedRemoteLog:
-    """The remote log of one partition while this broker has a replica of it."""
+    """The remote log of a partition that this broker follows, because it has a replica of it."""
 
     __slots__ = (
         "being_removed",
@@ -42,40 +42,40 @@ class FollowedRemoteLog:
     def __init__(self, key: RemotePartition, metadata_index: int) -> None:
         self.key = key
         self.metadata_index = metadata_index
-        """The partition of the metadata topic with its records."""
+        """The partition of the metadata topic that has this partition's records."""
         self.remote_log = RemoteLog()
         self.under_way: set[bytes] = set()
-        """The ids of the segments that this broker is copying; they are unfinished, but not leftovers."""
+        """The ids of the segments that this broker is copying. Their copies are unfinished, but not leftovers."""
         self.next_offset = 0
-        """The records of the metadata partition before this offset are replayed."""
+        """The offset in the metadata partition before which all records were replayed."""
         self.is_led_here = False
-        """Whether this broker led the partition at the last check: the last leader deletes the remote segments."""
+        """Whether this broker led the partition at the last check. The last leader deletes the remote segments."""
         self.is_complete = False
-        """Whether everything that was committed when this broker began to follow is replayed: before that, a lookup may
-        miss segments.
+        """Whether all records were replayed that were committed when this broker began to follow the partition. Before
+        that, a lookup may miss segments.
         """
 
         self.being_removed: set[bytes] = set()
         """The ids of the segments that this broker is deleting."""
         self.delete_lag_segments = 0
-        """The number of segments that retention gave up and the leader has not deleted yet."""
+        """The number of segments that retention deletes and the leader has not deleted yet."""
         self.delete_lag_bytes = 0
         self.retention_ms = 0.0
         """The duration (ms) of the last search for segments to delete."""
 
     @property
     def is_being_removed(self) -> bool:
-        """Whether all segments are being deleted, because the topic was deleted or its tiering was switched off."""
+        """Whether all remote segments are being deleted, because the topic was deleted or is not tiered any more."""
         return self.remote_log.delete_state in BEING_REMOVED
 
     def epochs_of(self, its_log: Log) -> Sequence[EpochStart]:
-        """The leader epochs by which the log's remote segments are found."""
+        """The leader epochs with which the remote segments of a log are looked up."""
         entries = its_log.epochs.entries
         return with_remote_epochs(entries, self.remote_log.epoch_starts()) if its_log.config.is_compacted else entries
 
     def end_offset(self, epochs: LeaderEpochs, log_end_offset: int) -> int:
-        """The end (exclusive) of the offsets in remote storage, in the history of a log with these leader epochs; 0
-        if there is none, or what is there is being removed.
+        """The end (exclusive) of the offsets in remote storage that belong to a log with these leader epochs. It is 0
+        if there are none, or if all remote segments are being removed.
         """
         if self.is_being_removed:
             return 0

@@ -1,19 +1,20 @@
-"""Reads of consumers before the local log start: the `Source` of fetches beside that of the local log.
+"""Reads records before the local log start offset from remote storage: a `Source` of fetches, like the one of the local
+log.
 
     read(offset) ──▶ kept from an earlier read?  ──▶ LocatedBatches, or the error, which is returned once
                  └▶ else PendingRemoteRead: a task reads    ──▶ the fetch waits, at most remote.fetch.max.wait.ms, then
                                                                 asks again
 
-At most `remote.log.reader.threads` reads are under way, and `remote.log.reader.max.pending.tasks` wait. Fetches of the
-same records share one read. A read that outlives its fetch is kept for the next one, so that a slow storage still makes
-progress. What is kept takes at most half of `moldau.tiered.read.cache.bytes`; the reads used longest ago go first.
+At most `remote.log.reader.threads` reads are in progress, and `remote.log.reader.max.pending.tasks` wait. Fetches of
+the same records share one read. A read that outlasts its fetch is kept for the next one, so that readers of a slow
+storage still make progress. Kept reads take at most half of `moldau.tiered.read.cache.bytes`; the least recently used
+are evicted first.
 
-A fetch that begins where an earlier one ended belongs to a sequential reader (`sequential_readers.py`). Its segment is
-read in blocks (`block_cache.py`), `moldau.tiered.read.ahead.bytes` ahead of it and into the next segment. When its
-fetch is answered, its next read begins at once. For any other reader only the requested bytes are read.
+A fetch that begins where an earlier one ended belongs to a sequential reader. Its segment is read in blocks
+(`block_cache.py`), `moldau.tiered.read.ahead.bytes` ahead of it and into the next segment. When its fetch is answered,
+its next read begins at once. For any other reader only the requested bytes are read.
 
-`SequentialReaders` detects sequential readers: a fetch begins where an earlier one has ended. `RemoteOffsets` finds
-offsets by time (ListOffsets).
+`SequentialReaders` detects sequential readers. `RemoteOffsets` finds offsets by time (ListOffsets).
 """
 
 from __future__ import annotations
@@ -67,31 +68,35 @@ from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions
 log = logging.getLogger("moldau.tiering")
 
 SEQUENTIAL_MIN: Final = 2
-"""The number of consecutive fetches from which on a reader counts as sequential."""
+"""The number of consecutive fetches from which on they count as those of a sequential reader."""
 READ_SIZE_MAX: Final = 8 << 20
-"""The most bytes of one read, whatever the fetch allows."""
+"""The maximum number of bytes of one read, even if the fetch allows more."""
 FAILED_MAX: Final = 1_000
-"""The most errors that are kept for fetches; the oldest are dropped first."""
+"""The maximum number of kept errors; the oldest are dropped first."""
 FAILED_MS_MAX: Final = 10_000
-"""The time (ms) for which an error is kept; a later fetch tries again."""
+"""The time (ms) for which the error of a read is kept. After that a fetch reads again."""
 LOOK_AGAIN_COUNT: Final = 3
-"""The number of repeated lookups of an offset whose object is missing, because its segment was replaced or deleted."""
+"""The number of times that the segment of an offset is looked up if its object is missing, because the segment was
+replaced or deleted.
+"""
 PLACES_MAX: Final = 10_000
-"""The most ends of fetches that are remembered; the oldest are dropped first."""
+"""The maximum number of remembered ends of fetches; the oldest are dropped first."""
 
 
 class ReadKey(NamedTuple):
-    """The key of a read. The same key always gives the same records."""
+    """The key of a read from remote storage. Reads with the same key give the same records."""
 
     topic_id: bytes
     partition: int
     leader_epoch: int
-    """The leader epoch of the record at the offset."""
+    """The leader epoch of the record at `offset`."""
     offset: int
     segment_id: bytes
-    """The segment that is read at the offset, because a cleaned segment may replace others."""
+    """The segment that is read at `offset`. Another segment with that offset may have other records, because cleaning
+    replaces segments.
+    """
     is_committed: bool
-    """Whether the aborted transactions are included (TXN_COMMITTED)."""
+    """Whether the read includes the aborted transactions, for a read_committed consumer (TXN_COMMITTED)."""
 
     @property
     def place(self) -> ReaderPlace:
@@ -99,19 +104,19 @@ class ReadKey(NamedTuple):
 
 
 class CachedRead(NamedTuple):
-    """The result of a read: whole batches from an offset on."""
+    """What was read: whole batches from an offset on, with the aborted transactions."""
 
     data: memoryview
     aborted: list[AbortedTransaction] | None
     next_offset: int
-    """The offset after the last batch."""
+    """The offset after the last batch that was read."""
     end_position: int
-    """The position in the .log object at which the last batch ends."""
+    """The position in the segment's .log object at which the last batch ends."""
 
 
 class RemoteSource:
-    """The `Source` of the records in remote storage. Its methods are called on the event loop; every read of the
-    storage runs in its own task.
+    """A `Source` of the records in remote storage. Its methods are called on the event loop; every read of the storage
+    runs in its own task.
     """
 
     def __init__(
@@ -151,7 +156,7 @@ class RemoteSource:
         self._readers = SequentialReaders()
         self._blocks = BlockCache(opened, spawn, self._kept_size_max, self._note_read)
         self._failed: dict[ReadKey, tuple[int, ErrorCode]] = {}
-        """The failed reads: the time (ms) of each failure, and the error for the fetch."""
+        """The failed reads, each with the time (ms) of its failure and the error for the fetch."""
         self.reads = 0
         self.bytes_read = 0
         self.failures = 0
@@ -168,9 +173,12 @@ class RemoteSource:
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
-        """The records at an offset, as `Source.read` gives them. KAFKA_STORAGE_ERROR, which clients try again, while
-        the storage or the metadata cannot be read, and if too many reads wait. UNKNOWN_SERVER_ERROR if the
-        segment is damaged (`error_of`). OFFSET_OUT_OF_RANGE if no remote segment has the offset.
+        """The records at an offset, as `Source.read` returns them. Errors:
+
+        - KAFKA_STORAGE_ERROR, after which clients try again, while the storage or the metadata cannot be read, and if
+        too many reads wait.
+        - UNKNOWN_SERVER_ERROR if the segment is damaged (`error_of`).
+        - OFFSET_OUT_OF_RANGE if no remote segment has the offset.
         """
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
@@ -213,7 +221,9 @@ class RemoteSource:
         partition: Partition,
         followed: FollowedRemoteLog,
     ) -> None:
-        """Note where the reader continues; begin the next read of a sequential reader."""
+        """Remember where a fetch ended that was answered with the first `size` bytes of a read. If its reader is
+        sequential, begin the next read.
+        """
         next_offset, end_position = _end_of(kept, size)
         if next_offset <= key.offset:
             return  # The read has less than a whole batch.
@@ -231,12 +241,12 @@ class RemoteSource:
 
     @property
     def waiting_count(self) -> int:
-        """The number of reads that wait for others to end."""
+        """The number of reads that wait until others have ended."""
         return len(self._waiting)
 
     @property
     def idle_share(self) -> float:
-        """The unused share of the allowed parallel reads, 0 to 1."""
+        """The unused share of the reads that may run in parallel, 0 to 1."""
         return max(0.0, 1 - self._running / self._settings.config.integer("remote.log.reader.threads"))
 
     def _begin(self, start: Callable[[], object]) -> None:
@@ -294,7 +304,7 @@ class RemoteSource:
     async def _read_segment(
         self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, size_max: int
     ) -> RemoteRead | None:
-        """The batches at an offset of a segment, through the blocks if the reader is sequential."""
+        """Read the batches of a segment from an offset on, through the block cache if the reader is sequential."""
         came = self._readers.at(key.place)
         if came is not None and came.segment_id == segment.segment_id:
             position = came.position
@@ -315,7 +325,7 @@ class RemoteSource:
         return found._replace(data=memoryview(bytes(found.data)))
 
     def _read_ahead(self, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, position: int) -> None:
-        """Read the blocks ahead of a position, into the next segment if the end is near."""
+        """Begin to read the blocks ahead of a position of a segment, and into the next segment if the end is near."""
         ahead = self._ahead_size
         while True:
             SegmentBlocks(self._blocks, followed.key, segment).read_ahead(position, ahead)
@@ -328,7 +338,7 @@ class RemoteSource:
             segment = following
 
     async def _position(self, followed: FollowedRemoteLog, segment: RemoteSegment, offset: int) -> int:
-        """The position of a batch at or before an offset."""
+        """The position in the segment's .log object of a batch at or before an offset."""
         opened = self._opened
         indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log)
         try:
@@ -351,12 +361,12 @@ class RemoteSource:
         end_offset: int,
         read: RemoteSegment,
     ) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap [first, end).
+        """The aborted transactions that overlap the offsets from `first_offset` to `end_offset` (exclusive).
 
         Their markers may be in later segments, of later epochs, or in the local log. A transaction that ended inside
-        the segment that is read counts only if the index of that segment has it. For a compacted topic the other tier
-        may still have a marker that was removed here; with it a client would skip records that the producer wrote
-        later.
+        `read`, the segment that is read, counts only if the index of that segment has it. For a compacted topic the
+        other tier may still have a marker that was removed here; with that marker a client would skip records that the
+        producer wrote later.
         """
         opened = self._opened
 
@@ -398,7 +408,9 @@ class RemoteSource:
 
 
 def _end_of(kept: CachedRead, size: int) -> tuple[int, int]:
-    """The end of the whole batches in the first `size` bytes: the offset after them, and the position in the object."""
+    """Where the whole batches in the first `size` bytes of a read end: the next offset, and the position in the .log
+    object.
+    """
     if size >= len(kept.data):
         return kept.next_offset, kept.end_position
     start_position, place, next_offset = kept.end_position - len(kept.data), 0, 0
@@ -411,12 +423,13 @@ def _end_of(kept: CachedRead, size: int) -> tuple[int, int]:
 
 
 def _size_below(data: memoryview, end_offset: int) -> int:
-    """The size of the batches that end at or before an offset."""
+    """The size (bytes) of the batches at the beginning of `data` that end at or before `end_offset` (exclusive)."""
     return next((place for place, header in iterate_batches(data) if header.next_offset > end_offset), len(data))
 
 
 def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
-    """A batch without records, from an offset to the end of a segment whose records cleaning has removed.
+    """A batch without records that covers the offsets from `offset` to the end of a segment. Cleaning has removed all
+    records there.
 
     It takes a consumer to the next segment, like the empty batches that cleaning leaves in a local log.
     """
@@ -436,7 +449,8 @@ def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
 
 
 def _located(kept: CachedRead, size_max: int, at_least_one: bool, end_offset: int) -> LocatedBatches:
-    """The part of a read that a fetch gets: batches below `end_offset` (exclusive), the bound of the fetch's isolation.
+    """The part of a read with which a fetch is answered: the batches below `end_offset` (exclusive), up to which the
+    fetch's isolation level allows to read.
 
     The high watermark of a new leader may still be below the end of the copied segments.
     """
@@ -449,7 +463,7 @@ def _located(kept: CachedRead, size_max: int, at_least_one: bool, end_offset: in
 
 
 class ReaderPlace(NamedTuple):
-    """An offset of a partition at which a fetch begins or has ended."""
+    """A partition and an offset at which a fetch begins or has ended."""
 
     topic_id: bytes
     partition: int
@@ -457,28 +471,28 @@ class ReaderPlace(NamedTuple):
 
 
 class FetchStreak(NamedTuple):
-    """Consecutive fetches, of which the last one ended at a known offset."""
+    """A series of consecutive fetches of a sequential reader."""
 
     streak: int
-    """The number of consecutive fetches: each begins where the one before it ended."""
+    """The number of consecutive fetches: each of them began where the one before it had ended."""
     segment_id: bytes
-    """The segment that the last fetch read."""
+    """The id of the segment that the last fetch read."""
     position: int
-    """The position in the .log object of that segment at which the last fetch ended."""
+    """The position in that segment's .log object at which the last fetch ended."""
 
 
 class SequentialReaders:
-    """The offsets at which fetches have ended.
+    """Remembers the offsets at which fetches have ended, to detect sequential readers.
 
-    Clients are not distinguished: any fetch that begins at such an offset continues the fetches that ended there.
+    Clients are not distinguished: any fetch that begins at a remembered offset continues the fetches that ended there.
     """
 
     def __init__(self) -> None:
         self._places: OrderedDict[ReaderPlace, FetchStreak] = OrderedDict()
 
     def record_fetch(self, at: ReaderPlace, next_offset: int, segment_id: bytes, end_position: int) -> int:
-        """Note that the fetch from `at` was answered with the records before `next_offset`, which end at a position in
-        a segment's .log object.
+        """Note that a fetch that began at `at` was answered with the records before `next_offset`, which end at
+        `end_position` of a segment's .log object.
 
         Returns the number of consecutive fetches, including this one.
         """
@@ -492,12 +506,12 @@ class SequentialReaders:
         return streak
 
     def at(self, place: ReaderPlace) -> FetchStreak | None:
-        """The consecutive fetches that ended at this offset; None if no remembered fetch did."""
+        """The consecutive fetches that ended at `place`; None if no remembered fetch ended there."""
         return self._places.get(place)
 
 
 class RemoteOffsets:
-    """Finds offsets by time in remote storage. Its methods are called on the event loop."""
+    """Finds offsets by timestamp in remote storage. Its methods are called on the event loop."""
 
     def __init__(self, opened: OpenStorage, reader: RemoteLogMetadataReader, indexes: RemoteIndexCache) -> None:
         self._opened = opened
@@ -505,7 +519,8 @@ class RemoteOffsets:
         self._indexes = indexes
 
     async def find(self, partition: Partition, timestamp: int) -> TimestampedOffset | None:
-        """The first record at or after a timestamp (ms) that is only in remote storage; None if there is none.
+        """Find the first record at or after a timestamp (ms) in the part of the log that is only in remote storage;
+        None if there is none.
 
         Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
         """

@@ -2,16 +2,17 @@
 
     DELETE_PARTITION_MARKED ──▶ DELETE_PARTITION_STARTED ──▶ each segment ──▶ DELETE_PARTITION_FINISHED
 
-The broker that led the partition last deletes them, and reads the metadata of the partition until all are deleted.
-Partitions take turns, remote.log.manager.expiration.thread.pool.size segments at once.
+The broker that led the partition last deletes the segments, and reads the metadata of the partition until all are
+deleted. Removals of partitions take turns. At most remote.log.manager.expiration.thread.pool.size segments are deleted
+at once.
 
-If that broker ends before it is done, the metadata has DELETE_PARTITION_MARKED without DELETE_PARTITION_FINISHED. The
-leader of the metadata partition then continues the removal: at once if that broker is not active, otherwise after
-`ADOPT_MS`, because that broker may still be working. A broker that finds a mark of its previous process continues by
-itself. A broker that ends before it has written the mark leaves objects that belong to no topic: a sweep of the storage
-finds them.
+If that broker ends before the removal is finished, the metadata has DELETE_PARTITION_MARKED without
+DELETE_PARTITION_FINISHED. The leader of the metadata partition then continues the removal: at once if that broker is
+not active, otherwise after `ADOPT_MS`, because that broker may still be working. A broker that finds a mark of its
+previous process continues by itself. A broker that ends before it has written the mark leaves objects that belong to no
+topic. A sweep of the storage finds them.
 
-A removal that is marked goes on if the topic is tiered again in the meantime: local retention and readers do not
+A removal that is marked continues even if the topic is tiered again in the meantime: local retention and readers do not
 count on its segments any more. Copies begin anew after DELETE_PARTITION_FINISHED.
 """
 
@@ -40,7 +41,7 @@ log = logging.getLogger("moldau.tiering")
 RETRY_S: Final = 5.0
 ADOPT_MS: Final = 600_000
 SEGMENTS_AT_ONCE: Final = 100
-"""The segments that are taken from the metadata at a time."""
+"""The number of segments that are taken from the metadata at a time."""
 
 
 class RemoteRemoval:
@@ -57,8 +58,8 @@ class RemoteRemoval:
         is_tiered_here: Callable[[RemotePartition], bool],
         count_max: int,
     ) -> None:
-        """`is_tiered_here`: whether this broker has a replica of a tiered partition. `count_max`: the number of
-        segments that are deleted in parallel.
+        """`is_tiered_here`: whether this broker has a replica of a partition whose topic is tiered. `count_max`: the
+        maximum number of segments that are deleted in parallel.
         """
         self._is_tiered_here = is_tiered_here
         self._node_id = node_id
@@ -71,7 +72,7 @@ class RemoteRemoval:
         self._under_way: set[RemotePartition] = set()
 
     def begin(self, followed: FollowedRemoteLog) -> None:
-        """Delete all segments of a remote log; afterwards its metadata is not followed any more, unless the topic is
+        """Delete all segments of a remote log. Afterwards its metadata is not followed any more, unless the topic is
         tiered again.
         """
         if followed.key not in self._under_way:

@@ -1,5 +1,5 @@
-"""The common parts of the remote cleaner and the remote eraser: a directory to work in, the downloads, and the
-replacement of segments by rewritten ones.
+"""What the remote cleaner and the remote eraser share: a directory for downloads and results, and the replacement of
+segments by rewritten ones.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ID_SIZE: Final = 16
 
 
 class RemoteWorkplace:
-    """The directory in which remote segments are rewritten, and their downloads into it. Its methods are called on the
-    event loop.
+    """Gives directories in which remote segments are rewritten, and downloads segments into them. Its methods are
+    called on the event loop.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class RemoteWorkplace:
 
     @property
     def is_open(self) -> bool:
-        """Whether the storage was checked, so that it may be used."""
+        """Whether the remote storage has been checked, so that it may be used."""
         return self._opened.is_checked
 
     def check(self, partition: Partition, epoch: int) -> None:
-        """Raise `LogChanged` unless this broker leads the partition in this leader epoch, the topic is tiered, and the
-        log has not failed.
+        """Raise `LogChanged` unless this broker leads the partition in the leader epoch `epoch`, the topic is tiered,
+        and the log has not failed.
         """
         leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
         if not leads or not is_tiered(partition) or partition.log.failure is not None:
@@ -68,7 +68,9 @@ class RemoteWorkplace:
 
     @asynccontextmanager
     async def directory(self, purpose: str, partition: Partition) -> AsyncIterator[str]:
-        """An empty directory for the files of one pass, which is removed in the end. Raises OSError."""
+        """A context manager that gives an empty directory for files, which is removed at the end of the context.
+        `purpose` becomes a part of its name. Raises OSError.
+        """
         name = f"{purpose}-{uuid_text(partition.topic_id)}-{partition.index}"
         path = f"{self._settings.config.log_dirs[0]}/{CACHE_DIRECTORY}/{name}"
         try:
@@ -86,8 +88,8 @@ class RemoteWorkplace:
             self._environment.fs.remove_tree(path)
 
     async def download(self, followed: FollowedRemoteLog, segment: RemoteSegment, path: str) -> None:
-        """Write the records of a segment to a file, and compare their checksum. Raises what
-        `download_segment` raises.
+        """Download the records of a segment into a file, and compare their checksum. Raises what `download_segment`
+        raises.
         """
         opened, environment = self._opened, self._environment
         await download_segment(
@@ -95,7 +97,7 @@ class RemoteWorkplace:
         )
 
     async def aborted(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> list[AbortedTransaction]:
-        """The aborted transactions of a segment. Raises `RemoteStorageError` and OSError."""
+        """The aborted transactions in the transaction index of a segment. Raises `RemoteStorageError` and OSError."""
         if not segment.has_transaction_index:
             return []
         opened = self._opened
@@ -109,13 +111,14 @@ class RemoteWorkplace:
 
 
 class ReplacementWriter:
-    """Writes a cleaned or erased segment to remote storage, in the place of the segments that it was made of. Its
-    methods are called on the event loop.
+    """Replaces remote segments by a cleaned or erased segment that was made of them. Its methods are called on the
+    event loop.
 
-        COPY_SEGMENT_STARTED with the lineage ──▶ objects, the manifest last ──▶ COPY_SEGMENT_FINISHED
+            COPY_SEGMENT_STARTED with the lineage ──▶ objects, the manifest last ──▶ COPY_SEGMENT_FINISHED
 
-    The replay of the last record replaces the ancestors, unless one of them was replaced or deleted in the meantime
-    (decision 14). A segment of which cleaning removes nothing gets one record with its new lineage, and no new objects.
+    The replay of the last record replaces the ancestors (the segments that it was made of), unless one of them was
+    replaced or deleted in the meantime (decision 14). A segment of which cleaning removes nothing gets one record with
+    its new lineage, and no new objects.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class ReplacementWriter:
         cleaned: GroupCleaned,
         check: Callable[[], None],
     ) -> int:
-        """Replace the ancestors. Returns the number of replaced segments.
+        """Replace the ancestors by the cleaned segment. Returns the number of replaced segments.
 
         `check` raises if this broker does not lead any more. Raises `RemoteStorageError`, `MetadataNotWritten` and
         OSError; then an unfinished copy may be left.
@@ -149,7 +152,7 @@ class ReplacementWriter:
         return len(ancestors)
 
     async def keep(self, followed: FollowedRemoteLog, segment_id: bytes, lineage: Lineage) -> None:
-        """Give a segment that stays as it is a new lineage. Raises `MetadataNotWritten`."""
+        """Give a segment a new lineage, without new objects. Raises `MetadataNotWritten`."""
         await self._write_finished(followed, segment_id, lineage.encode())
 
     async def replace(
@@ -161,7 +164,7 @@ class ReplacementWriter:
         lineage: Lineage,
         check: Callable[[], None],
     ) -> None:
-        """Put a rewritten segment in the place of its ancestors. Raises as `write`."""
+        """Write a rewritten segment to remote storage, and let it replace its ancestors. Raises what `write` raises."""
         has_aborted = bool(await self._size(cleaned, ObjectKind.TRANSACTION_INDEX))
         segment = replace(
             replacement(ancestors, cleaned, segment_id, lineage),
@@ -209,7 +212,9 @@ class ReplacementWriter:
         has_aborted: bool,
         file: File,
     ) -> dict[ObjectKind, Content]:
-        """The contents of the objects. Producer snapshot and leader epochs are those of the last ancestor."""
+        """The contents of the objects of a rewritten segment. Producer snapshot and leader epochs are those of the last
+        ancestor.
+        """
         environment, opened = self._environment, self._opened
 
         async def read(size: int, position: int) -> bytes:
@@ -230,7 +235,9 @@ class ReplacementWriter:
 def replacement(
     ancestors: Sequence[RemoteSegment], cleaned: GroupCleaned, segment_id: bytes, lineage: Lineage
 ) -> RemoteSegment:
-    """The segment that replaces its ancestors: with exactly their range of offsets and leader epochs."""
+    """The metadata of the segment that replaces its ancestors. It has exactly their range of offsets and their leader
+    epochs.
+    """
     latest = max(each.max_timestamp_ms for each in ancestors)
     return RemoteSegment(
         segment_id,

@@ -1,4 +1,6 @@
-"""The contents of a copied segment: the check of its batches, its description for the metadata, and its objects."""
+"""Makes what is copied of a segment: checks its batches, describes it for the metadata, and makes the contents of its
+objects.
+"""
 
 from __future__ import annotations
 
@@ -31,54 +33,57 @@ from moldau.storage.tiered.segment_copy import FileContent
 logger = logging.getLogger("moldau.tiering")
 
 PIECES_OF_A_STEP: Final = 32
-"""The most pieces that one call in an executor thread checks, so that other work of the threads can run in between."""
+"""The maximum number of pieces that one call in an executor thread checks, so that other work of the threads can run in
+between.
+"""
 
 
 class CannotCopy(Exception):
-    """A part of the copy of a segment is missing or damaged."""
+    """A segment cannot be copied, because a part of it is missing or damaged."""
 
 
 class DamagedSegment(CannotCopy):
-    """A batch of the segment is damaged. Its bytes must not replace those of the other replicas."""
+    """A batch of the segment is damaged. The copy must not replace the sound segments of other replicas."""
 
 
 class CheckedSegment(NamedTuple):
-    """A segment whose batches are all sound, and the results of the check."""
+    """The results of the check of a segment, whose batches are all sound."""
 
     open_file: OpenFile | None
-    """The .log file, which stays open also if retention deletes the segment; None for a segment without bytes."""
+    """The .log file, which stays open even if retention deletes the segment; None for a segment without bytes."""
     crc: int
-    """CRC-32C of the .log file."""
+    """The CRC-32C of the .log file."""
     offset_index: bytes
     time_index: bytes
     max_timestamp: int
-    """The largest timestamp (ms) of its records; if they have none, the time at which the .log file was last
-    changed."""
+    """The largest timestamp (ms) of the records. If no record has one, the time at which the .log file was last
+    changed.
+    """
 
 
 class CopyableSegment(NamedTuple):
-    """A rolled segment, and the base offset of the next one."""
+    """A rolled segment, and the base offset of the segment after it."""
 
     segment: Segment
     end_offset: int
 
 
 def copy_limit(log: Log, last_stable_offset: int) -> int:
-    """The offset (exclusive) up to which segments are copied.
+    """The offset (exclusive) up to which the segments of a log may be copied.
 
-    For a compacted log it is the end of the clean part: records that the first cleaning removes are then never
-    uploaded, and the keys of the dirty part are in the local log. Erase orders hold copies back, too.
+    For a compacted log it is the end of the clean part. So records that the first cleaning removes are never uploaded,
+    and the keys of the dirty part are in the local log. Erase orders that are not carried out limit it, too.
     """
     limit = min(last_stable_offset, log.erase_orders.copy_end_offset)
     return min(limit, log.first_dirty_offset or 0) if log.config.is_compacted else limit
 
 
 def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[CopyableSegment]:
-    """The segments to copy, oldest first: rolled, wholly below the last stable offset, with an offset at or past
-    `from_offset`.
+    """The segments that may be copied, oldest first: rolled, wholly below the last stable offset, and with an offset at
+    or past `from_offset`.
 
-    A segment that is copied in part is copied again, whole. A segment that cleaning left empty is copied as well,
-    because a gap between remote segments would stop a consumer.
+    A segment of which only a part is copied is copied again, whole. A segment that cleaning left empty is copied as
+    well, because a gap between remote segments would stop a consumer.
     """
     pairs = zip(log.segments, log.segments[1:], strict=False)
     return [
@@ -89,8 +94,8 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
 
 
 def is_due(log: Log, found: CopyableSegment, now_ms: int) -> bool:
-    """Whether a segment is copied now: it is as old as remote.copy.lag.ms says, or followed by as many bytes as
-    remote.copy.lag.bytes says. A segment whose timestamps are in the future is copied, too.
+    """Whether a segment is to be copied now: it is as old as remote.copy.lag.ms requires, or followed by as many bytes
+    as remote.copy.lag.bytes requires. A segment whose timestamps are in the future is copied, too.
     """
     config = log.config
     if 0 in (config.remote_copy_lag_ms, config.remote_copy_lag_bytes):
@@ -106,8 +111,8 @@ def is_due(log: Log, found: CopyableSegment, now_ms: int) -> bool:
 
 
 def largest_timestamp(log: Log, segment: Segment) -> int:
-    """The largest timestamp (ms) of a segment; the time at which its file was last written if no record has a
-    timestamp.
+    """The largest timestamp (ms) of a segment's records. If no record has one, the time at which the .log file was last
+    written.
     """
     return segment.max_timestamp if segment.max_timestamp >= 0 else log.fs.modified_ms(segment.path(LOG_SUFFIX))
 
@@ -116,7 +121,7 @@ async def checked(log: Log, found: CopyableSegment, environment: Environment) ->
     """Check every batch of a segment before it is copied, in executor threads.
 
     The indexes of the copy are made from the checked batches, so that damage of the local index files is not copied.
-    These files stay as they are. Raises `DamagedSegment`, `CannotCopy` and OSError.
+    The local index files are not changed. Raises `DamagedSegment`, `CannotCopy` and OSError.
     """
     segment, config = found.segment, log.config
     await environment.offload(partial(_refuse_old_format, segment))
@@ -137,9 +142,10 @@ async def checked(log: Log, found: CopyableSegment, environment: Environment) ->
 
 
 def _refuse_old_format(segment: Segment) -> None:
-    """Raise `CannotCopy` if an undamaged segment begins with messages of format 0 or 1. Raises OSError, too.
+    """Raise `CannotCopy` if a segment begins with messages of format 0 or 1. Raises OSError, too.
 
-    Such messages have no leader epochs, by which remote segments are found. Apache Kafka cannot copy them either.
+    Such messages have no leader epochs, by which remote segments are found. Apache Kafka cannot copy them either. A
+    damaged segment is left to the check of its batches.
     """
     try:
         first = next((header for _, header in segment.headers()), None)
@@ -153,7 +159,7 @@ def _refuse_old_format(segment: Segment) -> None:
 
 
 def _check_some(check: BatchCheck, open_file: OpenFile, size: int) -> None:
-    """Check the next pieces. Blocks. Raises `DamagedBatch` and OSError."""
+    """Check the next pieces of a .log file. Blocks. Raises `DamagedBatch` and OSError."""
     for _ in range(PIECES_OF_A_STEP):
         wanted = min(PIECE_SIZE, size - check.read_size)
         if not wanted:
@@ -165,7 +171,7 @@ def _check_some(check: BatchCheck, open_file: OpenFile, size: int) -> None:
 
 
 def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, size: int) -> None:
-    """Log which local index files are damaged. Blocks."""
+    """Log which local index files of a segment are damaged. Blocks."""
     problems = {
         OFFSET_INDEX_SUFFIX: partial(offset_index_problem, last_offset_delta=last_offset_delta, size=size),
         TIME_INDEX_SUFFIX: partial(time_index_problem, last_offset_delta=last_offset_delta),
@@ -183,9 +189,9 @@ def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, 
 def described(
     log: Log, found: CopyableSegment, segment_id: bytes, broker_id: int, now_ms: int, max_timestamp: int
 ) -> RemoteSegment:
-    """The metadata of a copy that begins. If the log start lies inside of the segment, the log has forgotten the
-    leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: no reader requests an
-    earlier offset. Raises OSError and `CannotCopy`.
+    """The metadata of a segment whose copy begins. The log start offset may lie inside of the segment. Then the log has
+    no leader epochs before it, and the first epoch begins at the log start offset, as in Apache Kafka: no reader
+    requests an earlier offset. Raises OSError and `CannotCopy`.
     """
     segment = found.segment
     entries = log.epochs.entries
@@ -212,7 +218,9 @@ def described(
 
 
 def _lineage(log: Log) -> bytes | None:
-    """The custom metadata of a copy; None if the log is not compacted, and has no erase order to wait for."""
+    """The custom metadata of a copy, its lineage; None if the log is not compacted and has carried out no erase
+    order.
+    """
     erased_end_offset = log.erase_orders.erased_end_offset
     if not log.config.is_compacted and not erased_end_offset:
         return None
@@ -223,7 +231,7 @@ def _lineage(log: Log) -> bytes | None:
 async def contents_of(
     log: Log, found: CopyableSegment, checked_segment: CheckedSegment, environment: Environment
 ) -> dict[ObjectKind, Content]:
-    """The contents of the objects. Raises OSError and `CannotCopy`."""
+    """The contents of the objects of a copied segment. Raises OSError and `CannotCopy`."""
     segment, size, open_file = found.segment, found.segment.size, checked_segment.open_file
     if found.end_offset not in log.snapshots.offsets:
         raise CannotCopy(f"there is no producer snapshot at offset {found.end_offset}")
@@ -253,8 +261,8 @@ async def contents_of(
 
 
 def check_snapshot(data: bytes, path: str) -> None:
-    """Check a producer snapshot before it is copied. Raises `CannotCopy` if a crash has torn a snapshot that was not
-    synced, or the disk has damaged it.
+    """Raise `CannotCopy` if a producer snapshot cannot be copied: a crash has torn a snapshot that was not synced, or
+    the disk has damaged it.
     """
     try:
         decode_snapshot(data)

@@ -1,4 +1,4 @@
-"""Tiered storage of a broker: its parts, and the job that starts their work."""
+"""Tiered storage of a broker: makes its parts, and starts their work periodically."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 log = logging.getLogger("moldau.tiering")
 
 LOOK_MS: Final = 1_000
-"""The interval (ms) of the search for partitions that are new, removed, or newly tiered."""
+"""The interval (ms) at which new, removed and newly tiered partitions are looked for."""
 CREATION_RETRY_MS: Final = 5_000
 PARTITIONS_AT_ONCE: Final = 200
-"""The partitions that are examined before other callbacks of the event loop run."""
+"""The number of partitions that are examined before other callbacks of the event loop run."""
 
 
 class TieringPorts(NamedTuple):
@@ -52,7 +52,7 @@ class Tiering:
     """Tiered storage of a broker with remote.log.storage.system.enable. Its methods are called on the event loop."""
 
     def __init__(self, ports: TieringPorts) -> None:
-        """Compose the parts and open the storage. Raises `RemoteStorageRefused`."""
+        """Make the parts, and open the remote storage. Raises `RemoteStorageRefused`."""
         metadata, config = ports.metadata, ports.settings.config
         self._ports = ports
         self._environment = metadata.environment
@@ -111,25 +111,27 @@ class Tiering:
         self._next_copy_ms = 0
 
     async def check_storage(self) -> None:
-        """Check the storage, before the broker serves. Raises `RemoteStorageRefused`."""
+        """Check the remote storage, before the broker serves clients. Raises `RemoteStorageRefused`."""
         await self.opened.check(self._ports.metadata.spawn)
         await self._environment.offload(self.source.indexes.clear)
 
     def begin(self) -> None:
-        """Begin to follow partitions and to copy, because the broker is registered, and has the metadata of the
+        """Begin to follow and to copy partitions, because the broker is registered and has the metadata of the
         cluster.
         """
         self._ports.metadata.spawn(self._run(), "tiering")
 
     def followed_logs(self) -> Iterator[tuple[FollowedRemoteLog, Log | None]]:
-        """Each remote log, with the log of the local replica; None if there is none any more."""
+        """Each remote log that is followed, with the log of the local replica, or None if this broker has no replica
+        any more.
+        """
         for followed in self.reader:
             partition = self._replicas.get(followed.key.topic, followed.key.partition)
             is_same = partition is not None and partition.topic_id == followed.key.topic_id
             yield followed, partition.log if partition is not None and is_same else None
 
     async def close(self) -> None:
-        """Close connections and files, after the tasks of the broker have ended."""
+        """Close the connections to the storage and the index files, after the tasks of the broker have ended."""
         self.source.indexes.close()
         await self.opened.storage.close()
 
@@ -146,7 +148,7 @@ class Tiering:
             self._ports.topics.create_internal(metadata_topic(self._ports.settings.config))
 
     async def _look(self) -> None:
-        """Follow the tiered partitions of this broker, and no others; begin the rounds of copying that are due."""
+        """Follow exactly the tiered partitions of this broker, and schedule the copies that are due."""
         now_ms = self._environment.monotonic_ms()
         copies = now_ms >= self._next_copy_ms
         if copies:
@@ -181,14 +183,14 @@ class Tiering:
         self._adopt()
 
     def _is_tiered_here(self, key: RemotePartition) -> bool:
-        """Whether this broker has a replica of the partition whose topic is tiered."""
+        """Whether this broker has a replica of the partition, and its topic is tiered."""
         partition = self._replicas.get(key.topic, key.partition)
         return partition is not None and partition.topic_id == key.topic_id and is_tiered(partition)
 
     def _adopt(self) -> None:
         """Continue removals that another broker, or the previous process, has begun and will not finish.
 
-        A removal is continued also if the topic is tiered again: the topic is copied anew once the removal is finished.
+        A removal is continued even if the topic is tiered again: the topic is copied anew once the removal is finished.
         """
         metadata, count = self._ports.metadata, self.reader.partition_count
         image, now_ms = metadata.cluster.image, self._environment.wall_ms()
@@ -203,9 +205,9 @@ class Tiering:
                     self.removal.begin(followed)
 
     def _leave(self, followed: FollowedRemoteLog) -> None:
-        """Stop following a partition that is not a tiered one of this broker any more.
+        """Stop following a partition of which this broker has no tiered replica any more.
 
-        If its topic was deleted, or is not tiered any more, the last leader deletes the remote segments.
+        If the topic was deleted, or is not tiered any more, the last leader deletes the remote segments.
         """
         if self.removal.is_under_way(followed.key):
             return

@@ -1,10 +1,11 @@
-"""The traffic between the broker and remote storage: its counts for the metrics, and its quotas (KIP-956).
+"""The traffic between the broker and remote storage: counts for the metrics, and quotas (KIP-956).
 
     remote.log.manager.<copy|fetch>.max.bytes.per.second   the limit, of the whole broker; may change at run time
     remote.log.manager.<copy|fetch>.quota.window.*         the samples over which the rate is measured
 
-A transfer that has begun is not interrupted: a copy waits before it begins, a fetch is answered without records. So the
-rate may exceed the limit for the duration of one segment or read, and the next transfer waits longer.
+A transfer that has begun is not interrupted. While the rate is above the limit, a copy waits before it begins, and a
+fetch is answered without records. So the rate may exceed the limit for the duration of one segment or read, and the
+next transfer waits longer.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from moldau.replication.replication_quota import Window
 from moldau.security.quotas.throttling import ThrottleTimes
 
 LOOK_AGAIN_S: Final = 1.0
-"""The interval (seconds) at which a copy that waits checks the rate again."""
+"""The interval (seconds) at which a copy that waits for its quota checks the rate again."""
 
 
 class RemoteCount(Enum):
-    """The counts, with the names of Kafka's BrokerTopicMetrics without "PerSec"."""
+    """What is counted, with the names of Kafka's BrokerTopicMetrics without "PerSec"."""
 
     FETCH_BYTES = "RemoteFetchBytes"
     FETCH_REQUESTS = "RemoteFetchRequests"
@@ -50,12 +51,12 @@ class RemoteTraffic:
         self.topics.setdefault(topic, Counter())[what] += count
 
     def retain(self, is_here: Callable[[str], bool]) -> None:
-        """Drop the topics that this broker does not have any more; the totals stay."""
+        """Drop the counts of topics that this broker does not have any more. The totals are not changed."""
         self.topics = {topic: counts for topic, counts in self.topics.items() if is_here(topic)}
 
 
 class QuotaNames(NamedTuple):
-    """The settings of one direction."""
+    """The names of the settings of one quota, for copies or for fetches."""
 
     rate: str
     samples: str
@@ -75,7 +76,7 @@ FETCH_QUOTA: Final = QuotaNames(
 
 
 class TransferQuota:
-    """The quota of one direction. Its methods are called on the event loop."""
+    """The quota on the bytes of copies or of fetches. Its methods are called on the event loop."""
 
     def __init__(self, names: QuotaNames, settings: DynamicConfig, monotonic_ms: Callable[[], int]) -> None:
         self._names = names
@@ -87,26 +88,30 @@ class TransferQuota:
         self.throttle_times = ThrottleTimes()
 
     def record(self, size: int) -> None:
-        """Count bytes that were transferred, or are about to be."""
+        """Count `size` bytes that were transferred, or are about to be."""
         self._window.record(size, self._monotonic_ms())
 
     def throttle_ms(self) -> int:
-        """The time (ms) for which nothing should be transferred; 0 if the rate is within the limit."""
+        """The time (ms) for which no transfer should begin; 0 if the rate is within the limit."""
         return self._window.delay_ms(self._settings.config.integer(self._names.rate), self._monotonic_ms())
 
     def is_exceeded(self) -> bool:
-        """Whether a transfer has to wait. If so, the time until it may begin is recorded as a throttle time."""
+        """Whether the rate is above the limit, so that a transfer has to wait. If so, the time until it may begin is
+        recorded as a throttle time.
+        """
         throttle_ms = self.throttle_ms()
         if throttle_ms:
             self.throttle_times.record(throttle_ms, self._monotonic_ms())
         return throttle_ms > 0
 
     def rate(self) -> float:
-        """The rate in bytes a second."""
+        """The measured rate (bytes a second)."""
         return self._window.rate(self._monotonic_ms())
 
     async def admit(self, size: int) -> None:
-        """Wait, in the order of the calls, until a transfer of `size` bytes may begin. The bytes count from then on."""
+        """Wait until a transfer of `size` bytes may begin, in the order of the calls. The bytes count as transferred
+        from then on.
+        """
         async with self._turn:
             while self.is_exceeded():
                 await asyncio.sleep(LOOK_AGAIN_S)
