@@ -75,8 +75,8 @@ class CreationRate:
 
 class ConnectionLimits(NamedTuple):
     """The connection limits of the settings: for all connections, for each address and for single listeners. Rates are
-    new connections a second. `of_address` has the addresses with a limit of their own. The fields that end in
-    `_of_listener` have the listeners with a limit of their own.
+    new connections a second. `of_address` has the addresses with a limit of their own. The fields about
+    listeners have those with a limit of their own.
     """
 
     count_max: int = UNLIMITED

@@ -1,4 +1,4 @@
-"""The file interface (`storage.files.port`) on the machine's own disk."""
+"""The file interface (`storage/files/port.py`) on the machine's own disk."""
 
 from __future__ import annotations
 

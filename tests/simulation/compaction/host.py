@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
-from moldau.broker.replicas.local_logs import LogCheckpoints
+from moldau.broker.replicas.log_checkpoints import LogCheckpoints
 from moldau.broker.replicas.log_cleaner import LogCleaner
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.flusher import Flusher
