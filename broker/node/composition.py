@@ -130,9 +130,7 @@ class NodeParts:
         self.metrics = self._compose_metrics()
 
     def _moved(self, faults: Faults) -> tuple[Environment, asyncio.AbstractEventLoop]:
-        """The environment and the event loop for the coordinators, whose clock the control interface for faults can
-        move.
-        """
+        """The environment and the event loop for the coordinators. The faults' control interface can move its clock."""
         from moldau.broker.faults.clock import MovedEnvironment, MovedLoop
 
         environment = MovedEnvironment(self.environment, faults.clock)
@@ -490,9 +488,7 @@ class NodeParts:
         return limit(found, release) if role is ListenerRole.BROKER else found
 
     def _compose_faults(self) -> Wrap | None:
-        """The function that wraps request handlers so that they can have faults on demand; None on a node without
-        faults.
-        """
+        """The function that gives request handlers faults on demand; None on a node without faults."""
         if self.faults is None:
             return None
         from moldau.broker.faults.requests import FaultyRequests
@@ -569,9 +565,7 @@ class NodeParts:
         return read_http_address(self.config.text_or_none("moldau.http.listener") or "")
 
     def _console_ports(self) -> ConsolePorts | None:
-        """The parts of this node that the console and the lag exporter use; None on a node that is only a
-        controller.
-        """
+        """The parts that the console and the lag exporter use; None on a node that is only a controller."""
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
         if not listeners:
             return None
