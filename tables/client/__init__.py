@@ -1,3 +1,2 @@
-"""A client of brokers: connections, metadata, offsets, coordinators, an idempotent producer and its transactions. Its
-calls block, and no object is used by several threads.
-"""
+"""A blocking client of Kafka brokers: connections, metadata, offsets, coordinators, an idempotent producer and its
+transactions. No object of the client is used by several threads."""

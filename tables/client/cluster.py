@@ -23,7 +23,7 @@ from moldau.tables.refusals import Refused
 T = TypeVar("T")
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""The timestamps that ask for the ends of a log."""
+"""The timestamp in a ListOffsets request that asks for the end of a log; `EARLIEST` asks for its start."""
 BACKOFF_S: Final = 0.1
 PASSING: Final = frozenset(
     {
@@ -46,13 +46,12 @@ PASSING: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""Errors that disappear once leaders, coordinators and metadata have changed over. The client then repeats the
-request.
-"""
+"""Errors that are gone once leaders, coordinators and metadata have changed over. The client repeats a request that
+failed with one of them."""
 
 
 class RefusedByBroker(Refused):
-    """A broker answered with an error code."""
+    """A broker answered a request with an error code that the client does not retry."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(f"{what}: {error_name(code)}")
@@ -61,15 +60,15 @@ class RefusedByBroker(Refused):
 
 
 class TransientError(Exception):
-    """An error that may pass: the client refreshes its metadata and asks again."""
+    """An error that may pass. The client refreshes its metadata and repeats the request."""
 
 
 class TopicDescription(NamedTuple):
-    """A topic in the metadata."""
+    """A topic as the cluster's metadata describe it."""
 
     topic_id: bytes | None
     leaders: Mapping[int, int]
-    """The leader of each partition; -1 if there is none."""
+    """The node id of the leader of each partition; -1 if the partition has no leader."""
 
 
 class Cluster:
@@ -83,7 +82,8 @@ class Cluster:
         self._topics: dict[str, TopicDescription] = {}
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicDescription]:
-        """The topics of these names that exist, or all of them. Raises `Refused` if no broker answers."""
+        """Request the metadata of the topics with these names (None: all topics). Topics that do not exist are left
+        out. Raises `Refused` if no broker answers."""
         return self.retry("metadata", lambda: self._ask_topics(names))
 
     def leader_of(self, key: TopicPartition) -> BrokerConnection:
@@ -99,19 +99,19 @@ class Cluster:
         return self.connection(self._addresses[leader])
 
     def topic_id(self, topic: str) -> bytes | None:
-        """The id of a topic in the metadata of the last request; None if they do not have the topic."""
+        """The id of a topic in the metadata that were requested last; None if the topic is not among them."""
         known = self._topics.get(topic)
         return known.topic_id if known else None
 
     def connection(self, address: Address) -> BrokerConnection:
-        """The connection to a broker, made at first use. Raises `Disconnected`."""
+        """The connection to the broker at an address, which is opened at the first call. Raises `Disconnected`."""
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = BrokerConnection(address, self.settings)
         return connection
 
     def any_connection(self) -> BrokerConnection:
-        """A connection to the first broker that can be reached. Raises `Disconnected`."""
+        """A connection to any broker: the first one that can be reached. Raises `Disconnected`."""
         problem = Disconnected("there is no address")
         for address in [*self._connections, *self._addresses.values(), *self.settings.bootstrap]:
             try:
@@ -121,10 +121,10 @@ class Cluster:
         raise problem
 
     def retry(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Repeat an attempt until it raises neither `TransientError` nor `Disconnected`, with new metadata each time.
-        Returns its result.
+        """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. The
+        metadata are refreshed before each repetition.
 
-        Raises `Refused` with the last problem after the timeout of the settings.
+        Raises `Refused` with the last problem after `timeout_s` (None: the request timeout of the settings).
         """
         deadline = time.monotonic() + (timeout_s or self.settings.request_timeout_ms / 1000)
         while True:
@@ -149,9 +149,9 @@ class Cluster:
     def offsets_at(
         self, keys: Iterable[TopicPartition], timestamp: int, *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """For each partition the offset of the first record at or after a timestamp (ms), -1 if there is no such
-        record; for `EARLIEST` the log start offset, for `LATEST` the end. Raises `Refused`.
-        """
+        """For each partition, the offset of the first record whose timestamp is at or after `timestamp` (ms); -1 if
+        there is no such record. For `EARLIEST` it is the log start offset, for `LATEST` the end of the log. Raises
+        `Refused`."""
         wanted = list(keys)
         return self.retry("offsets", lambda: self._ask_offsets(wanted, timestamp, is_committed))
 
@@ -201,9 +201,8 @@ class Cluster:
 
 
 def check_error(code: int, what: str) -> None:
-    """Raise `TransientError` or `Refused` if the error code of a response is not 0. `what` names the object in the
-    message.
-    """
+    """Raise `TransientError` or `Refused` if the error code of a response is not 0. `what` names the topic, partition
+    or other object in the message."""
     if code in PASSING:
         raise TransientError(f"{what}: {error_name(code)}")
     if code:

@@ -1,4 +1,5 @@
-"""One connection to a broker: requests and their replies one after another, after TLS and SASL if these are set."""
+"""One connection to a broker: one request after another and its response, after TLS and SASL if the settings ask for
+them."""
 
 from __future__ import annotations
 
@@ -19,15 +20,16 @@ from moldau.tables.refusals import Refused
 T = TypeVar("T")
 FRAME_SIZE_MAX: Final = 1 << 30
 SPARE_MS: Final = 10_000
-"""The time (ms) for which the client waits for a reply, beyond the time that the request may wait at the broker."""
+"""The time (ms) that the client waits for a response, besides the time for which the request may wait at the broker."""
 
 
 class Disconnected(OSError):
-    """The broker did not answer in time, or closed the connection; the request may have been carried out."""
+    """The broker cannot be reached, did not answer in time, or closed the connection. A request that was sent may have
+    been carried out."""
 
 
 class BrokerConnection:
-    """A connection with at most one request in flight. Only one thread may use it."""
+    """A connection to a broker, with at most one request in flight. Only one thread may use it."""
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
         """Connect and log in. Raises OSError, and `Refused` if the login fails."""
@@ -52,7 +54,8 @@ class BrokerConnection:
             raise
 
     def ask(self, request: object, reply: type[T], version_max: int, *, wait_ms: int = 0) -> T:
-        """Send a request in the highest version that both sides have, at most `version_max`. Returns the reply.
+        """Send a request, and return the response. The version is the highest that client and broker support, at most
+        `version_max`. `wait_ms`: the time for which the broker may hold the request.
 
         Raises `Disconnected`, after which the connection is closed, and `MalformedMessage`.
         """
@@ -60,9 +63,8 @@ class BrokerConnection:
         return cast(T, self._exchange(request, self.version_of(spec.key, version_max), wait_ms))
 
     def version_of(self, api_key: int | None, version_max: int) -> int:
-        """The highest version of an API that both sides have, at most `version_max`. Raises `Refused` if there is
-        none.
-        """
+        """The highest version of an API that client and broker support, at most `version_max`. Raises `Refused` if
+        there is none."""
         lowest, highest = self._versions.get(api_key or 0, (0, -1))
         version = min(highest, version_max)
         if version < lowest:
@@ -121,7 +123,7 @@ class BrokerConnection:
 
 
 def error_name(code: int) -> str:
-    """The name that Kafka gives to an error."""
+    """The name that Kafka gives to an error code."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -23,14 +23,14 @@ from moldau.tables.refusals import Refused
 
 RECORD_OVERHEAD: Final = 24
 BUFFERED_MAX: Final = 8 << 20
-"""Bytes of records in memory before a request is sent, over all partitions."""
+"""The most bytes of unsent records, over all partitions, before the producer sends a request."""
 DELIVERY_S: Final = 120.0
-"""As long as Java's producer tries (delivery.timeout.ms)."""
+"""How long (seconds) a request is repeated: as long as Java's producer tries by default (delivery.timeout.ms)."""
 ACKS_ALL: Final = -1
 
 
 class OutgoingRecord(NamedTuple):
-    """A record that is to be written, such as the one that a row becomes."""
+    """A record for the producer, such as one that a row of a table becomes."""
 
     topic: str
     partition: int | None
@@ -38,7 +38,7 @@ class OutgoingRecord(NamedTuple):
     value: bytes | None
     headers: tuple[RecordHeader, ...]
     timestamp_ms: int | None = None
-    """The timestamp (ms). None stands for the time at which the producer takes the record."""
+    """The timestamp (ms); None means the time at which `send` is called."""
 
 
 @dataclass(slots=True)
@@ -50,9 +50,7 @@ class PendingRecords:
 
 
 class TopicProducer:
-    """An idempotent producer, for one thread only. Records of one partition are written in the order in which they
-    come.
-    """
+    """An idempotent producer, for one thread only. Records of one partition are written in the order of `send`."""
 
     def __init__(
         self,
@@ -65,9 +63,8 @@ class TopicProducer:
         first_partition: int = 0,
         delivery_s: float = DELIVERY_S,
     ) -> None:
-        """`first_partition` is the first partition for records without a key and a partition; each further request uses
-        the next partition. `delivery_s`: how long one request is repeated.
-        """
+        """`first_partition`: the partition for records without a key and a partition number; each further request uses
+        the next partition. `delivery_s`: for how long (seconds) one request is repeated."""
         self._cluster = cluster
         self._producer = producer
         self._codec = codec
@@ -80,17 +77,16 @@ class TopicProducer:
         self._sequences: dict[TopicPartition, int] = {}
         self._size = 0
         self.count = 0
-        """The records that were acknowledged."""
+        """The number of records that were acknowledged."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether partitions were added to the transaction."""
+        """Whether records were acknowledged, so that partitions were added to the transaction."""
         return bool(self._sequences)
 
     def send(self, record: OutgoingRecord) -> None:
-        """Add a record to the next batch of its partition; full batches are sent. Raises `Refused`, with topic and
-        partition, if the record cannot be written.
-        """
+        """Add a record to the next batch of its partition. If the batch is full, it is sent first. Raises `Refused`,
+        with topic and partition, if the record cannot be written."""
         key = record.topic, self._partition(record)
         gathered = self._gathered.setdefault(key, PendingRecords())
         size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD
@@ -106,7 +102,7 @@ class TopicProducer:
             self.flush()
 
     def flush(self) -> None:
-        """Send the gathered records, and wait until all in-sync replicas have them. Raises `Refused`."""
+        """Send all unsent records, and wait until all in-sync replicas have them. Raises `Refused`."""
         if not self._gathered:
             return
         gathered, self._gathered, self._size = self._gathered, {}, 0
@@ -151,7 +147,8 @@ class TopicProducer:
         )
 
     def _produce(self, left: dict[TopicPartition, bytes]) -> None:
-        """Send the remaining batches to their leaders, and remove those that were acknowledged."""
+        """Send the batches in `left` to the leaders of their partitions, and remove those that were acknowledged from
+        it. Raises `TransientError` if a batch has to be sent again."""
         by_leader: dict[BrokerConnection, list[TopicPartition]] = {}
         for key in left:
             by_leader.setdefault(self._cluster.leader_of(key), []).append(key)

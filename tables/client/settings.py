@@ -1,6 +1,5 @@
-"""The settings with which a client reaches a cluster: addresses, security, timeouts. The value is pickled into the
-tasks.
-"""
+"""The settings with which a client connects to a cluster: addresses, security, timeouts. The object is pickled into the
+tasks of Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class Address(NamedTuple):
-    """Host and port of a broker's listener."""
+    """The host and the port of a broker's listener."""
 
     host: str
     port: int
@@ -30,7 +29,7 @@ class Address(NamedTuple):
 
 
 class ConnectionSettings(Protocol):
-    """The settings that a client needs."""
+    """The settings of a client that its connections read."""
 
     @property
     def bootstrap(self) -> tuple[Address, ...]: ...
@@ -53,9 +52,8 @@ class ConnectionSettings(Protocol):
 
 
 class ClientSettings(NamedTuple):
-    """The settings of a client, made by `client_settings_of`. Its `repr` would show the login context, so messages name
-    only options.
-    """
+    """The settings of a client, made by `client_settings_of`. Its `repr` leaves out the login context, which has
+    passwords."""
 
     bootstrap: tuple[Address, ...]
     security_protocol: str = "PLAINTEXT"
@@ -78,7 +76,8 @@ class ClientSettings(NamedTuple):
         return f"ClientSettings of {', '.join(map(str, self.bootstrap))}"
 
     def tls_context(self) -> ssl.SSLContext:
-        """The TLS context of the client. Raises `Refused` if the file of certificate authorities cannot be read."""
+        """Make the TLS context of the client. Raises `Refused` if the file of certificate authorities
+        cannot be read."""
         try:
             context = ssl.create_default_context(cafile=self.ca_location)
         except (OSError, ssl.SSLError) as problem:
@@ -87,7 +86,7 @@ class ClientSettings(NamedTuple):
         return context
 
     def mechanism(self) -> ClientMechanism:
-        """The login of one connection. Raises `Refused`; the text holds no secret."""
+        """Make the SASL login of one connection. Raises `Refused`, whose text has no secret."""
         if self.sasl_mechanism not in PASSWORD_MECHANISMS:
             raise Refused(f"kafka.sasl.mechanism: {self.sasl_mechanism} is not one of {', '.join(PASSWORD_MECHANISMS)}")
         try:
@@ -98,7 +97,8 @@ class ClientSettings(NamedTuple):
 
 
 def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> ClientSettings:
-    """The settings from bootstrap addresses and the options `kafka.*`, in lower case. Raises `Refused`."""
+    """Make the settings from bootstrap addresses and the options `kafka.*`, whose names are in lower case. Raises
+    `Refused`."""
     protocol = given.get("kafka.security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise Refused(f"kafka.security.protocol: {protocol} is not one of {', '.join(PROTOCOLS)}")
@@ -118,7 +118,7 @@ def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> Cl
 
 
 def address_of(name: str) -> Address:
-    """Parse `host:port`, or `[host]:port` for IPv6. Raises `Refused`."""
+    """Parse the address `host:port`, or `[host]:port` for IPv6. Raises `Refused`."""
     host, _, port = name.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise Refused(f"kafka.bootstrap.servers: {name} is not host:port")

@@ -1,11 +1,11 @@
-"""A transaction of one attempt of a task: its partitions are added and its records produced in the task, and the driver
-ends it.
+"""The transaction of one attempt of a task: the task adds partitions and produces records, and the driver ends the
+transaction.
 
     task:   InitProducerId ──▶ AddPartitionsToTxn, Produce … ──▶ (transactional id, producer id, epoch) to the driver
     driver: EndTxn(commit) of each task, or EndTxn(abort)
 
-A transaction belongs to the ids and the epoch, not to a connection, so the driver can end a transaction that a task
-began.
+A transaction belongs to its transactional id, producer id and epoch, and not to a connection, so the driver can end a
+transaction that a task began.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ ENDED_OTHERWISE: Final = frozenset(
 
 
 class ProducerIdentity(NamedTuple):
-    """The identity of a producer at the brokers. A task sends it to the driver, which stores it in the log of
-    transactions.
-    """
+    """The identity of a producer, as the transaction coordinator knows it. A task sends it to the driver, which stores
+    it in the log of transactions."""
 
     transactional_id: str | None
     producer_id: int
@@ -47,18 +46,17 @@ class ProducerIdentity(NamedTuple):
 
 
 class TransactionOutcome(Enum):
-    """The state of a transaction after EndTxn."""
+    """What EndTxn has shown about a transaction."""
 
     DONE = "done"
-    """The transaction has ended as the request asks, by this request or by an earlier one."""
+    """The transaction has ended as the request asked, by this request or by an earlier one."""
     LOST = "lost"
-    """The coordinator had already ended the transaction the other way, because its timeout was over."""
+    """The coordinator had already ended the transaction in the other way, because its timeout was over."""
 
 
 def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
-    """Get an identity for a producer: idempotent, and transactional if a transactional id is given. Raises
-    `Refused`.
-    """
+    """Request a producer id for an idempotent producer. It is transactional if a transactional id is given.
+    `timeout_ms`: the timeout of its transactions. Raises `Refused`."""
 
     def attempt() -> ProducerIdentity:
         connection = cluster.any_connection() if transactional_id is None else coordinator(cluster, transactional_id)
@@ -71,7 +69,7 @@ def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int
 
 
 def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[TopicPartition]) -> None:
-    """Make partitions part of the transaction. Raises `Refused`."""
+    """Add partitions to the transaction of a producer. Raises `Refused`."""
     topics: dict[str, list[int]] = {}
     for topic, partition in keys:
         topics.setdefault(topic, []).append(partition)
@@ -94,9 +92,8 @@ def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[
 
 
 def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool) -> TransactionOutcome:
-    """Commit or abort a transaction. A repeated request with the same decision is not an error. Raises `Refused` if
-    the coordinator does not know the transactional id any more, or does not answer.
-    """
+    """Commit or abort the transaction of a producer. A repeated request with the same decision is not an error. Raises
+    `Refused` if the coordinator does not know the transactional id any more, or does not answer."""
     assert producer.transactional_id is not None
     transactional_id = producer.transactional_id
     request = EndTxnRequest(
@@ -117,7 +114,7 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> BrokerConnection:
-    """The connection to the coordinator of a transactional id.
+    """The connection to the transaction coordinator of a transactional id.
 
     Raises `TransientError`, `Refused` and `Disconnected`.
     """

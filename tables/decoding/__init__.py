@@ -1,1 +1,1 @@
-"""Decoding of the bytes of a slice into Arrow columns."""
+"""Decoding the bytes of a slice (whole batches of a segment) into Arrow columns."""

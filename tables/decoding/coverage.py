@@ -1,4 +1,4 @@
-"""The comparison of the batches of a slice with the offsets that the slice has by its plan.
+"""The comparison of the batches of a slice with the offsets that the plan of the read expects in it.
 
     a dense log          every batch begins where the one before it ended; the first batch has the first offset of the
                          slice, the last one its last offset. If another slice goes on, the header of its first
@@ -7,8 +7,8 @@
                          offset and time index do not name a batch past the end of the file
     both                 no batch has offsets outside of its segment
 
-A log is dense if no cleaner has removed batches. A batch with fewer records than offsets shows that a cleaner was
-there all the same (the topic's policy was changed): a gap is then not a damage.
+A log is dense if no cleaner has removed batches. A batch with fewer records than offsets shows that a cleaner has run
+all the same, because the topic's policy was changed: a gap is then no damage.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ NO_OFFSET: Final = -1
 
 
 class Coverage:
-    """Receives the batches of a slice in order, and notes those that differ from the plan. It raises only in `finish`,
-    so that all existing batches are read before.
-    """
+    """Compares the batches of a slice, in order, with the plan, and notes those that differ. It raises only in
+    `finish`, so that all existing batches are read before."""
 
     __slots__ = ("_gap", "_is_cleaned", "_next_offset", "_stray", "_wanted")
 
     def __init__(self, wanted: Slice) -> None:
         self._wanted = wanted
         self._next_offset = wanted.start_offset if wanted.is_dense and wanted.has_start else NO_OFFSET
-        """The offset at or before which the next batch has to begin; `NO_OFFSET` if any is allowed."""
+        """The offset at or before which the next batch has to begin; `NO_OFFSET` if it may begin at any offset."""
         self._gap: tuple[int, int] | None = None
-        """The first offsets that are missing: [start, end)."""
+        """The first range of offsets that is missing: [start, end)."""
         self._stray: int | None = None
-        """The offset of the first batch that is out of place."""
+        """The base offset of the first batch that does not belong into the slice, or does not follow the batch before
+        it."""
         self._is_cleaned = False
 
     def add(self, base_offset: int, last_offset: int, records_count: int) -> None:
-        """Note a batch."""
+        """Note the next batch of the slice."""
         expected, wanted = self._next_offset, self._wanted
         if base_offset > expected != NO_OFFSET and self._gap is None:
             gap = max(expected, wanted.start_offset), min(base_offset, wanted.end_offset)
@@ -57,9 +57,8 @@ class Coverage:
         self._next_offset = last_offset + 1
 
     def finish(self, file: SegmentFile) -> None:
-        """Compare the batches with the plan, after the last one. Raises `SegmentReplaced` if a batch has offsets that
-        do not belong into the slice, and `DataLost` if offsets are missing.
-        """
+        """Compare the noted batches with the plan, after the last batch. Raises `SegmentReplaced` if a batch has
+        offsets that do not belong into the slice, and `DataLost` if offsets are missing."""
         wanted = self._wanted
         if self._stray is not None:
             raise SegmentReplaced(

@@ -1,4 +1,5 @@
-"""The rows of a chunk, as both decoders produce them (the compiled one and that of numpy), and their headers column."""
+"""The decoded rows of a chunk, as both decoders produce them (the compiled one and the one by numpy), and the column of
+their headers."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
 
 @dataclass(slots=True)
 class DecodedRows:
-    """The wanted records of a chunk; a column that was not asked for is None."""
+    """The wanted records of a chunk as columns. A column that was not requested is None."""
 
     offsets: pa.Array
     timestamps: pa.Array | None
@@ -36,7 +37,7 @@ class DecodedRows:
     values: pa.Array | None
     headers: pa.Array | None
     timestamp_types: Sequence[tuple[int, int]]
-    """The timestamp types as runs of (type, count of rows)."""
+    """The timestamp types as runs of rows: (type, number of rows)."""
 
     @property
     def count(self) -> int:
@@ -44,9 +45,8 @@ class DecodedRows:
 
 
 def headers_column(has_headers: NDArray[np.bool_], places: Iterable[tuple[bytes, int]]) -> pa.Array:
-    """Decode the headers of rows. `places` holds for each row with headers its buffer and the position of the count of
-    headers. Raises `MalformedMessage`.
-    """
+    """Decode the headers of rows into a column. `has_headers` says which rows have headers. `places` has, for each of
+    these rows, the buffer with the record and the position of its count of headers. Raises `MalformedMessage`."""
     count = len(has_headers)
     if not bool(has_headers.any()):
         return pa.nulls(count, COLUMN_TYPES["headers"])

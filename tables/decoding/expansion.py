@@ -1,10 +1,11 @@
-"""Decompressing batch after batch of a slice, one behind the other, into a buffer that is kept.
+"""Decompressing the batches of a slice, one behind the other, into a buffer that is used again.
 
 `moldau.protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event
-loop. A task has its interpreter for itself, so one call of a codec's library decompresses a whole batch, without a copy
+loop. A task has an interpreter for itself, so one call of a codec's library decompresses a whole batch, without a copy
 and without new memory. The Python packages of the codecs have no such call, but the C libraries inside them do: they
 are called by ctypes. Data that does not fit, is corrupt, or has an unusual form is decompressed by
-`moldau.protocol.compression`, which has the limits and the messages; so is all data if no library is found.
+`moldau.protocol.compression`, which has the limits and the messages. If no library is found, all data is decompressed
+there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 
 ROOM_MAX: Final = 4 << 20
-"""The most bytes of a decompressed batch that go into the buffer."""
+"""The most bytes of one decompressed batch that are written into the buffer."""
 LZ4_VERSION: Final = 100
 SIZE_POINTER: Final = POINTER(c_size_t)
 LZ4_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
@@ -38,7 +39,7 @@ LZ4_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "LZ4F_freeDecompressionContext": (c_size_t, c_void_p),
     "LZ4F_decompress": (c_size_t, c_void_p, c_void_p, SIZE_POINTER, c_void_p, SIZE_POINTER, c_void_p),
 }
-"""The functions that are called: the type of the result, and those of the arguments."""
+"""The functions of the LZ4 library that are called: the type of the result, and the types of the arguments."""
 ZSTD_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "ZSTD_createDCtx": (c_void_p,),
     "ZSTD_freeDCtx": (c_size_t, c_void_p),
@@ -50,35 +51,32 @@ LIBRARIES: Final = {
     Codec.LZ4: ("lz4.frame._frame", "liblz4.so.1"),
     Codec.ZSTD: ("zstandard._cffi", "libzstd.so.1"),
 }
-"""The extension module that contains the library of a codec, and the library of the system, which is used if the
-module's cannot be.
-"""
+"""For each codec, the extension module that contains its library, and the library of the system, which is used if the
+module's library cannot be used."""
 
 
 class Frames(Protocol):
-    """Decompresses frames of one codec."""
+    """A decompressor of frames of one codec."""
 
     def expand(self, target: int, stored: memoryview) -> int | None:
-        """Decompress one frame to an address with room for `ROOM_MAX` bytes. Returns the size; None if the frame
-        does not fit, is corrupt, is not alone, or has an unusual form.
-        """
+        """Decompress one frame to the address `target`, which has room for `ROOM_MAX` bytes. Returns the decompressed
+        size; None if the frame does not fit, is corrupt, is followed by other data, or has an unusual form."""
 
 
 class Expander:
     """Decompresses the records of batches. Only one thread may use it."""
 
     def __init__(self, kept_size: int) -> None:
-        """`kept_size`: the decompressed bytes that are kept until `reuse`. There is room for one more batch."""
+        """`kept_size`: how many decompressed bytes are kept until `reuse`. The buffer has room for one more batch."""
         self._size = kept_size + ROOM_MAX
         self._room = memoryview(b"")
         self._end = 0
-        """The end of the last batch in `_room`."""
+        """The position in `_room` after the last decompressed batch."""
         self._frames: dict[Codec, Frames | None] = {}
 
     def expand(self, codec: Codec, stored: memoryview) -> tuple[BytesLike, int, int]:
-        """Decompress the records of a batch. Returns (data, start, end): the records are data[start:end] until `reuse`
-        is called. Raises `MalformedMessage`.
-        """
+        """Decompress the records of a batch. Returns a buffer, a start and an end: the records are buffer[start:end]
+        until `reuse` is called. Raises `MalformedMessage`."""
         if codec not in self._frames:
             self._frames[codec] = frames_of(codec)
         frames = self._frames[codec]
@@ -94,7 +92,7 @@ class Expander:
         return plain, 0, len(plain)
 
     def reuse(self) -> None:
-        """Let the next batches overwrite those before them."""
+        """Release the decompressed batches: the next batches overwrite them."""
         self._end = 0
 
 
@@ -142,9 +140,8 @@ class ZstdFrames:
 
 
 def frames_of(codec: Codec) -> Frames | None:
-    """Return a decompressor for frames of a codec. Return None if there is none for the codec, or if the codec's
-    library is not found.
-    """
+    """Return a decompressor for frames of a codec. Return None if the codec has no frames that can be decompressed in
+    one call, or if its library is not found."""
     if codec is Codec.LZ4:
         library = library_with(codec, LZ4_FUNCTIONS)
         return None if library is None else Lz4Frames(library)
@@ -155,7 +152,7 @@ def frames_of(codec: Codec) -> Frames | None:
 
 
 def library_with(codec: Codec, functions: dict[str, tuple[Any, ...]]) -> CDLL | None:
-    """The library of a codec, with these functions; None if there is none."""
+    """Load the library of a codec, and declare these functions of it. Returns None if no library has them."""
     module, system = LIBRARIES[codec]
     spec = find_spec(module)
     for name in (system if spec is None or spec.origin is None else spec.origin, system):

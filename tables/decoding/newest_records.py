@@ -1,6 +1,6 @@
-"""The batches of a slice from the newest to the oldest, and of their records the last one of each key.
+"""Reads the batches of a slice from the newest to the oldest, and keeps only the last record of each key.
 
-A record is chosen if no newer record has its key. The keys are remembered by the map of the log cleaner
+A record is chosen if no newer record has its key. The keys are remembered by the offset map of the log cleaner
 (storage/compaction/offset_map.py): it stands for a key by 128 bits with a secret salt, and finds, hashes and compares
 the keys in the encoded records, so that only the chosen records are decoded.
 """
@@ -22,35 +22,37 @@ from moldau.tables.origins.port import FoundBatch, Slice
 LOAD_FACTOR: Final = 0.9
 FIRST_MAP_SIZE_MIN: Final = 64 << 10
 FIRST_MAP_SIZE_MAX: Final = 32 << 20
-"""Bytes of the first map, which then has room for 1.2 million keys. Each further map is at least twice as large."""
+"""The size (bytes) of the largest first map, which has room for 1.2 million keys. Each further map is at least twice as
+large."""
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def is_map_compiled() -> bool:
-    """Whether the map is in C. In Python it takes some microseconds for a record, more than decoding by numpy."""
+    """Whether the offset map is compiled from C. The map in Python takes some microseconds for a record, more than
+    decoding by numpy."""
     return not str(offset_map.__file__).endswith(".py")
 
 
 class SeenKeys:
-    """The keys of the records that were chosen so far.
+    """The keys of the records that were read so far, from the newest on.
 
-    A key takes 27 bytes if the maps are full, and up to 80 bytes if the last one is nearly empty.
+    A key takes 27 bytes if the maps are full, and up to 80 bytes if the last map is nearly empty.
     """
 
     def __init__(self, records_count: int, *, keeps_tombstones: bool) -> None:
-        """`records_count`: about how many records will be read; it bounds the size of the first map."""
+        """`records_count`: about how many records will be read, which determines the size of the first map."""
         self._keeps_tombstones = keeps_tombstones
         self._salt = os.urandom(SALT_SIZE)
         size = int(records_count * ENTRY_SIZE / LOAD_FACTOR)
         self._maps = [self._new_map(max(FIRST_MAP_SIZE_MIN, min(size, FIRST_MAP_SIZE_MAX)))]
 
     def unseen_records(self, run: BytesLike, count: int, base_offset: int) -> tuple[BytesLike, int]:
-        """Select the records of a run whose keys no newer record has, and remember their keys. Returns these records
-        and their number.
+        """Select the records of a run whose keys no newer record has, and remember their keys. Returns the selected
+        records and their number.
 
-        The runs are given from the newest to the oldest. This run has `count` encoded records with ascending offsets. A
-        record without a key is never chosen. The key of a tombstone is remembered even if tombstones are not kept.
-        Raises `MalformedMessage`.
+        A run has `count` encoded records with ascending offsets. The caller passes the runs from the newest to the
+        oldest. A record without a key is never selected. The key of a tombstone is remembered even if tombstones are
+        not kept. Raises `MalformedMessage`.
         """
         has_tombstones = False
         for known in self._maps:
@@ -63,7 +65,7 @@ class SeenKeys:
         return run, count
 
     def _remember(self, run: BytesLike, count: int, base_offset: int) -> tuple[OffsetMap, int]:
-        """Put the keys of a run into one map. Returns this map and how many keys it did not have before."""
+        """Put the keys of a run into one map. Returns this map and the number of keys that it did not have before."""
         newest = self._maps[-1]
         while True:
             before, indexed = newest.count, 0
@@ -85,10 +87,11 @@ class SeenKeys:
 def newest_chunks(
     wanted: Slice, stored: list[FoundBatch], chunk_size: int, met: SeenKeys | None = None
 ) -> Iterator[Chunk]:
-    """The batches of a slice in chunks, the newest chunk first; with `met` only the records that it chooses.
+    """Yield the batches of a slice in chunks, the newest chunk first. With `met`, only the records that it selects are
+    in the chunks.
 
-    `stored` are the batches in order. They are taken out of the list, so that their memory becomes free. Raises
-    `MalformedMessage`, which names the file and the position.
+    `stored` are the batches of the slice in order. They are removed from the list, so that their memory becomes free.
+    Raises `MalformedMessage`, which names the file and the position.
     """
     expander = Expander(chunk_size)
     chunk = Chunk()
@@ -117,7 +120,8 @@ def newest_chunks(
 
 
 def run_of(wanted: Slice, header: BatchHeader, records: memoryview) -> tuple[BytesLike, int]:
-    """The records of a batch that have wanted offsets, and their number. Raises `MalformedMessage`."""
+    """The encoded records of a batch with offsets of the slice `wanted`, and their number. Raises
+    `MalformedMessage`."""
     if wanted.start_offset <= header.base_offset and header.last_offset < wanted.end_offset:
         return records, header.records_count
     try:

@@ -1,4 +1,4 @@
-"""The records of a slice as Arrow columns, the columns of Spark's Kafka connector."""
+"""Decodes the records of a slice into Arrow record batches with the columns of Spark's Kafka connector."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from moldau.tables.origins.port import Slice
 
 Decode = Callable[[Chunk, int, int, Set[str]], DecodedRows]
 VECTORED_CHUNK_SIZE: Final = 16 << 20
-"""The bytes of a chunk for numpy, which needs many records in a call; the kernel takes only as many as fit into the
-caches.
-"""
+"""The bytes of a chunk for the decoder by numpy, which needs many records in a call. The compiled decoder takes only as
+many as fit into the processor's caches."""
 
 
 class Decoder(NamedTuple):
@@ -39,7 +38,7 @@ class TimeRange(NamedTuple):
 
 
 def fastest_decoder() -> Decoder:
-    """Return the compiled kernel if there is one, and otherwise the decoder by numpy."""
+    """Return the compiled decoder if it is available, and otherwise the decoder by numpy."""
     if str(record_spans.__file__).endswith(".py"):
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
     return Decoder(decode_spans, segment_batches.CHUNK_SIZE)
@@ -48,7 +47,8 @@ def fastest_decoder() -> Decoder:
 def record_batches(
     wanted: Slice, columns: Sequence[str], times: TimeRange | None = None, decoder: Decoder | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a slice with these columns, in the order of their offsets.
+    """Yield the records of a slice as record batches with these columns, in the order of their offsets. With `times`
+    only records with timestamps in this range are yielded.
 
     Raises `MalformedMessage` (it names the file), `DataLost` and OSError.
     """
@@ -66,7 +66,8 @@ def record_batches(
 
 
 def decoded(chunk: Chunk, wanted: Slice, columns: Sequence[str], decode: Decode) -> DecodedRows:
-    """The wanted records of a chunk. Raises `MalformedMessage`, which names the file and the offsets."""
+    """Decode the records of a chunk that have offsets of the slice. Raises `MalformedMessage`, which names the file and
+    the offsets."""
     try:
         return decode(chunk, wanted.start_offset, wanted.end_offset, set(columns))
     except MalformedMessage as malformed:
@@ -75,9 +76,8 @@ def decoded(chunk: Chunk, wanted: Slice, columns: Sequence[str], decode: Decode)
 
 
 def arrow_batch(rows: DecodedRows, wanted: Slice, columns: Sequence[str]) -> pa.RecordBatch:
-    """An Arrow record batch of the wanted rows with these columns. Each of the columns must have been decoded into
-    `rows`.
-    """
+    """Make an Arrow record batch with these columns from decoded rows. Each of the columns must have been decoded into
+    `rows`."""
     schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
     return pa.RecordBatch.from_arrays([column(rows, wanted, name) for name in columns], schema=schema)
 

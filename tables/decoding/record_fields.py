@@ -1,4 +1,4 @@
-"""Finding the positions of the fields of many records at once.
+"""Finds the positions of the fields of many records at once.
 
 A loop finds the boundaries of the records, because each boundary depends on the one before. All other fields are read
 by numpy, for all records of a chunk at once.
@@ -24,9 +24,8 @@ VARLONG_SIZE_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """The fields of several records: arrays with an element for each record. Positions count from the beginning of the
-    buffer, and a size of -1 stands for null.
-    """
+    """The fields of several records, as arrays with one element for each record. Positions count from the beginning of
+    the buffer, and a size of -1 stands for null."""
 
     timestamp_delta: Integers
     offset_delta: Integers
@@ -35,13 +34,13 @@ class RecordFields:
     value_position: Integers
     value_size: Integers
     headers_position: Integers
-    """The position of the count of headers."""
+    """The position of the record's count of headers."""
     has_headers: NDArray[np.bool_]
 
 
 def record_positions(buffer: bytes, position: int, end: int, count: int, positions: list[int]) -> None:
-    """Append the position of each of `count` records, which must fill buffer[position:end]. A record begins at its size
-    field.
+    """Append the position of each of `count` records, which must fill buffer[position:end], to `positions`. A record
+    begins at its size field.
 
     Raises `MalformedMessage` if the count, the sizes and the end do not agree.
     """
@@ -72,7 +71,7 @@ def record_positions(buffer: bytes, position: int, end: int, count: int, positio
 
 
 def read_fields(buffer: Bytes, positions: Integers, end: int) -> RecordFields:
-    """The fields of the records that begin at these positions, back to back up to `end`.
+    """Read the fields of the records that begin at these positions, back to back up to `end`.
 
     Raises `MalformedMessage` if the size of a record is wrong. The contents of headers are not checked.
     """
@@ -112,9 +111,8 @@ def _read_fields(buffer: Bytes, positions: Integers, end: int) -> RecordFields:
 
 
 def skip_nullable(at: Integers, size: Integers, ends: Integers) -> None:
-    """Advance the positions past nullable fields of these sizes. Raises `MalformedMessage` if a field crosses the
-    end of its record.
-    """
+    """Advance the positions `at` past nullable fields of these sizes. Raises `MalformedMessage` if a field crosses the
+    end of its record."""
     if bool(np.any(size < NULL)):
         raise MalformedMessage("a field of a negative size")
     at += np.maximum(size, 0)
@@ -123,9 +121,10 @@ def skip_nullable(at: Integers, size: Integers, ends: Integers) -> None:
 
 
 def read_varints(buffer: Bytes, at: Integers, size_max: int) -> Integers:
-    """Read the zig-zag numbers at these positions, and advance the positions past them.
+    """Read the zig-zag varints at the positions `at`, of at most `size_max` bytes each, and advance the positions past
+    them.
 
-    Raises `IndexError` past the buffer.
+    Raises `IndexError` past the buffer, and `MalformedMessage` for a longer number.
     """
     byte = buffer[at]
     raw = (byte & 0x7F).astype(np.uint64)

@@ -3,10 +3,10 @@
 Records that are not compressed stay in the bytes that were read: a chunk refers to them.
 
 The aborted transactions of a slice are found from the markers that follow in the files. A segment without an aborted
-transaction has no transaction index, and so has one whose index was lost. A task that reads committed records of files
-therefore looks for the marker itself, wherever a transactional batch is not in an index: it walks over the headers from
-that batch on, into the following segments, and remembers every marker that it passes. So each header is read at most
-twice, and only in topics with transactions.
+transaction has no transaction index, and neither has one whose index was lost. So a task that reads committed records
+of files searches for the marker itself if a transactional batch is in no index: it walks over the headers from that
+batch on, into the following segments, and remembers every marker that it passes. Each header is read at most twice, and
+only in topics with transactions.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from moldau.tables.origins.port import BatchSource, FileInPieces, FoundBatch, Se
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
 READ_SIZE = 4 << 20
-"""The bytes that are read at once; a larger batch is read as a whole."""
+"""The bytes that are read from a file at once; a larger batch is read as a whole."""
 CHUNK_SIZE = 2 << 20
-"""Decompressed bytes of a chunk, which may exceed it by one batch: what the kernel writes then stays in the caches."""
+"""The decompressed bytes of a chunk, which may exceed them by one batch: the columns that the compiled decoder writes
+then stay in the processor's caches."""
 
 
 class Body(NamedTuple):
-    """The expanded records of a batch: buffers[buffer][start:end] of its chunk."""
+    """The decompressed records of a batch in a chunk: `buffers[buffer][start:end]`."""
 
     header: BatchHeader
     buffer: int
@@ -52,7 +53,8 @@ class Body(NamedTuple):
 
 
 class Chunk:
-    """Consecutive batches that are decoded together, with the buffers that hold their records until the next chunk."""
+    """Consecutive batches that are decoded together, with the buffers of their records, which are valid until the next
+    chunk."""
 
     __slots__ = ("bodies", "buffers", "size")
 
@@ -60,7 +62,7 @@ class Chunk:
         self.bodies: list[Body] = []
         self.buffers: list[BytesLike] = []
         self.size = 0
-        """Bytes of the records."""
+        """The bytes of all records of the chunk."""
 
     def add(self, header: BatchHeader, data: BytesLike, start: int, end: int) -> None:
         if not self.buffers or self.buffers[-1] is not data:
@@ -80,7 +82,7 @@ class Chunk:
 
 
 class AbortedBatches:
-    """Recognizes the batches of aborted transactions."""
+    """Recognizes the batches of the aborted transactions that the plan of a slice names."""
 
     def __init__(self, wanted: Slice) -> None:
         self._ranges: dict[int, list[tuple[int, int]]] = {}
@@ -88,7 +90,8 @@ class AbortedBatches:
             self._ranges.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
 
     def has(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction: it is of that producer, and not past the marker."""
+        """Whether a batch belongs to an aborted transaction: it is transactional, of that producer, and not past the
+        marker."""
         ranges = self._ranges.get(header.producer_id)
         if ranges is None or not header.is_transactional:
             return False
@@ -96,9 +99,8 @@ class AbortedBatches:
 
 
 def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
-    """Yield the records of a slice in chunks, without the batches whose records are all before `times_ms_min`. The next
-    chunk reuses the buffers of a chunk. Raises what `batches_with_records` and `expanded` raise.
-    """
+    """Yield the records of a slice in chunks. Batches whose records are all before `times_ms_min` are left out. The
+    next chunk reuses the buffers of a chunk. Raises what `batches_with_records` and `expanded` raise."""
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
     expander = Expander(limit)
@@ -122,9 +124,8 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
 
 
 def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
-    """Yield the batches with records of a slice, as they are stored. Left out are control batches, batches without
-    records, and batches of aborted transactions if the slice excludes them. Raises what `batches_of` raises.
-    """
+    """Yield the stored batches of a slice that have records. Control batches and batches without records are left out,
+    and batches of aborted transactions if the slice excludes them. Raises what `batches_of` raises."""
     aborted = AbortedBatches(wanted) if wanted.aborted else None
     markers = AbortMarkers(wanted) if wanted.finds_markers else None
     for found in batches_of(wanted):
@@ -140,9 +141,9 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[BytesLike, int, int]:
-    """Check and decompress the records of a batch. Returns (data, start, end): the records are data[start:end]. Raises
-    `MalformedMessage`, which names the file and the position, also if the checksum of the batch does not match.
-    """
+    """Check and decompress the records of a batch. Returns a buffer, a start and an end: the records are
+    buffer[start:end]. Raises `MalformedMessage`, which names the file and the position, also if the checksum of the
+    batch does not match."""
     position, header, piece, inside = found
     try:
         check(piece, inside, header)
@@ -163,8 +164,8 @@ def check(piece: BytesLike, position: int, header: BatchHeader) -> None:
 
 
 def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
-    """Yield the whole batches of a slice, each as (position in the file, header, bytes that were read, position in
-    these bytes).
+    """Yield the whole batches of a slice. Each is a tuple: the position in the file, the header, the bytes that were
+    read, and the position of the batch in these bytes.
 
     Raises `MalformedMessage`, `DataLost` and OSError. After the last batch it raises `SegmentReplaced` if that batch
     does not end where it did when the read was planned, and `DataLost` if offsets of the slice are missing.
@@ -198,8 +199,7 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
 
 def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
     """Yield the whole batches between the positions of a slice. The last of them may end before the slice does. Raises
-    `MalformedMessage`, and what `SegmentFile.pread` raises.
-    """
+    `MalformedMessage`, and what `SegmentFile.pread` raises."""
     position = wanted.start_position
     while position + OLD_SIZE_MIN <= wanted.end_position:
         piece = read_piece(file, position, wanted)
@@ -213,9 +213,8 @@ def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
-    """Read a piece of the file that begins with a batch, and holds at least all of this batch. If the file comes in
-    pieces, it is the rest of a piece, which is not copied, or else the batch that is in two pieces.
-    """
+    """Read a piece of the file that begins with the batch at `position` and has at least all of this batch. If the file
+    comes in pieces, the result is the rest of a piece, without a copy, or else the batch that is in two pieces."""
     left = wanted.end_position - position
     rest = file.rest_of_piece(position) if isinstance(file, FileInPieces) else READ_SIZE
     piece = file.pread(min(max(rest, HEADER_SIZE), left), position)
@@ -228,18 +227,18 @@ def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
 
 
 class AbortMarkers:
-    """The transaction markers in the files of a partition, from the first batch that was looked up on."""
+    """The transaction markers in the files of a partition, from the first batch that was looked up on. The files are
+    read as far as lookups need."""
 
     def __init__(self, wanted: Slice) -> None:
         self._wanted = wanted
         self._markers: dict[int, tuple[list[int], list[bool]]] = {}
-        """For each producer id, the offsets of its markers, and whether each of them aborts its transaction."""
+        """For each producer id, the offsets of its markers, and whether each marker aborts its transaction."""
         self._walk: Iterator[None] | None = None
 
     def ends_in_abort(self, position: int, header: BatchHeader) -> bool:
-        """Whether the transaction of a batch, which begins at a position of the slice's file, was aborted. Batches are
-        looked up in the order of their offsets. Raises `DataLost`, `MalformedMessage` and OSError.
-        """
+        """Whether the transaction of a batch, which begins at `position` of the slice's file, was aborted. Batches must
+        be looked up in the order of their offsets. Raises `DataLost`, `MalformedMessage` and OSError."""
         if self._walk is None:
             self._walk = self._walked(position)
         while True:
@@ -251,7 +250,7 @@ class AbortMarkers:
                 return False
 
     def _walked(self, position: int) -> Iterator[None]:
-        """Read the headers and note the markers. Yields after each marker."""
+        """Read the headers from `position` on and note the markers. Yields after each marker."""
         segment = self._wanted.segment
         file = self._wanted.source.open(self._wanted)
         try:

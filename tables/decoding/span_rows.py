@@ -1,4 +1,4 @@
-"""Decoding a chunk by `moldau.protocol.record_spans`, which writes into the buffers of the columns."""
+"""Decodes a chunk by the compiled `moldau.protocol.record_spans`, which writes into the buffers of the columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _FIELDS: Final = {"key": KEYS, "value": VALUES}
 
 
 def decode_spans(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str]) -> DecodedRows:
-    """Decode the records of a chunk with offsets in [start_offset, end_offset). Raises `MalformedMessage`."""
+    """Decode the records of a chunk with offsets in [start_offset, end_offset) into these columns. Raises
+    `MalformedMessage`."""
     capacity = sum(max(0, min(each.header.records_count, each.end - each.start)) for each in chunk.bodies)
     offsets = np.empty(capacity, np.int64)
     timestamps = np.empty(capacity, np.int64) if "timestamp" in columns else None

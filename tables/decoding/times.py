@@ -1,4 +1,4 @@
-"""Kafka's times, milliseconds in 64 bits, as microseconds in 64 bits."""
+"""Converts Kafka's times, milliseconds in 64 bits, into microseconds in 64 bits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
-"""The last time (ms) that a column of microseconds holds, in the year 294247. Kafka stores any number of 64 bits. A
+"""The last time (ms) that a column of microseconds can hold, in the year 294247. Kafka stores any number of 64 bits. A
 later time, such as the nanoseconds of a producer that should have written milliseconds, is shown as the nearest time
-that the column holds.
-"""
+that the column can hold."""
 
 
 def microseconds_of(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Times in microseconds; see `TIME_MS_MAX`."""
+    """Convert times from milliseconds into microseconds; times past `TIME_MS_MAX` are limited to it."""
     import numpy as np
 
     return np.clip(milliseconds, -TIME_MS_MAX, TIME_MS_MAX) * 1000

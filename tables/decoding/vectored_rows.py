@@ -1,4 +1,4 @@
-"""Decoding a chunk by numpy, if the kernel is not compiled: every field of all its records at once."""
+"""Decodes a chunk by numpy, if the other decoder is not compiled: every field of all its records at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from moldau.tables.decoding.times import microseconds_of
 
 
 def decode_vectored(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str]) -> DecodedRows:
-    """Decode the records of a chunk with offsets in [start_offset, end_offset). Raises `MalformedMessage`."""
+    """Decode the records of a chunk with offsets in [start_offset, end_offset) into these columns. Raises
+    `MalformedMessage`."""
     decoded = _VectoredChunk(chunk, start_offset, end_offset)
     return DecodedRows(
         offsets=pa.array(decoded.chosen(decoded.offsets)),
@@ -30,7 +31,7 @@ def decode_vectored(chunk: Chunk, start_offset: int, end_offset: int, columns: S
 
 
 class _VectoredChunk:
-    """The fields of all records of a chunk, and the selection of the wanted records."""
+    """The fields of all records of a chunk, and the selection of the records with wanted offsets."""
 
     def __init__(self, chunk: Chunk, start_offset: int, end_offset: int) -> None:
         self._headers = chunk.headers
@@ -64,7 +65,8 @@ class _VectoredChunk:
         return self._binary(self._fields.value_position, self._fields.value_size)
 
     def timestamps(self) -> pa.Array:
-        """The timestamps in us: those of the records, or of the batch if it has log append time."""
+        """The column of timestamps (microseconds): those of the records, or that of the batch if it has log append
+        time."""
         is_append_time = [each.timestamp_type is TimestampType.LOG_APPEND_TIME for each in self._headers]
         has_append_time = np.array(is_append_time, np.bool_)[self._batch]
         delta = self.chosen(np.where(has_append_time, 0, self._fields.timestamp_delta))
@@ -94,7 +96,7 @@ class _VectoredChunk:
         return [(int(each.timestamp_type), count) for each, count in zip(self._headers, counts, strict=True)]
 
     def _of_batch(self, values: Sequence[int]) -> Integers:
-        """One value for each record: the value of its batch."""
+        """Return an array with one value for each record: the value of the record's batch."""
         spread: Integers = np.array(values, np.int64)[self._batch]
         return spread
 
@@ -103,7 +105,8 @@ class _VectoredChunk:
 
 
 def binary_column(data: bytes, position: Integers, size: Integers) -> pa.Array:
-    """The column of fields with these sizes, at ascending positions of a buffer; a size of -1 is null.
+    """Make a binary column of the fields at these ascending positions of a buffer, with these sizes. A size of -1 is
+    null.
 
     The buffer is treated as an array of alternating gaps and fields, so that Arrow can take the fields in one pass over
     memory.

@@ -1,1 +1,2 @@
-"""Topics in DuckDB, Polars, pandas and PyArrow's datasets: each engine's columns and predicates reach the scan."""
+"""Topics in DuckDB, Polars, pandas and PyArrow's datasets. The columns and predicates of each engine's query reach the
+scan of the topic."""

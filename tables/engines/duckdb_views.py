@@ -21,13 +21,12 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "moldau_groups": "groups",
     "moldau_transactions": "transactions",
 }
-"""The views of the tables that describe a cluster."""
+"""The DuckDB view of each table that describes a cluster, by name."""
 
 
 class AmbiguousTopic(TopicDataset):
-    """The dataset of a view whose name several topics have, if names are compared without case. Each scan is refused,
-    because it does not say which topic is meant.
-    """
+    """The dataset of a view whose name stands for several topics, because SQL compares names without case. Each scan of
+    it is refused, because the query does not say which topic is meant."""
 
     def __init__(self, one: TopicDataset, topics: Sequence[str]) -> None:
         super().__init__(one._scan)
@@ -41,9 +40,8 @@ class AmbiguousTopic(TopicDataset):
 
 
 def same_views(views: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the topics of each view whose name is not unique, by its name in lower case. A table of the cluster
-    (`DESCRIPTIONS`) counts as a topic.
-    """
+    """Return the topics of each view whose name is not unique, by the name of the view in lower case. `views`: the view
+    of each topic. A table of the cluster (`DESCRIPTIONS`) counts as a topic."""
     found: dict[str, list[str]] = {view: [table] for view, table in DESCRIPTIONS.items()}
     for topic, view in sorted(views.items()):
         found.setdefault(view.lower(), []).append(topic)
@@ -51,7 +49,7 @@ def same_views(views: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def one_name(topics: Sequence[str]) -> str:
-    """The message of a refused query of a view that several topics have."""
+    """The error message for a query of a view whose name stands for several topics."""
     return (
         f"{' and '.join(topics)} are one name in SQL, which has no case: read one of them alone (names, --topic), "
         f"or name a view for each, such as names={{{topics[-1]!r}: 'view_1'}}"
@@ -59,9 +57,8 @@ def one_name(topics: Sequence[str]) -> str:
 
 
 def dataset_of(place: Place, topic: str, arguments: Mapping[str, Any], *, is_chosen: bool) -> TopicDataset:
-    """The dataset of a topic. If the caller has not chosen the topic and no value of a sample tells a type, the values
-    stay bytes. Raises as `dataset`.
-    """
+    """The dataset of a topic. If the caller has not named the topic (`is_chosen`) and no sampled value gives a type,
+    the values stay bytes. Raises what `dataset` raises."""
     try:
         return dataset(place, topic, **arguments)
     except NoSample:
@@ -77,16 +74,16 @@ def duckdb(
     names: Mapping[str, str] | Sequence[str] | str | None = None,
     **arguments: Any,
 ) -> DuckDBPyConnection:
-    """Register each topic of a place as a view of a connection. If `con` is None, make a connection in memory. Returns
-    the connection.
+    """Register each topic of a place as a view of a DuckDB connection. If `con` is None, make a connection in memory.
+    Returns the connection.
 
-    A view has the name of its topic (in double quotes if it has dots or dashes). Names of SQL have no case: a query of
-    a view whose name several topics have is refused. `names`: only this topic or these, or view by topic. Tables that
-    describe the cluster are views too: `moldau_topics`, `moldau_segments`, `moldau_offsets`, `moldau_groups`,
-    `moldau_transactions`. Nothing is read before a query. A query reads the present records: the columns that it names,
-    and the partitions, offsets and times that its WHERE leaves. `arguments` are those of `moldau.read_topic`. With
-    schema="sample" a sample is taken of each topic. If the sample of a topic that is not in `names` gives no type, its
-    values stay bytes. Raises `Refused` and OSError.
+    A view has the name of its topic (in double quotes if it has dots or dashes). Names of SQL have no case, so a query
+    of a view whose name several topics have is refused. `names`: a topic, several topics, or a mapping from topic to
+    view; only these are registered. Tables that describe the cluster are views, too: `moldau_topics`,
+    `moldau_segments`, `moldau_offsets`, `moldau_groups`, `moldau_transactions`. Nothing is read before a query. A query
+    reads the records that exist then: the columns that it names, and the partitions, offsets and times that its WHERE
+    leaves. `arguments` are those of `moldau.read_topic`. With schema="sample" a sample is taken of each topic. If the
+    sample of a topic that is not in `names` gives no type, its values stay bytes. Raises `Refused` and OSError.
     """
     import duckdb as library
 

@@ -1,4 +1,4 @@
-"""Topics as data frames of pandas whose columns stay Arrow."""
+"""Topics as data frames of pandas whose columns stay in Arrow's format."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def pandas(place: Place, topic: Topic = None, **arguments: Any) -> DataFrame:
-    """The rows of `moldau.read_topic` as a data frame with columns of `pandas.ArrowDtype`: nothing is copied into
-    objects of Python. All rows are in memory. Raises as `read_topic`, whose arguments it takes.
+    """Read the rows of `moldau.read_topic` into a data frame with columns of `pandas.ArrowDtype`, so that nothing is
+    copied into Python objects. All rows are in memory. Takes the arguments of `read_topic`, and raises what it raises.
     """
     return arrow_frame(read_topic(place, topic, **arguments))
 
 
 def arrow_frame(reader: pa.RecordBatchReader) -> DataFrame:
-    """The rows of a reader as a data frame of Arrow's columns. Raises what the reader raises."""
+    """Read all rows of a reader into a data frame with Arrow columns. Raises what the reader raises."""
     import pandas as library
 
     frame: DataFrame = reader.read_all().to_pandas(types_mapper=library.ArrowDtype)

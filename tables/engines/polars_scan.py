@@ -1,8 +1,8 @@
-"""Topics as lazy frames of Polars: the columns and the predicate of a plan reach the scan.
+"""Topics as lazy frames of Polars: the columns and the predicate of a query plan reach the scan of the topic.
 
-Polars hands its predicate over as an expression, which it can write as JSON. Bounds on partition, offset and timestamp
-that are joined by AND are taken from there; what is not understood bounds nothing. The whole predicate is evaluated by
-Polars on the rows.
+Polars passes its predicate as an expression, which it can write as JSON. Bounds on partition, offset and timestamp that
+are joined by AND are taken from this JSON. Other parts of the predicate set no bounds. Polars evaluates the whole
+predicate on the rows.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ if TYPE_CHECKING:
     from polars import DataFrame, Expr, LazyFrame
 
 MIRRORED: Final = {"Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq", "Eq": "Eq"}
-"""A comparison, and the same one with its sides exchanged."""
+"""For each comparison operator of Polars, the operator after its two sides are exchanged."""
 UNITS: Final = {"Milliseconds": 1000, "Microseconds": 1}
-"""Microseconds in a unit of Polars' times."""
+"""The number of microseconds in each time unit of Polars."""
 
 
 def polars(place: Place, topic: Topic = None, **arguments: Any) -> LazyFrame:
-    """A lazy frame over a topic, with the arguments of `moldau.read_topic`. Each collect reads what is there then.
-    Raises `Refused`.
-    """
+    """Make a lazy frame over a topic, with the arguments of `moldau.read_topic`. Each collect reads the records that
+    exist then. Raises `Refused`."""
     return lazy_frame(scan_of_every_column(place, topic, **arguments))
 
 
 def lazy_frame(scan: Scan) -> LazyFrame:
-    """A lazy frame that makes the scan at each collect. Raises `Refused`."""
+    """Make a lazy frame whose every collect runs the scan anew. Raises `Refused`."""
     from polars import DataFrame
     from polars.io.plugins import register_io_source
 
@@ -54,9 +53,8 @@ def lazy_frame(scan: Scan) -> LazyFrame:
 def frames_of(
     scan: Scan, columns: list[str] | None, predicate: Expr | None, rows_max: int | None
 ) -> Iterator[DataFrame]:
-    """The frames of one scan with the columns that a plan wants, in the order of the scan; `rows_max` bounds the rows
-    before the predicate. Raises as `TopicScan.reader`.
-    """
+    """Yield the frames of one scan with the columns that a query plan wants, in the order of the scan. `rows_max`
+    limits the rows before the predicate is applied. Raises what `TopicScan.reader` raises."""
     from polars import DataFrame
 
     wanted = tuple(name for name in scan.columns if columns is None or name in columns)
@@ -81,7 +79,7 @@ def frames_of(
 
 
 def bounds_of(predicate: Expr) -> PushedFilters:
-    """The bounds that a predicate sets, as far as its JSON is understood."""
+    """The bounds on partition, offset and timestamp that a predicate sets, as far as its JSON is understood."""
     from polars.exceptions import PolarsError
 
     try:
@@ -95,7 +93,7 @@ def bounds_of(predicate: Expr) -> PushedFilters:
 
 
 def _conjuncts(parsed: object) -> Iterator[Mapping[str, Any]]:
-    """The comparisons that are joined by AND."""
+    """Yield the comparisons of a predicate (parsed JSON) that are joined by AND."""
     binary = parsed.get("BinaryExpr") if isinstance(parsed, dict) else None
     if not isinstance(binary, dict):
         return
@@ -107,7 +105,7 @@ def _conjuncts(parsed: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _restricted(found: PushedFilters, comparison: Mapping[str, Any]) -> PushedFilters:
-    """The filters, restricted by a comparison of a column with a number or a time."""
+    """Return the filters, restricted further by the comparison of a column with a number or a time."""
     left, right, operator = comparison.get("left"), comparison.get("right"), comparison["op"]
     if not (isinstance(left, dict) and "Column" in left):
         left, right, operator = right, left, MIRRORED[operator]
@@ -127,7 +125,8 @@ def _restricted(found: PushedFilters, comparison: Mapping[str, Any]) -> PushedFi
 
 
 def _number(literal: object, *, is_time: bool) -> int | None:
-    """The number of a literal; of a time its microseconds since the epoch."""
+    """The number in a literal of a predicate; for a time, its microseconds since the epoch. None if the literal is
+    neither."""
     value = literal.get("Literal") if isinstance(literal, dict) else None
     if not isinstance(value, dict):
         return None

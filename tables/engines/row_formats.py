@@ -1,7 +1,7 @@
-"""Writing Arrow batches as a table of text, JSON lines, CSV, Parquet or Arrow, batch after batch.
+"""Writes Arrow record batches in one of five formats: a table of text, JSON lines, CSV, Parquet or Arrow.
 
-Parquet and Arrow have the values as they are. In the three formats of text a time is ISO 8601 in the years 1 to 9999,
-and else its number of units (microseconds, for the tables of Moldau) since the epoch.
+Parquet and Arrow have the values as they are. In the three formats of text, a time in the years 1 to 9999 is written in
+ISO 8601, and any other time as its number of units (microseconds, for the tables of Moldau) since the epoch.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from moldau.tables.values.column_decoding import FIELDS_FORM, JSON_FORM
 from moldau.tables.values.json_types import OTHERS
 
 CELL_MAX: Final = 40
-"""Characters of a cell in a table of text."""
+"""The most characters of a cell in a table of text."""
 TABLE_ROWS_MAX: Final = 1000
-"""Rows of a table of text, whose columns are as wide as the widest cell: it is printed as a whole."""
+"""The most rows of a table of text. Its columns are as wide as the widest cell, so it is printed as a whole."""
 PARTIAL: Final = ".partial"
-"""The suffix of a file that is being written."""
+"""The suffix of an output file that is not complete yet."""
 
 
 class RowWriter(Protocol):
-    """Writes batches of one schema."""
+    """Writes record batches of one schema to a stream."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None: ...
 
@@ -40,7 +40,7 @@ class RowWriter(Protocol):
 
 @contextmanager
 def output_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name when it is complete. Raises OSError."""
+    """Open an output file that gets its name only when it is complete. Raises OSError."""
     partial = path.with_name(path.name + PARTIAL)
     try:
         with partial.open("wb") as stream:
@@ -51,9 +51,8 @@ def output_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, stream: IO[bytes]) -> int:
-    """Write all batches to a stream in one of the formats of `WRITERS`. Returns the number of rows. Raises OSError, and
-    what the iteration over the batches raises.
-    """
+    """Write all record batches to a stream, in the format `kind`, one of `WRITERS`. Returns the number of rows. Raises
+    OSError, and what the iteration over the batches raises."""
     count = 0
     writer = WRITERS[kind](schema, stream)
     try:
@@ -66,9 +65,8 @@ def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, 
 
 
 class JsonLinesWriter:
-    """Writes a JSON object for each row, with the names of the columns. Decoded values become a part of the object.
-    Raises `Refused` if two columns have the same name.
-    """
+    """Writes a JSON object for each row, with the column names as its names. Decoded values become parts of the object.
+    Raises `Refused` if two columns have the same name."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -95,9 +93,8 @@ class JsonLinesWriter:
 
 
 class CommaSeparatedWriter:
-    """Writes a line of names, and a line for each row. Each field of a value with a schema is a column. Bytes and
-    nested values are texts as in JSON lines.
-    """
+    """Writes CSV: a line of column names, and a line for each row. Each field of a value with a schema is a column of
+    its own. Bytes and nested values are written as in JSON lines."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -122,7 +119,8 @@ class CommaSeparatedWriter:
 
 
 class TextTableWriter:
-    """Writes columns of text under their names, when it is closed. Each field of a value with a schema is a column."""
+    """Writes the rows as a table of aligned text, when it is closed. Each field of a value with a schema is a column of
+    its own."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -170,9 +168,8 @@ WRITERS: Final[dict[str, Callable[[pa.Schema, IO[bytes]], RowWriter]]] = {
 
 
 def with_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the fields of values of a schema as columns `value.name`, in place of the struct. They are null if
-    the value is.
-    """
+    """Return the batch with the fields of values with a schema as columns `value.name`, instead of the struct. A field
+    is null if the value is null."""
     named: dict[str, pa.Array] = {}
     if all(field.metadata != FIELDS_FORM for field in batch.schema):
         return batch
@@ -186,7 +183,8 @@ def with_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_others(value: Any) -> Any:
-    """Return a value of a schema in which the properties without a column are JSON values, and not texts of JSON."""
+    """Return a decoded value, in which the properties that have no field in the schema (`OTHERS`) are parsed from JSON
+    text, at each depth."""
     if isinstance(value, dict):
         return {
             name: json.loads(each) if name == OTHERS and each is not None else with_others(each)
@@ -196,7 +194,7 @@ def with_others(value: Any) -> Any:
 
 
 def is_plain(column: pa.Array) -> bool:
-    """Whether PyArrow writes the values of a column as they are to CSV."""
+    """Whether PyArrow can write the values of a column to CSV without a conversion."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return all(isinstance(each, datetime | None) for each in shown_values(extremes(column)))
@@ -208,7 +206,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def extremes(column: pa.Array) -> pa.Array:
-    """The smallest and the largest value of a column."""
+    """An array with the smallest and the largest value of a column."""
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     found = pc.min_max(column)
@@ -216,12 +214,12 @@ def extremes(column: pa.Array) -> pa.Array:
 
 
 def shown_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """The rows as values of Python."""
+    """The rows of a batch as tuples of Python objects; see `shown_value`."""
     return zip(*(shown_values(column) for column in batch.columns), strict=True)
 
 
 def shown_values(column: pa.Array) -> list[Any]:
-    """A column as values of Python; see `shown_value`."""
+    """The values of a column as Python objects; see `shown_value`."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -229,9 +227,8 @@ def shown_values(column: pa.Array) -> list[Any]:
 
 
 def shown_value(value: pa.Scalar) -> Any:
-    """Return a value as a Python object. A time that Python cannot represent (past the year 9999, or in nanoseconds)
-    becomes its number of units, at each depth.
-    """
+    """Convert an Arrow value into a Python object. A time that Python cannot represent (past the year 9999, or in
+    nanoseconds) becomes its number of units, at each depth."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):
@@ -246,7 +243,7 @@ def shown_value(value: pa.Scalar) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON."""
+    """Write a Python value as JSON."""
     try:
         return json.dumps(value, default=json_default, ensure_ascii=False, allow_nan=False)
     except ValueError:  # A number that JSON does not have.
@@ -254,7 +251,8 @@ def json_text(value: Any) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The value with texts (NaN, Infinity, -Infinity) for the floats that JSON does not have, at each depth."""
+    """Return the value with the texts NaN, Infinity and -Infinity in place of the floats that JSON does not have, at
+    each depth."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -280,7 +278,7 @@ def json_default(value: object) -> object:
 
 
 def text_of(value: object) -> str | None:
-    """A value as one text: JSON, if it is not a text already; None for null."""
+    """Return a value as text: a text unchanged, any other value as JSON; None for null."""
     if value is None:
         return None
     shown = json_default(value) if isinstance(value, bytes | datetime | date | time | Decimal) else finite(value)
@@ -288,7 +286,7 @@ def text_of(value: object) -> str | None:
 
 
 def shortened(text: str | None) -> str:
-    """A cell of a table of text, on one line."""
+    """Return the text of a cell on one line, cut to `CELL_MAX` characters."""
     if text is None:
         return "null"
     line = "".join(each if each.isprintable() else "·" for each in text)

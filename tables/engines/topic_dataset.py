@@ -1,8 +1,8 @@
 """A topic as a dataset of PyArrow. Its scanners take columns and a filter, and each scan is planned anew.
 
-DuckDB and Polars scan a dataset by handing their columns and predicates to `scanner`. DataFusion asks for fragments and
-scans each of them; a topic has one. A topic has no partitioning and no rows by position, as a dataset of files has: the
-methods for these refuse.
+DuckDB and Polars scan a dataset by passing their columns and predicates to `scanner`. DataFusion asks for the fragments
+of a dataset and scans each of them; a topic has one fragment. A topic has no partitioning and no rows by number, which
+a dataset of files has: the methods for these refuse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moldau.tables.refusals import Refused
 
 
 class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hints
-    """A dataset over a scan. Each scan reads the records that exist at that time."""
+    """A PyArrow dataset over a topic or a table. Each scan reads the records that exist at that time."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -35,15 +35,14 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hint
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """Always true: no predicate holds for all rows."""
+        """Always true, because no predicate is known to hold for all rows."""
         return pc.scalar(True)
 
     def scanner(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **ignored: Any
     ) -> TopicScanner:
-        """Return a scan of some columns, and of the rows for which a filter is true. `ignored` are the settings by
-        which a scanner of files is made faster. Raises `Refused` if `columns` has expressions.
-        """
+        """Return a scanner of some columns, and of the rows for which a filter is true. `ignored` are settings that
+        make a scan of files faster. Raises `Refused` if `columns` has expressions."""
         if isinstance(columns, dict):
             raise Refused("columns: a topic is read by names of columns, not by expressions")
         return TopicScanner(self._scan.restricted(None if columns is None else tuple(columns), filter))
@@ -69,19 +68,19 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hint
         return self.scanner(columns, filter).head(num_rows)
 
     def sort_by(self, sorting: Any, **_: Any) -> ds.InMemoryDataset:
-        """The rows in memory, sorted."""
+        """Read the rows into memory, and return them sorted."""
         return ds.InMemoryDataset(self.to_table().sort_by(sorting))
 
     def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
-        """Both datasets in memory, joined."""
+        """Read both datasets into memory, and return them joined."""
         return ds.InMemoryDataset(self.to_table().join(right_dataset.to_table(), *arguments, **options))
 
     def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
-        """Both datasets in memory, joined by the nearest value."""
+        """Read both datasets into memory, and return them joined by the nearest value."""
         return ds.InMemoryDataset(self.to_table().join_asof(right_dataset.to_table(), *arguments, **options))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TopicFragment]:
-        """The one fragment, with the filter."""
+        """Yield the only fragment of the topic, restricted by the filter."""
         yield TopicFragment(self if filter is None else self.filter(filter))
 
     def replace_schema(self, schema: pa.Schema) -> NoReturn:
@@ -112,12 +111,12 @@ class TopicFragment:
         filter: pc.Expression | None = None,
         **ignored: Any,
     ) -> TopicScanner:
-        """See `TopicDataset.scanner`; a schema is the dataset's."""
+        """Return what `TopicDataset.scanner` returns. `schema` must be that of the dataset, and is ignored."""
         return self._whole.scanner(columns, filter)
 
 
 class TopicScanner(ds.Scanner):  # type: ignore[misc]
-    """One scan of a topic, which may be read several times; each time it is planned anew."""
+    """A scan of a topic, which may be read several times. Each read is planned anew."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -165,7 +164,6 @@ class TopicScanner(ds.Scanner):  # type: ignore[misc]
 
 
 def dataset(place: Place, topic: Topic = None, **arguments: Any) -> TopicDataset:
-    """A topic as a dataset of PyArrow, with the arguments of `moldau.read_topic`; without `columns` it also has the
-    headers of records. Raises `Refused`.
-    """
+    """Open a topic as a dataset of PyArrow, with the arguments of `moldau.read_topic`. Without `columns` the dataset
+    also has the headers of records. Raises `Refused`."""
     return TopicDataset(scan_of_every_column(place, topic, **arguments))

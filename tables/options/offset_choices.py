@@ -6,7 +6,7 @@
 | startingOffsetsByTimestamp, endingOff... | JSON: a time for each partition                               |
 | startingOffsets, endingOffsets           | earliest, latest, or JSON: an offset for each partition       |
 
-Only the first given option of this order counts.
+If several of these options are given, only the first one in this order counts.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from moldau.tables.refusals import Refused
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""The numbers that stand for earliest and latest in the connector's JSON."""
+"""The offset that means earliest in the connector's JSON; `LATEST` means latest."""
 
 ByPartition: TypeAlias = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """The offsets of the first records at or after these times, in ms."""
+    """A start or an end by time: the offset of the first record at or after the time of each partition."""
 
     times: ByPartition | int
-    """The times (ms): one for each partition, or one for all of them."""
+    """The times (ms): one for each partition, or one for all partitions."""
 
     def of(self, key: TopicPartition) -> int:
         return self.times if isinstance(self.times, int) else self.times[key]
@@ -42,9 +42,8 @@ OffsetChoice: TypeAlias = Literal["earliest", "latest"] | ByPartition | Timestam
 
 @dataclass(frozen=True, slots=True)
 class ReadBound:
-    """One end of a read: the beginning of its options' names, its default, and the word that its options do not take
-    ("" for none).
-    """
+    """The start or the end of a read: the beginning of the names of its options, its default, and the word that its
+    options refuse ("" if they refuse none)."""
 
     name: Literal["starting", "ending"]
     default: Literal["earliest", "latest"]
@@ -69,7 +68,8 @@ ENDING: Final = ReadBound("ending", "latest", "earliest")
 
 
 def offset_choice(side: ReadBound, given: Mapping[str, str]) -> OffsetChoice:
-    """Return the choice of one end of a read, from options with names in lower case. Raises `Refused`."""
+    """Parse the options for the start or the end of a read. The names in `given` are in lower case.
+    Raises `Refused`."""
     if (value := given.get(side.timestamp.lower())) is not None:
         return Timestamps(milliseconds(side.timestamp, value))
     if (value := given.get(side.by_timestamp.lower())) is not None:
@@ -78,7 +78,7 @@ def offset_choice(side: ReadBound, given: Mapping[str, str]) -> OffsetChoice:
 
 
 def refuse_reversed(starting: OffsetChoice, ending: OffsetChoice) -> None:
-    """Raise `Refused` if by these choices a partition would end before it begins."""
+    """Raise `Refused` if a partition would end before it starts."""
     if isinstance(starting, Timestamps) and isinstance(ending, Timestamps):
         refuse_reversed_numbers("time", starting.times, ending.times)
     elif not isinstance(starting, str | Timestamps) and not isinstance(ending, str | Timestamps):

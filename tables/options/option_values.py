@@ -1,5 +1,5 @@
-"""Reading the text of one option (a word, a number, JSON), and the options that reads and writes share or that form a
-value: the client's settings, the address of a tiered storage, the limits of a trigger."""
+"""Parsing the text of one option (a word, a number, JSON), and the options that reads and writes share: the client's
+settings, the address of a tiered storage, the limits of a trigger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moldau.tables.refusals import Refused
 
 
 def parsed_json(name: str, value: str) -> object:
-    """The value of an option in JSON. Raises `Refused` if the text is not JSON."""
+    """Parse the value of an option as JSON. Raises `Refused` if it is not JSON."""
     try:
         parsed: object = json.loads(value)
     except ValueError as problem:
@@ -32,12 +32,13 @@ def boolean(name: str, value: str | None, otherwise: bool) -> bool:
 
 
 def second_of(name: str, value: str | None, words: tuple[str, str], otherwise: bool) -> bool:
-    """Whether the option is the second of two words; `otherwise` if it is not given. Raises `Refused`."""
+    """Whether the value of an option is the second of two words; `otherwise` if the option is not given. Raises
+    `Refused` for any other word."""
     return otherwise if value is None else one_of(name, value, words) == words[1]
 
 
 def positive(name: str, value: str | None) -> int | None:
-    """Parse a whole number above 0. None if the option is not given. Raises `Refused`."""
+    """Parse a whole number above 0; None if the option is not given. Raises `Refused`."""
     if value is None:
         return None
     if not value.strip().isdecimal() or int(value) == 0:
@@ -61,7 +62,7 @@ def one_of(name: str, value: str, words: tuple[str, ...]) -> str:
 
 
 def names_in(value: str) -> tuple[str, ...]:
-    """The names in a list separated by commas, each once."""
+    """The names in a list separated by commas, without repetitions."""
     return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
 
 
@@ -83,22 +84,21 @@ SETTINGS: Final = (
 
 
 def is_client_setting(name: str) -> bool:
-    """Whether the client has an option of this name, which is in lower case."""
+    """Whether a name (in lower case) is that of one of the client's options."""
     return name in SETTINGS
 
 
 def client_settings(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The client's options that the user gives, as (name, value), with names in lower case."""
+    """The client's options that are given, as (name, value). The names are in lower case."""
     return tuple((name, given[name]) for name in SETTINGS if name in given)
 
 
 class StoreAddress(NamedTuple):
-    """The address and settings of a tiered storage, with the meaning of a broker's settings `moldau.tiered.storage`,
-    `.endpoint`, `.region` and `.timeout.ms`.
-    """
+    """The address and the settings of a tiered storage. They mean what a broker's settings `moldau.tiered.storage`,
+    `.endpoint`, `.region` and `.timeout.ms` mean."""
 
     url: str
-    """An absolute path of a directory, or the URL of an object store."""
+    """The absolute path of a directory, or the URL of an object store."""
     endpoint: str | None = None
     region: str | None = None
     timeout_ms: int = 30_000
@@ -113,7 +113,7 @@ _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """The connector's limits of a trigger, in offsets over all partitions."""
+    """The limits of a streaming trigger as in Spark's Kafka connector: offsets over all partitions."""
 
     offsets_max: int | None = None
     offsets_min: int | None = None
@@ -122,7 +122,7 @@ class TriggerLimits:
 
 
 def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
-    """The limits from the options, whose names are in lower case. Raises `Refused`."""
+    """Parse the limits of a trigger from options with names in lower case. Raises `Refused`."""
     limits = TriggerLimits(
         positive("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
         positive("minOffsetsPerTrigger", given.get("minoffsetspertrigger")),
@@ -134,9 +134,8 @@ def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
 
 
 def _duration_ms(name: str, value: str | None) -> int:
-    """Parse a duration into ms: a number with one of Spark's units, or milliseconds without a unit. Raises
-    `Refused`.
-    """
+    """Parse a duration into ms: a number with one of Spark's units, or milliseconds if there is no unit. None gives the
+    default. Raises `Refused`."""
     if value is None:
         return DELAY_MS_DEFAULT
     parsed = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())

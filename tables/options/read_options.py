@@ -1,4 +1,4 @@
-"""The options of the data source: those of Spark's Kafka connector, and further ones for reading files.
+"""The options of Spark's data source: those of Spark's Kafka connector, and further ones for reading files.
 
 An option of the connector without a meaning for files is ignored with a warning; one that would change the result is
 refused. An unknown option is refused.
@@ -39,7 +39,8 @@ from moldau.tables.options.option_values import (
 from moldau.tables.refusals import Refused, did_you_mean, warn
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
-"""The kind of query that uses the options. It is `either` if Spark asks for the columns and does not say which kind."""
+"""The kind of query for which options are parsed. It is `either` if Spark asks for the columns before it says which
+kind follows."""
 _KNOWN: Final = (
     "path",
     "paths",
@@ -91,7 +92,7 @@ _WITHOUT_EFFECT: Final = (
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 )
-"""Options of the connector that are settings of its consumer. They have no effect, because no consumer is used here."""
+"""Options of the connector that configure its consumer. They have no effect, because no consumer is used here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
@@ -101,65 +102,62 @@ _WITHOUT_SELECTION: Final = {
     "groups": "__consumer_offsets",
     "transactions": "__transaction_state",
 }
-"""The tables of an internal topic, which do not take a selection of topics."""
+"""The internal topic of each table that reads only this topic, and so takes no selection of topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The partitions to read; at most one of the first four fields is given."""
+    """The choice of the partitions to read. At most one of the first four fields is given."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     pattern: str | None = None
     is_everything: bool = False
-    """Whether all topics are read, internal ones among them."""
+    """Whether all topics are read, including internal ones."""
     is_optional: bool = False
-    """Whether a topic that does not exist is left out. Otherwise the read is refused."""
+    """Whether a topic that does not exist is left out. If False, the read is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The choice of the records to read, and of the number of tasks. A part that is not given has the default of the
-    data source.
-    """
+    """The options of a read: which records, by how many tasks. A part that is not given has the default of the data
+    source."""
 
     directories: tuple[str, ...] = ()
-    """Log directories, and roots of tiered storages in directories."""
+    """Log directories of brokers, and directories that are tiered storages."""
     subscription: TopicSelection = TopicSelection()
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
     unmatched_start_is_latest: bool = False
-    """What happens if no record is at or after a starting time: if True the partition is read from its end, if False
-    the read is refused.
-    """
+    """Whether a partition is read from its end if no record is at or after a starting time. If False, the read is
+    refused."""
     include_headers: bool = False
     columns: tuple[str, ...] = ()
-    """The columns to read; empty for all."""
+    """The columns to read; empty means all."""
     tasks_min: int | None = None
     records_per_task_max: int | None = None
     fails_on_data_loss: bool = True
     is_committed: bool = False
-    """Whether to read like a consumer with isolation.level=read_committed."""
+    """Whether only committed records are read, as by a consumer with isolation.level=read_committed."""
     snapshot: str | None = None
-    """A snapshot as JSON, or the path of a file with one."""
+    """A snapshot as JSON, or the path of a file with a snapshot."""
     table: str = "records"
     keeps_tombstones: bool = False
     brokers: tuple[str, ...] = ()
-    """Bootstrap addresses, host:port; empty if no broker is asked."""
+    """The bootstrap addresses (host:port); empty if no broker is used."""
     limits: TriggerLimits = field(default_factory=TriggerLimits)
     client: tuple[tuple[str, str], ...] = ()
-    """The settings of the client that asks brokers."""
+    """The settings of the client of these brokers, as (name, value)."""
     stores: tuple[StoreAddress, ...] = ()
-    """Tiered storages in object stores."""
+    """The addresses of tiered storages in object stores."""
 
 
 NOTHING_GIVEN: Final = ReadOptions()
 
 
 def parse_options(options: Mapping[str, str], use: Use = "batch", base: ReadOptions = NOTHING_GIVEN) -> ReadOptions:
-    """Return `base` with the options that are given. Upper and lower case in their names do not matter. The defaults of
-    start and end depend on `use`, and are not taken from `base`. Raises `Refused`.
-    """
+    """Parse the options that are given, on top of `base`. Upper and lower case in their names do not matter. The
+    defaults of start and end depend on `use`, and are not taken from `base`. Raises `Refused`."""
     given = {name.lower(): value for name, value in options.items()}
     brokers = names_in(given.get("kafka.bootstrap.servers", "")) or base.brokers
     _refuse_unknown(given, use, has_brokers=bool(brokers))
@@ -223,7 +221,7 @@ def _refuse_in_streams(given: Mapping[str, str]) -> None:
 
 
 def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Parse `asOf`, which is offsets as JSON or a time in ms, into the option for the end of a read."""
+    """Parse `asOf`, which is offsets as JSON or a time in ms, and return it as the option for the end of a read."""
     if table != "latest":
         raise Refused(f"asOf is an option of table=latest, not of table={table}")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
@@ -243,9 +241,8 @@ def _columns(value: str) -> tuple[str, ...]:
 def _places(
     table: str, given: Mapping[str, str], base: ReadOptions, *, has_brokers: bool
 ) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
-    """Return the directories and the tiered storages in object stores. They may be missing if brokers are asked for
-    records. Raises `Refused`.
-    """
+    """The directories and the tiered storages in object stores that a read uses. Both may be missing if brokers are
+    given and the table reads records. Raises `Refused`."""
     is_named = "path" in given or "paths" in given
     directories, stores = parted(_named_places(given)) if is_named else (base.directories, base.stores)
     if not directories and not stores:
@@ -270,7 +267,7 @@ def _places(
 
 
 def _named_places(given: Mapping[str, str]) -> Iterable[str]:
-    """Return the names in `path`, which commas separate, or in the JSON list that `load([...])` passes as `paths`."""
+    """The names in `path`, separated by commas, or in `paths`, the JSON list that `load([...])` passes."""
     if "paths" not in given:
         return given["path"].split(",")
     names = parsed_json("paths", given["paths"])
@@ -280,14 +277,15 @@ def _named_places(given: Mapping[str, str]) -> Iterable[str]:
 
 
 def parted(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
-    """Return (absolute paths, object stores) for these names, each once and without empty names. Raises `Refused`."""
+    """Sort names of places into absolute paths and object stores, without repetitions and empty names. Raises
+    `Refused`."""
     places = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
     directories = tuple(each for each in places if "://" not in each)
     return directories, tuple(StoreAddress(each) for each in places if "://" in each)
 
 
 def _local(name: str) -> str:
-    """Return the absolute path of a name, or the name itself if it is a URL. Raises `Refused`."""
+    """Return the absolute path for a name, or the name itself if it is a URL. Raises `Refused`."""
     path = name.removeprefix(FILE_SCHEME)
     scheme, separator, _ = path.partition("://")
     if separator:
@@ -314,7 +312,7 @@ def _subscription(table: str, given: Mapping[str, str], base: TopicSelection) ->
 
 
 def _selection(name: str, value: str) -> TopicSelection:
-    """Return the selection of topics that one of the three options makes. Raises `Refused`."""
+    """Parse one of the three options that select topics. Raises `Refused`."""
     if name == "assign":
         return TopicSelection(partitions=_assigned(value))
     if name == "subscribe":
@@ -330,7 +328,7 @@ def _selection(name: str, value: str) -> TopicSelection:
 
 
 def topics_in(name: str, value: str) -> tuple[str, ...]:
-    """The topics in a text, separated by commas. Raises `Refused` if there are none."""
+    """The topics in a list separated by commas, the value of the option `name`. Raises `Refused` if there is none."""
     topics = names_in(value)
     if not topics:
         raise Refused(f"{name} names no topic")

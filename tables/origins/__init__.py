@@ -1,1 +1,2 @@
-"""The origins of records: each lists segments of partitions, and opens them in a task."""
+"""The origins of records: sources that list segments of partitions, and open them in a task. They are log directories,
+tiered storages and brokers."""

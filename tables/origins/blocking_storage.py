@@ -1,7 +1,7 @@
 """Remote storage for code without an event loop: the driver that plans a read, and the tasks.
 
-The storage port is asynchronous. One thread of the process runs the event loop of all its calls, so that a task decodes
-one piece of an object while the next pieces are being fetched.
+The interface of remote storage is asynchronous. One thread of the process runs the event loop for all calls, so that a
+task decodes one piece of an object while the next pieces are being fetched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moldau.tables.options.option_values import StoreAddress
 T = TypeVar("T")
 
 STORAGES_MAX: Final = 8
-"""The number of storages that a process keeps open."""
+"""The most storages that a process keeps open."""
 PAGE_SIZE: Final = 1000
 """The number of objects in a page of a listing, which is the most that S3 returns."""
 GETS_AT_ONCE: Final = 64
@@ -42,26 +42,27 @@ class BlockingStorage:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread. Calls that are under way are dropped."""
+        """End the thread of the event loop. Calls that are under way are dropped."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def get(self, key: str, position: int, size: int) -> BytesLike:
-        """Bytes of an object, as `RemoteStorage.get` returns them."""
+        """Read bytes of an object, as `RemoteStorage.get` does."""
         return self._begin(self._storage.get(key, position, size)).result()
 
     def start_get(self, key: str, position: int, size: int) -> Future[Sequence[BytesLike]]:
-        """Start a read like `RemoteStorage.get_parts`. Returns its future at once."""
+        """Start a read as `RemoteStorage.get_parts` does, and return its future at once."""
         return self._begin(self._storage.get_parts(key, position, size))
 
     def first_after(self, prefix: str, after: str) -> ObjectEntry | None:
-        """The first object with a prefix whose key is greater than `after`; None if there is none."""
+        """The first object whose key begins with `prefix` and is greater than `after`; None if there is none."""
         found = self._begin(self._listed(prefix, after, 1)).result()
         return found[0] if found else None
 
     def list_all(self, prefix: str) -> Iterator[ObjectEntry]:
-        """All objects with a prefix, in the order of their keys. The next page is fetched while the caller uses one."""
+        """Yield all objects whose keys begin with `prefix`, in the order of their keys. The next page is fetched while
+        the caller uses one."""
         page = self._begin(self._listed(prefix, "", PAGE_SIZE)).result()
         while page:
             following = self._begin(self._listed(prefix, page[-1].key, PAGE_SIZE))
@@ -69,10 +70,9 @@ class BlockingStorage:
             page = following.result()
 
     def read_all(self, keys: Iterable[str], size_max: int, convert: Callable[[str, bytes], T]) -> list[T]:
-        """Read small objects, many at once. `convert` makes a value of a key and a content, and raises
-        `RemoteStorageError` if it cannot. Returns the values in the order of the keys, without objects that do not
-        exist any more.
-        """
+        """Read small objects, many at once. `convert` makes a value from the key and the content of an object, and
+        raises `RemoteStorageError` if it cannot. Returns the values in the order of `keys`. Objects that do not exist
+        any more are left out."""
         found: list[T] = []
         remaining = iter(keys)
         begun: Future[list[T]] | None = None
@@ -103,8 +103,7 @@ class BlockingStorage:
 
 @lru_cache(maxsize=STORAGES_MAX)
 def storage_at(address: StoreAddress) -> BlockingStorage:
-    """Return the storage at an address. A process opens it once, so that connections are kept between the slices of a
-    task. Raises `InvalidStorageUrl`.
-    """
+    """Return the storage at an address. A process opens it once, so that its connections are kept from one slice of a
+    task to the next. Raises `InvalidStorageUrl`."""
     options = ObjectStoreOptions(address.endpoint, address.region, address.timeout_ms / 1000)
     return BlockingStorage(open_storage(address.url, Random(), asyncio.sleep, options=options))

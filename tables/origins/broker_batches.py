@@ -1,7 +1,7 @@
 """Fetching the batches of a slice from the leader of its partition, in a task.
 
 The next fetch is under way while the batches of the last one are decoded. With read_committed the batches of aborted
-transactions are left out in the same way as by a consumer: a reply names these transactions in the order of their first
+transactions are left out as a consumer leaves them out: a response names these transactions in the order of their first
 offsets, and a transaction ends with its marker.
 """
 
@@ -31,37 +31,36 @@ from moldau.tables.origins.port import FoundBatch, Slice, upgraded_batch
 from moldau.tables.refusals import DataLost, Refused, TopicRecreated
 
 FETCH_SIZE: Final = 8 << 20
-"""The most bytes of a response; one batch may be larger."""
+"""The most bytes of a fetch response; one batch may be larger."""
 WAIT_MS: Final = 500
 BY_NAME: Final = 12
 BY_ID: Final = 13
-"""The highest version of Fetch that has the names of topics, and one that has their ids."""
+"""A version of Fetch that has the ids of topics; `BY_NAME` is the highest version that has their names."""
 
 
 class FetchedPart(NamedTuple):
-    """The part of a fetch response for the one partition."""
+    """The part of a fetch response about the one partition of the request."""
 
     records: bytes
     end_offset: int
-    """The high watermark, or the last stable offset if the read is committed."""
+    """The high watermark, or the last stable offset if committed records are read."""
     aborted: Sequence[AbortedTransaction]
 
 
 class BrokerBatches(NamedTuple):
-    """The `BatchSource` of a cluster of brokers."""
+    """The `BatchSource` that fetches batches from brokers."""
 
     settings: ConnectionSettings
     topic_id: bytes | None
     is_committed: bool
 
     def open(self, wanted: Slice) -> File:
-        """Always raises `Refused`: a broker serves records, not files."""
+        """Always raise `Refused`, because a broker serves records and not files."""
         raise Refused(f"{wanted}: this table reads files: it needs `path` beside kafka.bootstrap.servers")
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
-        """Yield the batches with offsets of a slice, without those of aborted transactions if the read is committed.
-        Raises `DataLost` if offsets were deleted, `TopicRecreated`, and `Refused`.
-        """
+        """Yield the batches with offsets of a slice. If committed records are read, the batches of aborted transactions
+        are left out. Raises `DataLost` if offsets were deleted, `TopicRecreated`, and `Refused`."""
         cluster = Cluster(self.settings)
         offset, last = wanted.start_offset, False
         try:
@@ -89,7 +88,8 @@ class BrokerBatches(NamedTuple):
             cluster.close()
 
     def _fetch(self, cluster: Cluster, wanted: Slice, offset: int) -> FetchedPart:
-        """Fetch until the response has batches, or shows that no batches are left."""
+        """Fetch from `offset` on until a response has batches, or shows that the slice has no more of them. Raises
+        `DataLost` if neither happens within the request timeout."""
         deadline = time.monotonic() + self.settings.request_timeout_ms / 1000
         while True:
             fetched = cluster.retry(str(wanted), lambda: self._ask(cluster, wanted, offset))
@@ -145,7 +145,7 @@ class BrokerBatches(NamedTuple):
 def committed(
     found: Sequence[tuple[int, BatchHeader]], aborted: Sequence[AbortedTransaction]
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches of a response without those of its aborted transactions."""
+    """Yield the batches of a fetch response that do not belong to its aborted transactions."""
     coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     open_producers: set[int] = set()
     for position, header in found:

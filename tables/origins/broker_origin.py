@@ -1,4 +1,4 @@
-"""A cluster of brokers as an origin: the records that a consumer sees, up to the current high watermark.
+"""A cluster of brokers as a source of segments: the records that a consumer sees, up to the current high watermark.
 
 A client cannot ask a broker for its segments. So a partition is cut into spans of consecutive offsets, which are listed
 as segments of an assumed size; a task fetches the offsets of its spans.
@@ -20,22 +20,21 @@ if TYPE_CHECKING:
     from moldau.storage.tiered.layout import SegmentObject
 
 COST: Final = 100
-"""The cost of an offset that is read from brokers, which also work for other clients. It is so high that files and
-objects are preferred for every offset that they have.
-"""
+"""The cost of reading an offset from brokers, which also work for other clients. It is so high that files and objects
+are preferred for every offset that they have."""
 OFFSET_SIZE: Final = 128
-"""The assumed size of an offset in bytes."""
+"""The assumed bytes of the record at an offset."""
 SPAN_OFFSETS: Final = (64 << 20) // OFFSET_SIZE
 
 
 class BrokerOrigin:
-    """The `Origin` of a cluster of brokers."""
+    """The `Origin` that reads from a cluster of brokers."""
 
     def __init__(
         self, cluster: Cluster, topics: Sequence[str] | None, *, is_committed: bool, spans_min: int | None = None
     ) -> None:
-        """`topics`: the topics to look up; None for all. `spans_min`: the least number of spans into which the offsets
-        are cut; None for spans of `SPAN_OFFSETS`.
+        """`topics`: the topics to look up (None: all). `spans_min`: the least number of spans into which the offsets
+        are cut; None gives spans of `SPAN_OFFSETS`.
 
         Raises `Refused` if no broker answers.
         """
@@ -55,11 +54,12 @@ class BrokerOrigin:
         }
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """Always empty: brokers serve every partition."""
+        """Return no partition, because brokers serve every partition."""
         return {}
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """List partitions. Raises `Refused` if a partition has no leader before the timeout of the client."""
+        """Request the offsets of these partitions from their leaders. Raises `Refused` if a partition has no leader
+        before the timeout of the client."""
         here = self.partitions()
         wanted = [key for key in keys if key in here]
         if not wanted:
@@ -121,20 +121,21 @@ class BrokerPartition:
         return self._cluster.offsets_at([self.key], LATEST, is_committed=True)[self.key]
 
     def last_stable_offset(self) -> int:
-        """The last stable offset, from the leader. Raises `Refused`."""
+        """The last stable offset of the partition, requested from the leader once. Raises `Refused`."""
         return max(self.log_start_offset, min(self._last_stable_offset, self.high_watermark))
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Always empty: each response to a fetch names the aborted transactions of its batches."""
+        """Return no transaction, because each fetch response names the aborted transactions of its batches."""
         return []
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """Return a single cut: a task gets a broker's span by its offsets, not by positions."""
+        """Return a single cut, because a task gets a broker's span by its offsets and not by positions."""
         size = (min(end_offset, segment.end_offset) - max(start_offset, segment.start_offset)) * OFFSET_SIZE
         return [Cut(0, size, None)]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """See `PartitionOrigin.offset_at`. It is requested from the leader. Raises `Refused`."""
+        """The first offset whose record is at or after `timestamp_ms`, requested from the leader; None if there is
+        none. Raises `Refused`."""
         found = self._cluster.offsets_at([self.key], timestamp_ms)[self.key]
         return found if 0 <= found < self.high_watermark else None
 

@@ -2,8 +2,8 @@
 
 It tells a reader of files what the files of a topic cannot tell: the number of partitions, the leader of each, and
 whether the cleaner works on the topic. The newest snapshot is read, then the log after it; later calls read what was
-appended since. Records past the quorum's high watermark are read too, because nothing in the directory states it.
-Records of other kinds and of other topics are passed over by their first bytes: a cluster has up to a million
+appended since. Records past the quorum's high watermark are read, too, because nothing in the directory states it.
+Records of other kinds and of other topics are skipped by their first bytes, because a cluster has up to a million
 partitions.
 """
 
@@ -59,21 +59,23 @@ KEYS: Final = {
 READ_KEYS: Final = frozenset(KEYS.values())
 OF_PARTITIONS: Final = frozenset({KEYS[PartitionRecord], KEYS[PartitionChangeRecord]})
 TOPIC_ID: Final = slice(7, 23)
-"""The topic id in a record of a partition: after the frame (three bytes) and the number of the partition."""
+"""The bytes of the topic id in a record of a partition: they follow the frame (three bytes) and the number of the
+partition."""
 
 
 @dataclass(slots=True)
 class KnownTopic:
-    """A topic as the metadata describe it."""
+    """A topic as the cluster's metadata describe it."""
 
     name: str
     topic_id: bytes
     leaders: dict[int, int] = field(default_factory=dict)
-    """The node id of the leader of each partition; -1 if it has none."""
+    """The node id of the leader of each partition; -1 if the partition has no leader."""
 
 
 class ClusterMetadata:
-    """The topics with some names, or all topics. `refresh` reads the metadata that are new since its last call."""
+    """The topics of a cluster, from the metadata log (`names`: only these topics). `refresh` reads the metadata that
+    are new since its last call."""
 
     def __init__(self, fs: FileSystem, names: Iterable[str] | None = None) -> None:
         self._fs = fs
@@ -81,15 +83,14 @@ class ClusterMetadata:
         self._topics: dict[bytes, KnownTopic] = {}
         self._policies: dict[str, str | None] = {}
         self._pending: list[object] | None = None
-        """The records of a metadata transaction that has not ended."""
+        """The records of a metadata transaction that has not ended; None if no transaction is open."""
         self._next_offset = 0
         self.is_known = False
-        """Whether the metadata of a directory could be read."""
+        """Whether the metadata of a log directory could be read."""
 
     def refresh(self, log_directories: Sequence[str]) -> None:
-        """Read the metadata of the directory that has most of them. If they are damaged, or if only the user of the
-        node may read them, warn, and forget all metadata. Raises OSError.
-        """
+        """Read the metadata log in the directory in which it ends latest. If it is damaged, or if only the user of the
+        node may read it, warn and forget all metadata. Raises OSError."""
         places = [f"{each}/{DIRECTORY}" for each in log_directories if self._fs.exists(f"{each}/{DIRECTORY}")]
         if not places:
             return
@@ -108,7 +109,7 @@ class ClusterMetadata:
         return "compact" in (self._policies.get(topic) or "")
 
     def _end_of(self, place: str) -> int:
-        """The offset after the last batch in a directory."""
+        """The offset after the last batch of the metadata log in a directory."""
         segments = list_segments(self._fs, place)
         for segment in reversed(segments):
             index = offset_index_of(self._fs, segment)
@@ -170,7 +171,7 @@ class ClusterMetadata:
                 self._apply(record)
 
     def _wanted(self, data: bytes, position: int, header: BatchHeader) -> Iterator[object]:
-        """The decoded records of the wanted kinds and topics."""
+        """Yield the decoded records of a batch that are of the wanted kinds and topics."""
         for record in records_of(data, position, header):
             value = record.value
             if value is None or len(value) < 2 or value[1] not in READ_KEYS:
@@ -204,5 +205,6 @@ class ClusterMetadata:
 
 
 def is_snapshot(name: str) -> bool:
-    """Whether a file in the directory is a snapshot: its name begins with the offset at which it ends."""
+    """Whether a file in the directory of the metadata log is a snapshot. The name of a snapshot begins with the offset
+    at which it ends."""
     return name.endswith(SNAPSHOT_SUFFIX) and name[:OFFSET_DIGITS].isdigit()

@@ -1,6 +1,5 @@
 """A replica of a partition in a log directory, with the state that its files and the checkpoints had when they were
-read.
-"""
+read."""
 
 from __future__ import annotations
 
@@ -47,9 +46,9 @@ _start_offset = attrgetter("start_offset")
 
 
 class LocalPartition:
-    """The `PartitionOrigin` of a log directory.
+    """The `PartitionOrigin` of a replica in a log directory.
 
-    `directory` is the partition's own; `node_id` is that of the broker, if it is known.
+    `directory`: the directory of the partition; `node_id`: the id of the broker, if it is known.
     """
 
     def __init__(
@@ -66,7 +65,8 @@ class LocalPartition:
         may_have_gaps: bool = False,
         epochs_start: int | None = None,
     ) -> None:
-        """`epochs_start`: the offset at which the first known leader epoch begins; None if there is none."""
+        """`listed`: the segments of the replica. `epochs_start`: the offset at which the first known leader epoch
+        begins; None if no epoch is known."""
         self._fs = fs
         self.key = key
         self.directory = directory
@@ -94,7 +94,8 @@ class LocalPartition:
         return last_stable_offset(self._fs, self.directory, self.segments, self.log_start_known, self.high_watermark)
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions, sorted by first offset. Raises OSError, `CorruptTransactionIndex` among them."""
+        """The aborted transactions with records in [start_offset, end_offset), sorted by first offset. Raises OSError,
+        and its subclass `CorruptTransactionIndex`."""
         names = self._fs.list_directory(self.directory)
         bases = sorted(offset_of_name(name) for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX))
         first = self.segments[self._slot_of(start_offset)].start_offset if self.segments else start_offset
@@ -112,9 +113,10 @@ class LocalPartition:
         return sorted(found, key=lambda each: each.first_offset)
 
     def _aborted_since_start(self, known: set[int]) -> list[AbortedTransaction]:
-        """Return the aborted transactions that were open at the beginning of the local files, found by their markers.
-        Their first records are in another origin, whose tasks do not see the markers here. `known`: the offsets of the
-        markers that the transaction indexes name.
+        """Find the aborted transactions that were open at the beginning of the local files, by their markers.
+
+        Their first records are in another source of segments, whose tasks do not see the markers in these files.
+        `known`: the offsets of the markers that the transaction indexes name.
         """
         first = self.segments[0].start_offset
         _, opened = newest_snapshot(self._fs, self.directory, first, first)
@@ -137,7 +139,8 @@ class LocalPartition:
         return found
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """See `PartitionOrigin.cuts`. Raises `MalformedMessage`, which names the file, and OSError."""
+        """Return the batches with offsets in [start_offset, end_offset), in cuts of about `slice_size` bytes
+        (`PartitionOrigin.cuts`). Raises `MalformedMessage`, which names the file, and OSError."""
         try:
             return self._cuts(segment, start_offset, end_offset, slice_size)
         except MalformedMessage as malformed:
@@ -164,7 +167,8 @@ class LocalPartition:
         return [Cut(*each, last_offset if index == last_piece else None) for index, each in enumerate(pieces)]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """See `PartitionOrigin.offset_at`. Raises OSError and `MalformedMessage`."""
+        """The first offset below the high watermark whose record is at or after `timestamp_ms`; None if there is none.
+        Raises OSError and `MalformedMessage`."""
         for segment in self.segments[self._slot_of(self.log_start_offset) :]:
             if segment.start_offset >= self.high_watermark:
                 break
@@ -218,7 +222,7 @@ class LocalPartition:
         return max(0, bisect_right(self.segments, offset, key=_start_offset) - 1)
 
     def _last_batch_before(self, listed: ListedSegment, end_offset: int) -> BatchPlace | None:
-        """Return the last batch that begins before an offset, or None if there is none."""
+        """Return the last batch of a segment that begins before `end_offset`; None if there is none."""
         index = offset_index_of(self._fs, listed)
         position = index.position_at_or_before(end_offset - 1) if index else 0
         opened = OpenFile(self._fs.open(listed.path(), read_only=True))
@@ -235,7 +239,7 @@ class LocalPartition:
 
 
 def orphan_indexes(fs: FileSystem, directory: str, listed: Sequence[ListedSegment]) -> list[int]:
-    """The base offsets of the indexes, after the first segment, that have no .log file beside them."""
+    """The base offsets of the indexes, after the first segment, that have no .log file."""
     known = {each.base_offset for each in listed}
     names = [name for name in fs.list_directory(directory) if name.endswith(INDEX_SUFFIXES)]
     first = listed[0].base_offset if listed else 0
@@ -243,12 +247,12 @@ def orphan_indexes(fs: FileSystem, directory: str, listed: Sequence[ListedSegmen
 
 
 def former_log_start(fs: FileSystem, directory: str, listed: Sequence[ListedSegment], epochs_start: int | None) -> int:
-    """Return the offset at which the log began when all its files existed: that of the first segment, or that of the
-    first leader epoch if it is earlier. Whatever moves the start of a log also cuts its leader epochs. So the offsets
+    """The offset at which the log began when all its files existed: that of the first segment, or that of the first
+    leader epoch if it is earlier. Whatever moves the start of a log also truncates its leader epochs. So the offsets
     between the two are in remote segments, or their segments are missing.
 
-    Retention renames segments a moment before the broker writes the epochs. While renamed files are there, the start is
-    that of the first segment.
+    Retention renames segments a moment before the broker writes the epochs. While renamed files exist, the result is
+    the offset of the first segment.
     """
     first = listed[0].base_offset if listed else 0
     if epochs_start is None or (listed and epochs_start >= first):

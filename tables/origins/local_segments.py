@@ -1,4 +1,4 @@
-"""Opens a listed .log file in a task, even if the file was renamed meanwhile."""
+"""Opens a listed .log file in a task, even if the file was renamed since it was listed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from moldau.tables.refusals import DataLost, SegmentReplaced
 
 class LocalSegments(NamedTuple):
     """The `SegmentSource` for log directories on a file system that the driver and the tasks can both read. Tasks open
-    the files by the same paths as the driver.
-    """
+    the files by the same paths as the driver."""
 
     def open(self, wanted: Slice) -> File:
-        """Open the file that was listed, under its name or with the suffix `.deleted`. Retention and compaction give a
-        file this suffix, and remove it a minute later.
+        """Open the .log file of a slice that was listed, under its name or with the suffix `.deleted`. Retention and
+        compaction give a file this suffix, and remove it a minute later.
 
         Raises `SegmentReplaced` if other files have these names, and `DataLost` if no file has.
         """
@@ -41,8 +40,8 @@ class LocalSegments(NamedTuple):
 
 
 def is_same_file(now: FileStamp, segment: StoredSegment) -> bool:
-    """Whether the opened file is still the file that was listed, by its inode, size and modification time. Compaction
-    may put another file of equal size under the same name.
+    """Whether a file with the attributes `now` is still the file that was listed, by its inode, size and modification
+    time. Compaction may put another file of equal size under the same name.
 
     Appends change the size and the time of a growing segment, so only its inode is compared, and the size must not be
     smaller.
@@ -54,11 +53,11 @@ def is_same_file(now: FileStamp, segment: StoredSegment) -> bool:
 
 
 def damage_at_end(segment: StoredSegment, last_offset: int) -> str | None:
-    """Return how the indexes of a sealed .log file show that batches are missing at its end. Return None if they do not
-    show it. In a log with gaps such a loss can be found in no other way.
+    """Return how the indexes of a sealed .log file show that batches are missing at its end; None if they do not show
+    it. In a log with gaps such a loss can be found in no other way.
 
-    `last_offset`: the offset of the last batch, below 0 if there is none. If the file has been replaced meanwhile the
-    result is None, because the indexes are those of another file.
+    `last_offset`: the last offset of the last batch, below 0 if there is no batch. If the file has been replaced
+    meanwhile the result is None, because the indexes are those of another file.
     """
     if segment.is_growing or segment.stamp is None:
         return None

@@ -1,8 +1,8 @@
-"""The log directories of one or several brokers of a cluster, as an origin.
+"""The log directories of one or several brokers of a cluster, as a source of segments.
 
-If several replicas of a partition are in these directories, one of them is read. It is the one with the highest high
+If several replicas of a partition are in these directories, only one is read. It is the one with the highest high
 watermark in its checkpoint, among those with the history of the leader (replica_histories.py). Below their high
-watermarks all of these are equal, so the others add nothing.
+watermarks all of these replicas are equal, so the others add nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from moldau.tables.origins.replica_histories import choose_replicas, read_epochs
 from moldau.tables.refusals import ClusterMismatch, Refused, warn
 
 COST: Final = 1
-"""The cost of reading an offset from a local file. The costs of other origins are relative to it."""
+"""The cost of reading an offset from a local file, to which the costs of other sources are relative."""
 COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that are compacted in every cluster."""
+"""The topics that are compacted in every cluster."""
 LISTINGS_MAX: Final = 10
-"""The most times that a directory is listed: retention may delete a file after the listing, before its size is read."""
+"""The most times that a directory is listed. Retention may delete a file after the listing, before its size is read."""
 
 
 class Replica(NamedTuple):
@@ -58,7 +58,7 @@ class Replica(NamedTuple):
 
 
 class Checkpoints(NamedTuple):
-    """The checkpoints of a log directory."""
+    """The offsets in the checkpoints of a log directory, by partition."""
 
     high_watermarks: Offsets
     log_starts: Offsets
@@ -66,7 +66,7 @@ class Checkpoints(NamedTuple):
 
 
 class LogDirectories:
-    """The log directories as an `Origin`."""
+    """The `Origin` that reads the log directories of brokers."""
 
     def __init__(
         self,
@@ -75,9 +75,8 @@ class LogDirectories:
         metadata: ClusterMetadata | None = None,
         named: Collection[str] = (),
     ) -> None:
-        """Read the directories. `metadata` has the topics that will be opened. The read is refused if a topic in
-        `named` is deleted meanwhile. Raises `Refused`, `ClusterMismatch` and OSError.
-        """
+        """Examine the directories. `metadata` has the topics that will be opened. If a topic in `named` is deleted
+        meanwhile, the read is refused. Raises `Refused`, `ClusterMismatch` and OSError."""
         self._named = named
         self._fs = fs
         self._directories = directories
@@ -85,7 +84,7 @@ class LogDirectories:
         self.cost = COST
         self.cluster_id: str | None = None
         self.node_ids: dict[str, int | None] = {}
-        """The node ids by log directory; None for a directory that no broker has formatted."""
+        """The node id of each log directory; None for a directory that no broker has formatted."""
         for directory in directories:
             if not fs.is_directory(directory):
                 raise Refused(f"path: {directory} is not a directory")
@@ -103,8 +102,8 @@ class LogDirectories:
         return self._replicas
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """See `Origin.open`. The checkpoints are read before the files are listed, so that the files have all records
-        below the high watermark.
+        """List the segments of these partitions. The checkpoints are read before the files are listed, so that the
+        files have all records below the high watermark.
 
         A partition whose topic was deleted meanwhile is left out. Raises `Refused` if its topic was named, and also
         `CorruptCheckpoint`.
@@ -127,9 +126,9 @@ class LogDirectories:
         return opened
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """See `Origin.missing`. The evidence is the metadata of the cluster if a directory has them, and otherwise the
-        checkpoints, which may mention a topic for some seconds after it was deleted.
-        """
+        """The partitions that should exist but are not in these directories, each with the evidence. The evidence is
+        the metadata of the cluster if a directory has them, and otherwise the checkpoints, which may mention a topic
+        for some seconds after it was deleted."""
         self._metadata.refresh(self._directories)
         found: dict[TopicPartition, str] = {}
         if self._metadata.is_known:
