@@ -1,1 +1,2 @@
-"""The state of a partition on a broker: the in-sync set, the high watermark, fetch sessions."""
+"""The state of a broker's replica of a partition: its role, in-sync set, high watermark, and the fetches from it and by
+it."""

@@ -1,9 +1,9 @@
-"""Plans a fetch: finds for each partition a place in a file, or the error. It reads no records.
+"""Plans a fetch: finds for each partition the place of its records in a file, or the error. It reads no records.
 
     wanted partitions ──▶ refused? ──▶ a nearer replica? ──▶ diverging? ──▶ throttled? ──▶ Source ──▶ PlannedRead
 
-The limits of the request and of the reply's memory are spent in the order of the partitions. The first partition with
-records gives at least one batch, whatever the limits: a consumer never stops before a large batch (KIP-74).
+The partitions use up the limits of the request and of the response's memory in their order. The first partition with
+records gives at least one batch, whatever the limits, so that a consumer never stops before a large batch (KIP-74).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NONE: Final = ErrorCode.NONE
 MOVED_AWAY: Final = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-"""A local name for the enum member, because its lookup costs as much as a call."""
+"""A module-level name for `OFFSET_MOVED_TO_TIERED_STORAGE`, because the lookup of an enum member costs as much as a
+call."""
 FOLLOWER_READS_VERSION: Final = 11
 """From this version of Fetch on, consumers name their rack and may read from followers (KIP-392)."""
 NO_REPLICA: Final = -1
@@ -43,30 +44,32 @@ class ReplicaSelector(Protocol):
     """Chooses the replica from which a consumer should read (KIP-392)."""
 
     def select(self, partition: Partition, fetch_offset: int, rack: str) -> int:
-        """The id of a follower for a consumer in this rack; `NO_REPLICA` for the leader."""
+        """The id of the follower from which a consumer in this rack should read; `NO_REPLICA` if it should read from
+        the leader."""
 
 
 class FetchRoom(Protocol):
-    """The limits on the response to one fetch."""
+    """The limits on the records in the response to one fetch."""
 
     @property
     def size_max(self) -> int:
-        """The most bytes of records."""
+        """The most bytes of records in the response."""
 
     @property
     def memory(self) -> int:
-        """The most bytes of records that are copied into memory."""
+        """The most bytes of records that are copied into memory for the response."""
 
     @property
     def awaits_remote(self) -> bool:
-        """Whether the fetch may wait for reads of remote storage; otherwise their partitions answer without records."""
+        """Whether the fetch may wait for reads of remote storage. If it may not, their partitions are answered without
+        records."""
 
     def sends_from_file(self, place: FileSlice) -> bool:
-        """Whether the connection sends this part of a file directly from the file, so that it takes no memory."""
+        """Whether the connection sends this part of a file without copying it into memory."""
 
 
 class PlannedRead:
-    """The planned answer for one partition; its records are not read yet."""
+    """The planned answer for one partition of a fetch. Its records are found but not read."""
 
     __slots__ = ("data", "fetch_offset", "key", "partition", "place")
 
@@ -81,9 +84,9 @@ class PlannedRead:
         self.key = key
         self.data = data
         self.partition = partition
-        """The partition; None if this broker has no such replica."""
+        """The replica that is read; None if this broker does not have the partition."""
         self.place = place
-        """The part of a file with the records; None if there are no records."""
+        """The part of a file that has the records; None if the answer has no records."""
         self.fetch_offset = fetch_offset
 
     @property
@@ -92,7 +95,8 @@ class PlannedRead:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the response must not wait, because of an error, a diverging log or a preferred replica."""
+        """Whether the response must not wait for more records, because this partition has an error, a diverging log or
+        a preferred replica."""
         data = self.data
         return data.error_code != NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
 
@@ -111,8 +115,9 @@ class FetchPlanner:
     ) -> None:
         """Create the planner of a broker.
 
-        `leader_quota`: the quota of this broker's leaders for throttled followers. Without a selector each consumer
-        reads from the leader. `remote`: the source that consumers read below the local log start of a tiered topic.
+        `leader_quota` is the quota of this broker's leaders for throttled followers. If `selector` is None, every
+        consumer reads from the leader. `remote` is the source from which consumers read offsets below the local log
+        start offset of a tiered topic.
         """
         self._replicas = replicas
         self._source = source
@@ -136,8 +141,8 @@ class FetchPlanner:
             PageCacheMiss        a lookup needs bytes that the page cache lacks; with `waits` it reads them itself
             PendingRemoteRead    remote storage is being read; returned only while `room.awaits_remote` is true
 
-        `replica`: the follower that fetches; None for a consumer. `agreeing`: the partitions in which the follower's
-        log was just found to agree with the leader's.
+        `replica` is the follower that fetches; None for a consumer. `agreeing` has the partitions in which the
+        follower's log was just found to be a prefix of the leader's log.
 
         DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
         """
@@ -229,14 +234,16 @@ class FetchPlanner:
         return self._selector.select(partition, wish.fetch_offset, rack) if self._selector is not None else NO_REPLICA
 
     def _is_held_back(self, partition: Partition, replica: ReplicaState) -> bool:
-        """Whether a follower gets no records because the quota of leaders is exceeded.
+        """Whether a follower gets no records of a partition, because the partition is throttled and the quota of
+        leaders is exceeded.
 
-        An in-sync follower is never held back.
+        An in-sync follower always gets records.
         """
         return replica.replica_id not in partition.isr and self._quota.is_throttled(partition.topic, partition.index)
 
     def count_throttled(self, reads: Iterable[PlannedRead]) -> None:
-        """Count the bytes that are about to be sent to followers against the quota, those of in-sync followers too."""
+        """Count against the quota the bytes of throttled partitions that are about to be sent to followers, including
+        in-sync followers."""
         if self._quota.is_idle:
             return
         now_ms = self._monotonic_ms()
@@ -251,16 +258,16 @@ class FetchPlanner:
 
 
 def isolation_of(request: FetchRequest, replica: ReplicaState | None) -> FetchIsolation:
-    """The isolation of a fetch: the upper bound of what the client may read."""
+    """The isolation of a fetch, which determines the upper bound of what the client may read."""
     if replica is not None:
         return LOG_END
     return TXN_COMMITTED if request.isolation_level == READ_COMMITTED else HIGH_WATERMARK
 
 
 def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: ReplicaState | None) -> ErrorCode:
-    """The error of a fetch from a replica that does not lead.
+    """The error of a fetch from this replica; NONE if the client may read from it.
 
-    Followers may read from the leader alone; consumers may read from followers if their version names a leader epoch.
+    Followers may read only from the leader. Consumers may read from followers from version 11 of Fetch on.
     """
     refusal = partition.check_leader_epoch(max(wish.current_leader_epoch, NO_EPOCH))
     if refusal is not NONE:
@@ -272,9 +279,8 @@ def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: 
 
 
 def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, found: EpochEnd) -> PlannedRead:
-    """The answer to a client whose log continues its last epoch beyond the end of that epoch in this log (KIP-595). It
-    has this end, or OFFSET_OUT_OF_RANGE if this log has no epoch at or below the client's.
-    """
+    """The answer to a client whose log is longer in its last epoch than this log is in that epoch (KIP-595). The answer
+    has the end of the epoch in this log, or OFFSET_OUT_OF_RANGE if this log has no epoch at or below the client's."""
     data = _empty(partition, wish)
     if found.epoch == NO_EPOCH:
         return PlannedRead(key, failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
@@ -294,7 +300,7 @@ def _empty(partition: Partition, wish: FetchPartition) -> PartitionData:
 
 
 def failed(data: PartitionData, error: ErrorCode) -> PartitionData:
-    """Turn the answer for a partition into an error, which has no offsets."""
+    """Turn the answer for a partition into an error. All its offsets become -1."""
     data.error_code = error
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
     data.aborted_transactions = None
@@ -302,5 +308,5 @@ def failed(data: PartitionData, error: ErrorCode) -> PartitionData:
 
 
 def without_records(index: int, error: ErrorCode) -> PartitionData:
-    """The answer for a partition that this broker does not have."""
+    """The answer, with an error, for a partition that this broker does not have."""
     return PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=b"")

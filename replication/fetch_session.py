@@ -1,13 +1,13 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers the partitions of a client, so that requests and responses
-name only changes.
+"""Incremental fetch sessions (KIP-227): the broker stores the partitions that a client fetches, so that requests and
+responses contain only changes.
 
-request (id, epoch)      meaning                             answer
-(any, -1)                last fetch of the session, or none  everything asked for; the session ends
-(any, 0)                 open a session                      everything asked for; a session id if there is room
-(id, n >= 1)             next fetch of the session           only the partitions that have changed
-unknown id                                                   FETCH_SESSION_ID_NOT_FOUND: the client starts over
-epoch other than next                                        INVALID_FETCH_SESSION_EPOCH: the client starts over
-names after ids, or the reverse                              FETCH_SESSION_TOPIC_ID_ERROR: the client starts over
+    request (id, epoch)      meaning                             answer
+    (any, -1)                last fetch of the session, or none  everything asked for; the session ends
+    (any, 0)                 open a session                      everything asked for; a session id if there is room
+    (id, n >= 1)             next fetch of the session           only the partitions that have changed
+    unknown id                                                   FETCH_SESSION_ID_NOT_FOUND: the client starts over
+    epoch other than next                                        INVALID_FETCH_SESSION_EPOCH: the client starts over
+    names after ids, or the reverse                              FETCH_SESSION_TOPIC_ID_ERROR: the client starts over
 """
 
 from __future__ import annotations
@@ -31,17 +31,15 @@ INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 NO_SESSION: Final = 0
 SESSION_PARTITIONS_MAX: Final = 1_000
-"""The most partitions of a consumer's session, all of which are examined at each fetch. DIVERGES: Apache Kafka has no
-such limit.
-"""
+"""The most partitions of a consumer's session. It is limited because each fetch examines all of them. DIVERGES: Apache
+Kafka has no such limit."""
 TOPIC_ID_VERSION: Final = 13
 """From this version of Fetch on, requests name topics by id."""
 
 
 class CachedPartition:
-    """One partition of a session: the parameters of the client's fetch, and the offsets that the last response
-    reported.
-    """
+    """One partition of a fetch session: the parameters with which the client fetches it, and the offsets in the last
+    response."""
 
     __slots__ = ("had_error", "high_watermark", "log_start_offset", "wish")
 
@@ -52,8 +50,8 @@ class CachedPartition:
         self.had_error = False
 
     def must_respond(self, data: PartitionData) -> bool:
-        """Whether the response must include this partition. The offsets of the answer are stored as the last reported
-        ones."""
+        """Whether the response must include this partition with the answer `data`. The offsets of the answer are stored
+        as the last reported ones."""
         must = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
@@ -72,15 +70,13 @@ class CachedPartition:
 
 
 class FetchSession:
-    """One client's session: its partitions in the order in which they are served."""
+    """The fetch session of one client: its partitions in the order in which they are served."""
 
     __slots__ = ("epoch", "id", "partitions", "updates", "used_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, updates: UpdatedPartitions | None) -> None:
-        """`updates`: in a follower's session the partitions that may have changed.
-
-        A consumer's session examines all partitions.
-        """
+        """`updates` has the partitions that may have changed since the last response. It is None in a consumer's
+        session, in which every fetch examines all partitions."""
         self.updates = updates
         self.id = session_id
         self.epoch = 1
@@ -89,8 +85,8 @@ class FetchSession:
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
     def update(self, request: FetchRequest, *, is_full: bool = False) -> None:
-        """Apply the changes in a request to the session. With `is_full`, the request that opens the session, the list
-        of forgotten partitions is ignored."""
+        """Apply the partitions that a request adds, changes and forgets. If `is_full`, the request opens the session,
+        and its list of forgotten partitions is ignored."""
         for key, wish in requested_partitions(request, self.uses_topic_ids).items():
             cached = self.partitions.get(key)
             if cached is None:
@@ -109,7 +105,7 @@ class FetchSession:
                     self.updates.forget(gone)
 
     def wanted(self) -> list[tuple[PartitionKey, FetchPartition]]:
-        """The partitions to examine, in the order in which they are served."""
+        """The partitions to examine for the next response, in the order in which they are served."""
         partitions = self.partitions
         if self.updates is None:
             return [(key, cached.wish) for key, cached in partitions.items()]
@@ -120,21 +116,21 @@ class FetchSession:
         return cached.high_watermark, cached.log_start_offset
 
     def requested(self, now_ms: int) -> None:
-        """Note that the client has sent a request."""
+        """Note that the client has sent a request at this time (ms), and look for changes without a notification."""
         self.used_ms = now_ms
         if self.updates is not None:
             self.updates.requested(now_ms)
             self.updates.sweep(self._last_reported, now_ms)
 
     def close(self) -> None:
-        """End the session: remove its listeners."""
+        """End the session: stop listening to its partitions."""
         if self.updates is not None:
             self.updates.close()
 
     def responds(self, read: PlannedRead, is_incremental: bool) -> bool:
-        """Whether the response includes a partition.
+        """Whether the response includes the planned and read partition `read`.
 
-        The offsets of the answer are stored as the last reported ones. Without `is_incremental` all partitions are
+        The offsets of its answer are stored as the last reported ones. If `is_incremental` is False, every partition is
         included.
         """
         key, data = read.key, read.data
@@ -149,9 +145,8 @@ class FetchSession:
         return True
 
     def served(self, key: PartitionKey) -> None:
-        """Move a partition that gave records to the end of the order, so that a full response never starves
-        the others.
-        """
+        """Move a partition whose records were sent to the end of the order, so that full responses never starve the
+        others."""
         if self.updates is not None:
             self.updates.keys.pop(key, None)
             self.updates.note(key)
@@ -160,7 +155,7 @@ class FetchSession:
 
 
 def _has_everything(read: PlannedRead, wish: FetchPartition) -> bool:
-    """Whether a follower has everything of a partition that its leader could report now."""
+    """Whether a follower has everything of a partition that its leader could report at this time."""
     partition = read.partition
     return (
         partition is not None
@@ -172,7 +167,7 @@ def _has_everything(read: PlannedRead, wish: FetchPartition) -> bool:
 
 
 class FetchContext:
-    """How one fetch is answered: the partitions to examine, and the session."""
+    """How one fetch is answered: the partitions to examine, and the session, if there is one."""
 
     __slots__ = ("error", "is_incremental", "session", "wanted")
 
@@ -187,13 +182,13 @@ class FetchContext:
         self.wanted = wanted
         self.session = session
         self.error = error
-        """The error of the session; after any but NONE the client starts a new session."""
+        """The error of the session. After any error but NONE the client starts a new session."""
         self.is_incremental = is_incremental
-        """Whether the response holds only the partitions that have changed."""
+        """Whether the response contains only the partitions that have changed."""
 
     @property
     def updates(self) -> UpdatedPartitions | None:
-        """The updated partitions of a follower's session."""
+        """The updated partitions of a follower's session; None for a consumer or without a session."""
         return self.session.updates if self.session is not None else None
 
     def refresh_wanted(self) -> None:
@@ -203,22 +198,21 @@ class FetchContext:
             self.wanted = session.wanted()
 
     def has_further_updates(self) -> bool:
-        """Whether a partition of a follower's session has changed that was not in `wanted`. The fetch itself may be the
-        cause: it may commit a record, after which a coordinator appends a record to another partition.
-        """
+        """Whether further partitions of a follower's session have changed since `wanted` was listed. The fetch itself
+        may be the cause: it may commit a record, after which a coordinator appends a record to another partition."""
         session = self.session
         updates = session.updates if session is not None else None
         return updates is not None and len(updates.keys) > len(self.wanted)
 
     def awaits_updates(self) -> bool:
-        """Whether a follower's session has partitions. Its fetch then waits for updates, even if there are none yet."""
+        """Whether the fetch is of a follower's session with partitions. Such a fetch waits for updates, even if there
+        are none yet."""
         session = self.session
         return session is not None and session.updates is not None and bool(session.partitions)
 
     def reports_deletion(self, reads: Iterable[PlannedRead]) -> bool:
-        """Whether the response tells the follower a later log start offset than the responses before: a client's
-        DeleteRecords waits until the followers have deleted the same records.
-        """
+        """Whether the response reports to the follower a later log start offset than earlier responses. It is then not
+        delayed, because a client's DeleteRecords waits until the followers have deleted the same records."""
         session = self.session
         if session is None or session.updates is None:
             return False
@@ -230,7 +224,7 @@ class FetchContext:
         )
 
     def respond(self, reads: Iterable[PlannedRead]) -> FetchResponse:
-        """Build the response once the records are read; the session notes what it reports."""
+        """Build the response after the records are read, and store in the session what it reports."""
         session = self.session
         topics: dict[TopicKey, FetchableTopicResponse] = {}
         for read in reads:
@@ -252,9 +246,8 @@ class FetchContext:
 
 
 class FetchSessions:
-    """The sessions of one broker, at most `sessions_max`; without room a client is served without a session.
-
-    A session unused for `eviction_ms` makes room for a new one."""
+    """The fetch sessions of one broker, at most `sessions_max`. If there is no room, a client is served without a
+    session. A session that was not used for `eviction_ms` is removed to make room for a new one."""
 
     def __init__(self, sessions_max: int, eviction_ms: int, random_id: Callable[[], int]) -> None:
         self._sessions: dict[int, FetchSession] = {}
@@ -269,9 +262,8 @@ class FetchSessions:
     def open(
         self, request: FetchRequest, version: int, now_ms: int, *, is_follower: bool | None = None
     ) -> FetchContext:
-        """Open, continue or end the session of a request, according to the table above. `is_follower`: whether the
-        client may replicate; by default what the request says.
-        """
+        """Open, continue or end the session of a request, by the table in this module's docstring. `is_follower` says
+        whether the client may replicate; by default it is taken from the request."""
         if is_follower is None:
             is_follower = is_of_follower(request)
         uses_topic_ids = version >= TOPIC_ID_VERSION
@@ -300,8 +292,8 @@ class FetchSessions:
         return FetchContext(session.wanted(), session, is_incremental=True)
 
     def throttled(self, fetch: FetchContext, throttle_ms: int) -> FetchResponse:
-        """The empty response to a client that is throttled (KIP-219). A session that this fetch opened is given up: the
-        client opens one again."""
+        """The empty response to a client that is throttled (KIP-219). If this fetch opened a session, the session is
+        removed, and the client opens one again."""
         session = fetch.session
         if session is None or fetch.is_incremental:
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.id if session is not None else 0)
@@ -336,9 +328,8 @@ def is_of_follower(request: FetchRequest) -> bool:
 
 
 def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:
-    """The partitions that a request names, by the key of the topic; of a partition that is named twice the last entry
-    counts.
-    """
+    """The partitions that a request names, by topic name or id and index. If a partition is named twice, the last entry
+    counts."""
     wanted: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
         key: TopicKey = topic.topic_id if uses_topic_ids else topic.topic

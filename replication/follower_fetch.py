@@ -1,5 +1,5 @@
-"""The state that the leader updates from a follower's fetch before it reads any records, and the partitions of the
-follower's fetch session that may have changed since its last response (KIP-227).
+"""What a follower's fetch changes on the leader before any records are read, and the partitions of the follower's fetch
+session that may have changed since its last response (KIP-227).
 
 A leader examines only these partitions when the follower fetches, so that idle partitions cost nothing. A partition is
 in `UpdatedPartitions.keys` from the moment that something happened to it (an append, a commit, a change of role, other
@@ -23,36 +23,37 @@ from moldau.storage.checkpoints.leader_epochs import EpochEnd
 from moldau.storage.log.log import Log
 
 NONE: Final = ErrorCode.NONE
-"""A local name for the enum member, because its lookup costs as much as a call."""
+"""A module-level name for `ErrorCode.NONE`, because the lookup of an enum member costs as much as a call."""
 NO_EPOCH: Final = -1
 
 
 TopicKey = str | bytes
-"""A topic as the client's version names it: by name up to Fetch 12, by id from Fetch 13 on."""
+"""A topic in the form that the client's version of Fetch uses: its name up to version 12, its id from version 13 on."""
 PartitionKey = tuple[TopicKey, int]
 SWEEP_MS: Final = 1000
 NEVER_MS: Final = -(1 << 62)
 
 
 class LocalReplicas(Protocol):
-    """The replicas of this broker."""
+    """The replicas of partitions on this broker."""
 
     def find(self, key: PartitionKey) -> Partition | None:
-        """The replica with this topic name or topic id, and partition index; None if this broker has none."""
+        """The replica of the partition with this topic name or id and index; None if this broker has none."""
 
     def error_of(self, topic: str | bytes, index: int) -> ErrorCode:
-        """The error for a partition that `find` does not find."""
+        """The error for a partition of which this broker has no replica."""
 
 
 class InSyncCandidates(Protocol):
-    """Proposes in-sync sets to the controller."""
+    """The part of the broker that proposes in-sync sets to the controller."""
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """Propose to add a follower to the in-sync set, if it has caught up. The follower has just fetched."""
+        """Propose to add a follower, which has just fetched, to the in-sync set, if it has caught up."""
 
 
 def replica_of(request: FetchRequest) -> ReplicaState | None:
-    """The follower that fetches; None for a consumer. Before version 15 the request has only the replica's id."""
+    """The follower that sent a fetch; None for a consumer. Before version 15 the request has only the id of the
+    follower."""
     if request.replica_state is not None:
         return request.replica_state if request.replica_state.replica_id >= 0 else None
     return ReplicaState(replica_id=request.replica_id) if request.replica_id >= 0 else None
@@ -68,9 +69,9 @@ def update_fetch_states(
 ) -> dict[PartitionKey, None]:
     """Note the fetch offsets of a follower, and advance the high watermarks.
 
-    This comes before the plan: the response then reports what the follower's own fetch has committed. Returns the
-    partitions in which the follower's log agrees with the leader's. Offsets in other partitions are ignored: a follower
-    whose log diverges would confirm records that it is about to truncate (KIP-101).
+    This is done before the fetch is planned, so that the response reports what the follower's own fetch has committed.
+    Returns the partitions in which the follower's log is a prefix of the leader's log. Offsets in other partitions are
+    ignored, because a follower whose log diverges would confirm records that it is about to truncate (KIP-101).
     """
     agreeing: dict[PartitionKey, None] = {}
     for key, wish in wanted:
@@ -94,8 +95,8 @@ def update_fetch_states(
 
 
 def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode:
-    """The error of a follower's fetch: NOT_LEADER_OR_FOLLOWER if this broker does not lead the partition, or if
-    the follower's broker epoch is an earlier one.
+    """The error of a follower's fetch: NOT_LEADER_OR_FOLLOWER if this broker does not lead the partition or the
+    partition has no such follower, or if the follower's broker epoch is earlier than that of its last fetch.
 
     A broker that restarts with an empty disk has a new broker epoch, and no longer has what its former process fetched
     (KIP-903).
@@ -108,7 +109,8 @@ def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode
 
 
 def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
-    """The end of the client's last epoch in this log; None if the client's log is a prefix of this one (KIP-595).
+    """Where the client's log diverges from this log: the end in this log of the client's last epoch, or of the last
+    epoch before it. None if the client's log is a prefix of this log (KIP-595).
 
     `UNDEFINED_END` if this log has no epoch at or below the client's.
     """
@@ -120,35 +122,38 @@ def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
 
 
 class UpdatedPartitions:
-    """The partitions of one session that have changed, under the keys by which the session knows them."""
+    """The partitions of one follower's session that may have changed since its last response, by the key of the
+    session."""
 
     __slots__ = ("_swept_ms", "_watched", "keys", "last_ms", "on_update", "previous_ms")
 
     def __init__(self) -> None:
         self.keys: dict[PartitionKey, None] = {}
         self.on_update: Callable[[], None] | None = None
-        """Called at an update that the follower should receive at once, because the session's fetch waits for it."""
+        """The function to call at an update that the follower should receive at once; None while no fetch of the
+        session waits."""
         self.last_ms = NEVER_MS
         self.previous_ms = NEVER_MS
         self._watched: dict[PartitionKey, SessionListener] = {}
         self._swept_ms = NEVER_MS
 
     def requested(self, now_ms: int) -> None:
-        """Note that the follower has sent a request."""
+        """Note the time (ms) of a request of the follower."""
         self.previous_ms, self.last_ms = self.last_ms, now_ms
 
     def note(self, key: PartitionKey) -> None:
-        """Note an update for the next response."""
+        """Note that a partition has changed, so that the next response examines it."""
         self.keys[key] = None
 
     def note_urgent(self, key: PartitionKey) -> None:
-        """Note an update that should be sent at once."""
+        """Note that a partition has changed, and that the follower should receive the change at once."""
         self.keys[key] = None
         if self.on_update is not None:
             self.on_update()
 
     def watch(self, key: PartitionKey, partition: Partition) -> None:
-        """Listen to a partition until `forget` or `close`. Has no effect if the session listens already."""
+        """Listen to changes of a partition until `forget` or `close`. It has no effect if the session listens to it
+        already."""
         known = self._watched.get(key)
         if known is None or known.partition is not partition:
             if known is not None:
@@ -156,18 +161,17 @@ class UpdatedPartitions:
             self._watched[key] = SessionListener(self, key, partition)
 
     def forget(self, key: PartitionKey) -> None:
-        """Stop listening to a partition that the follower has removed from its session: the follower's requests do not
-        confirm this partition any more.
-        """
+        """Stop listening to a partition, because the follower has removed it from its session. The follower's requests
+        no longer confirm offsets of the partition."""
         self.keys.pop(key, None)
         known = self._watched.pop(key, None)
         if known is not None:
             known.end()
 
     def sweep(self, reported: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
-        """Note the partitions that have changed without a notification.
+        """Note the partitions that have changed without a notification, at most once in `SWEEP_MS`.
 
-        `reported` gives the high watermark and the log start offset in the last response.
+        `reported` returns the high watermark and the log start offset that the last response reported for a partition.
         """
         if now_ms - self._swept_ms < SWEEP_MS:
             return
@@ -177,7 +181,7 @@ class UpdatedPartitions:
                 self.keys[key] = None
 
     def close(self) -> None:
-        """Stop listening to all partitions: the session has ended."""
+        """Stop listening to all partitions, because the session has ended."""
         for each in self._watched.values():
             each.end()
         self._watched.clear()
@@ -186,7 +190,8 @@ class UpdatedPartitions:
 
 
 class SessionListener:
-    """Listens to one partition of a session and notes its changes."""
+    """The listener to one partition of a follower's session. It notes changes of the partition in
+    `UpdatedPartitions`."""
 
     __slots__ = ("_key", "_log_start_offset", "_updates", "partition")
 
@@ -198,7 +203,7 @@ class SessionListener:
         partition.add_listener(self)
 
     def end(self) -> None:
-        """Stop listening to the partition: it is not in the session any more."""
+        """Stop listening to the partition, because it is not in the session any more."""
         partition = self.partition
         partition.remove_listener(self)
         for follower in partition.leadership.followers.values() if partition.leadership is not None else ():

@@ -17,11 +17,12 @@ from typing import Final, NamedTuple, Protocol
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
-"""A time before any time of a clock: a monotonic clock may be 0 at the start of the machine."""
+"""A time before every time of a monotonic clock. A clock may be 0 at the start of the machine, so 0 cannot be used."""
 
 
 class Leadership:
-    """One term of a leader. It begins without information about the followers."""
+    """One term of a leader: the progress of its followers and the in-sync set. At its begin the followers' progress is
+    unknown."""
 
     __slots__ = ("_decisive", "_knows_all", "epoch_start_offset", "followers", "in_sync", "leader_id", "replicas")
 
@@ -38,12 +39,12 @@ class Leadership:
             if replica != leader_id
         }
         self._decisive: list[FollowerProgress] = []
-        """The followers for which the high watermark waits."""
+        """The followers that the high watermark must not pass."""
         self._knows_all = True
         self._update_decisive()
 
     def apply(self, in_sync: InSyncSet) -> None:
-        """Apply a set that was proposed, confirmed or refused."""
+        """Replace the in-sync set, because it was proposed, confirmed or refused."""
         self.in_sync = in_sync
         for replica in in_sync.confirmed:
             if replica in self.followers:
@@ -51,7 +52,7 @@ class Leadership:
         self._update_decisive()
 
     def reassigned(self, replicas: tuple[int, ...], now_ms: int) -> None:
-        """Apply a reassignment within the term: drop the removed replicas, add the new ones."""
+        """Apply a reassignment of replicas within the term: forget removed replicas, and add new ones."""
         self.replicas = replicas
         known = self.followers
         self.followers = {
@@ -62,7 +63,8 @@ class Leadership:
         self._update_decisive()
 
     def set_joining(self, replica: int, is_joining: bool) -> None:
-        """Set whether the high watermark waits for a follower that is not in sync yet."""
+        """Set whether the high watermark waits for a follower that is not in sync but is about to join the in-sync
+        set."""
         follower = self.followers[replica]
         if follower.is_joining != is_joining:
             follower.is_joining = is_joining
@@ -116,7 +118,8 @@ class Leadership:
 
 
 class InSyncSet(NamedTuple):
-    """An in-sync set as a value; the leader replaces it at each change."""
+    """The in-sync set that the controller has confirmed, and the set that is proposed to it, if any. It is an immutable
+    value."""
 
     confirmed: tuple[int, ...]
     partition_epoch: int
@@ -124,7 +127,7 @@ class InSyncSet(NamedTuple):
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the set at the controller."""
+        """Every replica that may be in the controller's in-sync set: those of the confirmed and of the proposed set."""
         if self.proposed is None:
             return self.confirmed
         return (*self.confirmed, *(each for each in self.proposed if each not in self.confirmed))
@@ -144,7 +147,7 @@ class InSyncSet(NamedTuple):
 
 
 class SessionRequests(Protocol):
-    """The times (ms) of the last two requests of a follower's fetch session."""
+    """The times (ms) of the last two requests in a follower's fetch session."""
 
     @property
     def last_ms(self) -> int: ...
@@ -156,9 +159,9 @@ class SessionRequests(Protocol):
 class FollowerProgress:
     """The progress of a follower during one leader's term.
 
-    A follower is caught up at the time of a fetch from the leader's log end offset. A follower may also fetch from the
-    offset that was the log end offset at its previous fetch: then it was caught up at that time, and follows a log that
-    grows all the time.
+    A follower is caught up at the time of a fetch from the leader's log end offset. If a follower fetches from the
+    offset that was the log end offset at its previous fetch, it was caught up at the time of that fetch. So a follower
+    of a log that grows all the time can be caught up, too.
     """
 
     __slots__ = (
@@ -173,30 +176,32 @@ class FollowerProgress:
     )
 
     def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
-        """Begin a term in which the follower has not fetched yet. A follower that is in sync counts as caught up now,
+        """Begin a term in which the follower has not fetched yet. An in-sync follower counts as caught up at this time,
         so that it has a whole replica.lag.time.max.ms for its first fetch from a new leader."""
         self.end_offset = UNKNOWN_OFFSET
-        """The fetch offset of the follower: it has every record before it, flushed if its topic asks for that."""
+        """The follower's last fetch offset. The follower has every record before it, flushed if flush.messages of the
+        topic requires that."""
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = -1
-        """The broker epoch of the follower at its last fetch: a fetch with an earlier one is refused (KIP-903)."""
+        """The broker epoch of the follower at its last fetch. A fetch with an earlier broker epoch is refused
+        (KIP-903)."""
         self.is_joining = False
         """Whether the follower keeps up and is about to be proposed for the in-sync set.
 
-        The high watermark waits for it. Otherwise, under a leader that commits alone, a follower would never have every
-        committed record.
+        The high watermark waits for such a follower. Otherwise, if the leader alone is in sync, a follower might never
+        have every committed record.
         """
         self.last_fetch_ms = NEVER_MS
         self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
         self.requests: SessionRequests | None = None
-        """The requests of the fetch session that has the partition. A request that does not name the partition repeats
-        its last fetch offset."""
+        """The requests of the fetch session that has the partition; None if no session has it. A request that does not
+        name the partition repeats its last fetch offset."""
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
 
     def fetched(
         self, offset: int, leader_end_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> None:
-        """Note that the follower fetched from `offset`, so that it has every record before it."""
+        """Note that the follower fetched from `offset`, so that it has every record before that offset."""
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.leader_end_offset_at_last_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_offset_at_last_fetch:
@@ -209,7 +214,8 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
 
     def lags(self, leader_end_offset: int, lag_ms_max: int, now_ms: int) -> bool:
-        """Whether the follower has been behind for longer than replica.lag.time.max.ms."""
+        """Whether the follower has been behind the leader's log for longer than `lag_ms_max`
+        (replica.lag.time.max.ms)."""
         if self.end_offset == leader_end_offset:
             return False
         caught_up_ms = self.last_caught_up_ms

@@ -1,4 +1,4 @@
-"""A replica of a partition on this broker: as leader it appends the batches of clients, as follower those of its
+"""A replica of a partition on this broker. As leader it appends the batches of clients, as follower the batches of its
 leader.
 
     log end offset ──── the end of this replica's log
@@ -8,8 +8,9 @@ leader.
     offline ──become_leader──▶ leader ──become_follower──▶ follower ──become_leader──▶ leader …
        each change of role comes with a higher leader epoch
 
-With the leader alone in sync, the high watermark follows the log end offset at once; if flush.messages asks for a
-sync, only after the sync: a loss of power takes back nothing that a consumer has read.
+If the leader alone is in sync, the high watermark follows the log end offset at once. If flush.messages requires a
+sync, the high watermark follows only after the sync, so that a loss of power takes back nothing that a consumer has
+read.
 
 Listeners (`PartitionListener`) are notified when an offset moves: the purgatory, fetch sessions and coordinators
 (decision 10). A partition does not depend on waiting requests.
@@ -34,11 +35,11 @@ from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuar
 ACKS_ALL: Final = -1
 ACKS_LEADER: Final = 1
 NONE: Final = ErrorCode.NONE
-"""A local name for the enum member, because its lookup costs as much as a call."""
+"""A module-level name for `ErrorCode.NONE`, because the lookup of an enum member costs as much as a call."""
 
 
 class PartitionListener(Protocol):
-    """One listener of one partition, as Apache Kafka's PartitionListener.
+    """A listener to the changes of one partition, as Apache Kafka's PartitionListener.
 
     A listener is called within an append, a follower's fetch or a change of role, when the partition already has its
     new state. It must return quickly: it notes the change, or completes the operations that waited for it. It neither
@@ -46,14 +47,14 @@ class PartitionListener(Protocol):
     """
 
     def on_log_end_offset_updated(self) -> None:
-        """Called when the leader has appended records."""
+        """React to an append of the leader, which moved the log end offset."""
 
     def on_high_watermark_updated(self) -> None:
-        """Called when the high watermark has moved. The last stable offset has moved with it, unless an open
-        transaction holds it back."""
+        """React to a move of the high watermark. The last stable offset has moved with it, unless an open transaction
+        prevents that."""
 
     def on_log_start_offset_updated(self) -> None:
-        """Called when the log start offset has moved.
+        """React to a move of the log start offset.
 
         The low watermark may have moved with it, and also the last stable offset, if the first open transaction began
         before the new log start offset. A leader also calls this when a follower's log start offset has moved, or when
@@ -61,15 +62,15 @@ class PartitionListener(Protocol):
         """
 
     def on_becoming_follower(self) -> None:
-        """Called when this replica does not lead any more."""
+        """React to the end of this replica's leadership."""
 
     def on_gone(self, error: ErrorCode) -> None:
-        """Called when this broker does not have the replica any more; `error` is the reason. No further call
-        follows."""
+        """React to the removal of the replica from this broker; `error` is the reason. No further call follows."""
 
 
 class HighWatermarkListener:
-    """Calls a function at every move of the high watermark, and when the replica does not lead any more or is gone."""
+    """A listener that calls a function when the high watermark moves, when the replica stops leading, and when it is
+    removed."""
 
     __slots__ = ("_moved",)
 
@@ -93,7 +94,7 @@ class HighWatermarkListener:
 
 
 class Partition:
-    """One replica, whose log is on this broker."""
+    """The replica of a partition on this broker, with its log."""
 
     __slots__ = (
         "_first_end_offset",
@@ -128,31 +129,31 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         """The in-sync replicas that the controller has confirmed; empty on a follower."""
         self.leadership: Leadership | None = None
-        """The leader's term; None on a follower."""
+        """The term of this replica as leader; None on a follower."""
         self.min_insync_replicas = 1
-        """How many replicas must be in sync for an append under acks=all; never more than there are replicas."""
+        """The number of replicas that must be in sync for an append with acks=all; at most the number of replicas."""
         self.is_internal = False
-        """Whether only coordinators may append: batches of clients are refused."""
+        """Whether the topic is internal: only coordinators may append, and batches of clients are refused."""
         self.verifies_transactions = True
-        """transaction.partition.verification.enable: whether a client's batch needs a guard to open a transaction."""
+        """transaction.partition.verification.enable: whether a client's batch that opens a transaction needs a
+        verification guard."""
         self.high_watermark = high_watermark
         self.lag = 0
-        """On a follower: the number of offsets below the leader's high watermark that it lacked after its last
-        fetch.
-        """
+        """On a follower, the number of offsets below the leader's high watermark that this log lacked after the last
+        fetch."""
         self.has_fetched = False
-        """On a follower: whether it has appended a response of its current leader."""
+        """On a follower, whether it has appended a response of its current leader."""
         self.bytes_in = 0
-        """Bytes appended for clients since this object was created."""
+        """The number of bytes appended for clients since this object was created."""
         self.bytes_out = 0
-        """Bytes in responses to fetches since this object was created; the fetch session counts them."""
+        """The number of bytes in responses to fetches since this object was created. The fetch session counts them."""
         self._first_end_offset = log.end_offset
         log.note_change()
         self._listeners: tuple[PartitionListener, ...] = ()
 
     @property
     def messages_in(self) -> int:
-        """Records appended since this object was created."""
+        """The number of records appended since this object was created."""
         return self.log.end_offset - self._first_end_offset
 
     @property
@@ -176,8 +177,8 @@ class Partition:
         partition_epoch: int = 0,
         now_ms: int = 0,
     ) -> None:
-        """Lead from this epoch on. In the same leader epoch, continue with the in-sync set that the controller has
-        confirmed since; an older partition epoch is ignored."""
+        """Become the leader in this leader epoch. If this replica leads in the epoch already, apply the in-sync set and
+        the replicas that the controller has confirmed since; an older partition epoch is ignored."""
         replicas = replicas or isr
         in_sync, has_other_replicas_in_sync = InSyncSet(isr, partition_epoch), False
         if leader_epoch > self.leader_epoch or self.leadership is None:
@@ -212,7 +213,7 @@ class Partition:
         self.advance()
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> None:
-        """Follow from this epoch on. `leader_id` is -1 if there is no leader."""
+        """Become a follower in this leader epoch. `leader_id` is -1 if there is no leader."""
         was_leader, self.leadership = self.leadership is not None, None
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -224,17 +225,18 @@ class Partition:
                 listener.on_becoming_follower()
 
     def gone(self, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
-        """Answer the requests that wait for the replica with `error`, because this broker does not have it any more."""
+        """Notify all listeners that this broker does not have the replica any more, and remove them. `error` is the
+        reason, with which they answer waiting requests."""
         self.leadership = None
         listeners, self._listeners = self._listeners, ()
         for listener in listeners:
             listener.on_gone(error)
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
-        """Compare the client's leader epoch with this replica's.
+        """Compare a client's leader epoch with that of this replica.
 
-        Returns NONE if they are equal, or if the client knows none (-1). Returns FENCED_LEADER_EPOCH if the client's is
-        older, and UNKNOWN_LEADER_EPOCH if this replica does not know the client's epoch yet (KIP-320).
+        Returns NONE if they are equal, or if the client knows none (-1). Returns FENCED_LEADER_EPOCH if the client's
+        epoch is older, and UNKNOWN_LEADER_EPOCH if this replica does not know the client's epoch yet (KIP-320).
         """
         if epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
@@ -253,8 +255,9 @@ class Partition:
         """Append a client's batch. If the result has an error, nothing was written.
 
         The error is INVALID_TXN_STATE if the batch would open a transaction and `guard` is not the one that
-        `batch_verification` returned. It is NOT_LEADER_OR_FOLLOWER if the guard is of another term: the client tries
-        again."""
+        `batch_verification` returned. It is NOT_LEADER_OR_FOLLOWER if the guard is of another leader epoch; the client
+        then tries again.
+        """
         refusal = _append_refusal(self, required_acks, guard)
         if refusal is not NONE:
             return _refused(self.log, refusal)
@@ -280,7 +283,8 @@ class Partition:
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> AppendResult:
-        """Append a client's batch of `size` bytes that an executor thread has examined."""
+        """Append a client's batch of `size` bytes that an executor thread has examined. The errors are those of
+        `append`."""
         refusal = _append_refusal(self, required_acks, guard)
         if refusal is not NONE:
             return _refused(self.log, refusal)
@@ -303,10 +307,11 @@ class Partition:
     ) -> AppendResult:
         """Append a batch that a coordinator of this broker made.
 
-        With `required_acks` other than -1 the batch is appended also while fewer replicas are in sync than
-        min.insync.replicas; it is committed once there are enough. A coordinator that has asked for a verification
-        (`coordinator_verification`) gives its guard. A marker is checked by the transaction.version of the transaction
-        that it ends."""
+        With `required_acks` other than -1 the batch is appended even while fewer replicas are in sync than
+        min.insync.replicas; it is committed when there are enough. A coordinator that has requested a verification
+        (`coordinator_verification`) passes its guard. A marker is checked by the transaction.version of the transaction
+        that it ends.
+        """
         refusal = _append_refusal(self, required_acks, guard if guard is not NOT_REQUIRED else None)
         if refusal is not NONE:
             return _refused(self.log, refusal)
@@ -332,11 +337,12 @@ class Partition:
         coordinator_epoch: int,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Append the marker that ends a producer's transaction here, under acks=all. A marker is appended also if no
-        transaction is open: it moves the producer's epoch.
+        """Append the marker that ends a producer's transaction in this partition, with acks=all. A marker is appended
+        even if no transaction is open, because it moves the producer's epoch.
 
-        The error is INVALID_PRODUCER_EPOCH if the log knows a later epoch, or under transaction.version 2 the same
-        epoch in an open transaction. It is TRANSACTION_COORDINATOR_FENCED if the log knows a later coordinator epoch.
+        The error is INVALID_PRODUCER_EPOCH if the log has a later epoch of the producer, or under transaction.version 2
+        the same epoch in an open transaction. It is TRANSACTION_COORDINATOR_FENCED if the log has a later coordinator
+        epoch.
         """
         marker = end_transaction_marker(
             commits=is_commit,
@@ -349,19 +355,20 @@ class Partition:
 
     @property
     def commit_error(self) -> ErrorCode:
-        """The error of an acks=all request whose records are committed now.
+        """The error of an acks=all request at the time when its records are committed.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas are in sync than min.insync.replicas.
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas are in sync than min.insync.replicas, otherwise NONE.
         """
         return NONE if len(self.isr) >= self.min_insync_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def follower_fetched(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> FollowerProgress:
-        """Note that a follower fetched from an offset, so that it has every record before it.
+        """Note that a follower fetched from `offset`, so that it has every record before it. Returns the follower's
+        progress.
 
-        Call `advance` afterwards, because more records may be committed. `log_start_offset` and `broker_epoch` are the
-        follower's.
+        The caller calls `advance` afterwards, because more records may be committed. `log_start_offset` and
+        `broker_epoch` are the follower's.
         """
         assert self.leadership is not None
         follower = self.leadership.followers[replica_id]
@@ -373,7 +380,8 @@ class Partition:
         return follower
 
     def delete_before(self, offset: int) -> ErrorCode:
-        """Move the log start offset forward. Returns OFFSET_OUT_OF_RANGE if `offset` is above the high watermark.
+        """Move the log start offset forward to `offset`. Returns OFFSET_OUT_OF_RANGE if `offset` is above the high
+        watermark, otherwise NONE.
 
         Followers move their own log start offsets when they fetch.
         """
@@ -383,28 +391,26 @@ class Partition:
         return refusal
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The lowest log start offset of the replicas on active brokers; -1 if a replica has not fetched in this
-        term.
-        """
+        """The lowest log start offset of the leader and of the followers for whose broker `is_alive` is true; -1 if one
+        of them has not fetched in this term."""
         assert self.leadership is not None
         starts = (each.log_start_offset for replica, each in self.leadership.followers.items() if is_alive(replica))
         return min((self.log.log_start_offset, *starts))
 
     def propose(self, isr: tuple[int, ...]) -> None:
-        """Note the in-sync set that the leader proposes to the controller."""
+        """Note that the leader proposes this in-sync set to the controller."""
         assert self.leadership is not None
         self.leadership.apply(self.leadership.in_sync.propose(isr))
 
     def in_sync_set_refused(self) -> None:
-        """Drop the proposal, because the controller refused it: the confirmed set remains."""
+        """Drop the proposed in-sync set, because the controller refused it. The confirmed set remains."""
         if self.leadership is not None:
             self.leadership.apply(self.leadership.in_sync.refused())
             self.advance()
 
     def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """Apply an in-sync set that the controller confirmed. It is ignored if this leader knows a later partition
-        epoch.
-        """
+        """Apply an in-sync set that the controller confirmed. It is ignored if this leader has the same or a later
+        partition epoch already."""
         if self.leadership is not None and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.isr = isr
@@ -416,7 +422,8 @@ class Partition:
     def append_fetched(
         self, records: BytesLike, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> AppendResult:
-        """Append the leader's batches as they are. The high watermark becomes the leader's, at most this log's end."""
+        """Append the leader's batches unchanged. The high watermark becomes that of the leader, but at most this log's
+        end offset."""
         start_with_batch(self.log, records, self.leader_epoch, now_ms)
         result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
         self.lag = max(0, high_watermark - self.log.end_offset)
@@ -428,21 +435,21 @@ class Partition:
         return result
 
     def follow_high_watermark(self, high_watermark: int) -> None:
-        """Apply the high watermark of a fetch response.
+        """Apply the high watermark of a fetch response, but at most this log's end offset.
 
-        It lags behind the leader's; only a truncation moves it back.
+        A follower's high watermark lags behind the leader's. Only a truncation moves it back.
         """
         self._move_high_watermark(min(high_watermark, self.log.end_offset))
 
     def truncated(self) -> None:
-        """Update the offsets after a truncation to the offset at which the log agrees with the leader's."""
+        """Adapt the high watermark to the log after a truncation."""
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.end_offset)
         self.log.note_change()
 
     # Listening
 
     def add_listener(self, listener: PartitionListener) -> None:
-        """Notify a listener from now on, until `remove_listener`, or until the replica is gone."""
+        """Add a listener. It is notified until `remove_listener`, or until the replica is removed from this broker."""
         self._listeners = (*self._listeners, listener)
 
     def remove_listener(self, listener: PartitionListener) -> None:
@@ -455,21 +462,22 @@ class Partition:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether flush.messages asks for a sync before the last records may be committed."""
+        """Whether flush.messages requires a sync before the last records may be committed."""
         return self.log.unflushed_count >= self.log.config.flush_messages
 
     @property
     def awaits_write_back(self) -> bool:
-        """Whether enough of the active segment is dirty in the page cache to start writing it to the disk."""
+        """Whether so much of the active segment is dirty in the page cache that its write-back to the disk should
+        start."""
         active = self.log.active
         return active.size >= active.write_back_at
 
     def advance(self) -> None:
-        """Advance the high watermark to the offset up to which every replica that may be in sync has the log.
+        """Advance the high watermark to the offset before which every replica that may be in sync has all records.
 
-        Call it after an append, a fetch of a follower, a sync, or a change of the in-sync set. The high watermark stays
-        while fewer replicas are in sync than min.insync.replicas: a replica that is elected later must have every
-        committed record, and the last in-sync replica alone may lose its disk (KIP-966).
+        It is called after an append, a fetch of a follower, a sync, or a change of the in-sync set. The high watermark
+        does not move while fewer replicas are in sync than min.insync.replicas: a replica that is elected later must
+        have every committed record, and the last in-sync replica alone may lose its disk (KIP-966).
         """
         leadership = self.leadership
         if leadership is None or len(self.isr) < self.min_insync_replicas:
@@ -494,7 +502,7 @@ class Partition:
 
 
 def _name_partition(result: AppendResult, name: str) -> None:
-    """Add the name of the partition to the messages about records without a key, as Apache Kafka does."""
+    """Add the name of the partition to the error messages about records without a key, as Apache Kafka does."""
     said = f"{KEYLESS} in topic partition {name}"
     result.record_errors = tuple(
         each._replace(message=each.message.replace(KEYLESS, said)) for each in result.record_errors
@@ -507,7 +515,7 @@ def _refused(log: Log, error: ErrorCode) -> AppendResult:
 
 
 def _append_refusal(partition: Partition, required_acks: int, guard: VerificationGuard | None) -> ErrorCode:
-    """The error of an append in the replica's current state; NONE if it takes appends."""
+    """The error of an append in the replica's current state; NONE if the replica accepts appends."""
     if partition.leadership is None or (guard is not None and guard.leader_epoch != partition.leader_epoch):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if required_acks == ACKS_ALL and len(partition.isr) < partition.min_insync_replicas:
@@ -516,12 +524,12 @@ def _append_refusal(partition: Partition, required_acks: int, guard: Verificatio
 
 
 def start_with_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> None:
-    """Move the start of an empty log from its leader's log start offset to the beginning of the batch that holds that
-    offset.
+    """Move the start of an empty log back from its leader's log start offset to the base offset of the fetched batch
+    that contains this offset.
 
     DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens if the log
-    has records, or if the batch does not hold the offset. Nothing happens either if the batch is damaged, cut short, or
-    of a later epoch than `leader_epoch`, the one that was fetched from: then the append that follows reports the error.
+    has records, or if the batch does not contain the offset. Nothing happens either if the batch is damaged, cut short,
+    or of a later epoch than `leader_epoch`; then the append that follows reports the error.
     """
     if log.end_offset != log.log_start_offset or len(records) < HEADER_SIZE or log.failure is not None:
         return

@@ -48,15 +48,16 @@ BACKOFF_MS_FIRST: Final = 20
 DOUBLINGS_MAX: Final = 16
 SWEEP_MS: Final = 5000
 THROTTLE_MS: Final = 100
-"""The time (ms) for which a throttled replica is left out of the fetches before the quota is checked again."""
+"""The time (ms) for which a throttled partition is left out of the fetches before the quota is checked again."""
 
 FLUSHING_WAIT_MS: Final = 10
-"""The longest wait (ms) at the leader of a request that leaves out partitions while they are flushed: only the request
-after it can confirm their records, and producers under acks=all wait for that."""
+"""The longest wait (ms) at the leader for a request that leaves out partitions which are being flushed. It is short
+because only the next request can confirm their records, and producers with acks=all wait for that."""
 
 
 class TruncateTo(NamedTuple):
-    """Make a lowered recovery point durable, then truncate the log to this offset; report `truncated`."""
+    """The effect: make a lowered recovery point durable, then truncate the log to this offset. Report it with
+    `truncated`."""
 
     partition: Partition
     leader_epoch: int
@@ -64,7 +65,7 @@ class TruncateTo(NamedTuple):
 
 
 class StartAt(NamedTuple):
-    """Empty the log and let it begin at this offset; report `truncated`."""
+    """The effect: remove all records from the log, and let it begin at this offset. Report it with `truncated`."""
 
     partition: Partition
     leader_epoch: int
@@ -72,24 +73,24 @@ class StartAt(NamedTuple):
 
 
 class Flush(NamedTuple):
-    """Make the log durable; report `flushed`."""
+    """The effect: make the log durable. Report it with `flushed`."""
 
     partition: Partition
     leader_epoch: int
 
 
 class LookUp(NamedTuple):
-    """Ask the leader for its log start and log end offsets; report `looked_up`."""
+    """The effect: ask the leader for its log start offset and log end offset. Report them with `looked_up`."""
 
     partition: Partition
     leader_epoch: int
 
 
 class Rebuild(NamedTuple):
-    """Empty the log, and let it begin where the leader's local log begins, with the state of the remote part; report
-    `rebuilt`.
+    """The effect: remove all records from the log, and let it begin at the leader's local log start offset, with the
+    state of the remote part. Report it with `rebuilt`.
 
-    The leader has the next offset only in remote storage.
+    It is needed because the leader has the next offset only in remote storage.
     """
 
     partition: Partition
@@ -99,23 +100,22 @@ class Rebuild(NamedTuple):
 
 
 class LogWarning(NamedTuple):
-    """Log a warning for the operator."""
+    """The effect: log a warning for the operator."""
 
     message: str
 
 
 Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Rebuild | LogWarning
 Key = tuple[bytes, int]
-"""Topic id and partition index."""
+"""A partition: topic id and partition index."""
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class FetchState(Enum):
-    """The state of a followed partition: it is fetched (FETCHING), or it is not fetched until a truncation, a lookup, a
-    rebuild, a flush or a delay has ended.
-    """
+    """The state of a followed partition. It is fetched in the state FETCHING, and otherwise not until a truncation, a
+    lookup, a rebuild, a flush or a delay has ended."""
 
     FETCHING = auto()
     TRUNCATING = auto()
@@ -136,7 +136,7 @@ class FetcherSettings(NamedTuple):
 
 
 class FollowedPartition:
-    """A followed partition and its state."""
+    """A partition that the fetcher follows, and its state."""
 
     __slots__ = ("failure_count", "key", "partition", "ready_ms", "state")
 
@@ -145,30 +145,30 @@ class FollowedPartition:
         self.key: Key = (partition.topic_id, partition.index)
         self.state = FetchState.FETCHING
         self.ready_ms = 0
-        """In state DELAYED: the time (ms) of the next fetch."""
+        """In the state DELAYED, the time (ms) of the next fetch."""
         self.failure_count = 0
-        """The number of consecutive failures."""
+        """The number of failures in a row."""
 
 
 class ReplicaFetcher:
-    """Fetches the partitions that one leader leads. One request is under way at a time: `next_request`, then `answered`
-    or `failed`. Requests leave out partitions that have not changed since the last request (fetch session, KIP-227)."""
+    """Fetches the partitions that one leader leads and this broker follows. It makes one request at a time with
+    `next_request`; `answered` or `failed` handles the outcome. Requests leave out partitions whose fetch parameters
+    have not changed since the last request (fetch session, KIP-227)."""
 
     def __init__(self, replica_id: int, settings: FetcherSettings, quota: ReplicationQuota | None = None) -> None:
-        """`quota`: the replication quota of all followers of this broker."""
+        """`quota` is the replication quota that all followers of this broker share."""
         self._replica_id = replica_id
         self._quota = quota or ReplicationQuota()
         self._settings = settings
         self._session = FetchSessionHandler()
         self._followed: dict[Key, FollowedPartition] = {}
         self._changed: dict[Key, None] = {}
-        """The partitions that the next request may have to name, because the leader may remember other fetch parameters
-        for them.
-        """
+        """The partitions that the next request may have to name, because the leader may have other fetch parameters for
+        them."""
         self._delayed: dict[Key, FollowedPartition] = {}
         self._flushing: set[Key] = set()
         self._ready_ms = 0
-        """The time (ms) of the next request to a leader that did not respond."""
+        """The time (ms) from which on the next request may be sent, after the leader did not respond."""
         self._failure_count = 0
         self._swept_ms = 0
 
@@ -182,10 +182,11 @@ class ReplicaFetcher:
     # Followed partitions
 
     def follow(self, partition: Partition) -> Flush | None:
-        """Fetch a partition from its log end offset on, in its leader epoch. Call it again when the epoch changes.
+        """Begin to fetch a partition from its log end offset, in its leader epoch. It is called again when the epoch
+        changes.
 
-        The caller carries out the effect first: if the topic asks for flushes, records that an earlier epoch or
-        process left unflushed must be durable before the first fetch confirms them to the leader.
+        The caller first carries out the returned effect: if flush.messages requires it, records that an earlier epoch
+        or process left unflushed must be durable before the first fetch confirms them to the leader.
         """
         followed = FollowedPartition(partition)
         self._followed[followed.key] = followed
@@ -207,7 +208,8 @@ class ReplicaFetcher:
     # Fetching
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
-        """The next fetch. None if there is nothing to fetch until an effect is done, or until `next_deadline_ms`."""
+        """Make the next fetch request. Returns None if there is nothing to fetch until an effect is done, or until
+        `next_deadline_ms`."""
         if now_ms < self._ready_ms:
             return None
         self._look_around(now_ms)
@@ -238,7 +240,7 @@ class ReplicaFetcher:
         return request
 
     def _hold_back(self, now_ms: int) -> None:
-        """Delay the throttled replicas that lag by `THROTTLE_MS`, because the replication quota is exceeded."""
+        """Delay the throttled partitions that lag by `THROTTLE_MS`, because the replication quota is exceeded."""
         for key in self._changed:
             followed = self._followed.get(key)
             if followed is not None and followed.state is FetchState.FETCHING and followed.partition.lag:
@@ -249,19 +251,21 @@ class ReplicaFetcher:
                     self._delayed[key] = followed
 
     def next_deadline_ms(self) -> int | None:
-        """The time (ms) at which a delayed partition is fetched again; None if no partition is delayed."""
+        """The time (ms) at which the next delayed partition is fetched again; None if no partition is delayed."""
         if not self._delayed:
             return None
         return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
 
     def retry_ms(self, now_ms: int) -> int:
-        """How long (ms) no fetch is sent from now on, because the leader did not respond; 0 if one may be sent."""
+        """The time (ms) from `now_ms` for which no fetch may be sent, because the leader did not respond; 0 if one may
+        be sent."""
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:
         """Fetch the delayed partitions whose delay is over.
 
-        Every `SWEEP_MS`, also report to the leader the log start offsets that this broker's retention has moved.
+        Every `SWEEP_MS`, also note the partitions whose log start offset this broker's retention has moved, so that the
+        next request reports it to the leader.
         """
         for key, followed in list(self._delayed.items()):
             if now_ms >= followed.ready_ms:
@@ -298,7 +302,8 @@ class ReplicaFetcher:
         )
 
     def failed(self, now_ms: int) -> None:
-        """Handle a missing response: the session is lost, and the next request is sent after a backoff."""
+        """Handle a request without a response: the fetch session is lost, and the next request is sent after a
+        backoff."""
         self._begin_anew()
         self._ready_ms = now_ms + self._backoff_ms(self._failure_count)
         self._failure_count += 1
@@ -308,15 +313,15 @@ class ReplicaFetcher:
         self._changed = dict.fromkeys(self._followed)
 
     def _backoff_ms(self, failure_count: int) -> int:
-        """The backoff (ms), longer after each failure, up to replica.fetch.backoff.ms.
+        """The backoff (ms) after a number of failures: it doubles with each failure, up to replica.fetch.backoff.ms.
 
-        The first ones are short: a leader that has not learnt of its election yet, or that restarts, responds soon, and
-        its acks=all requests wait for this follower.
+        The first backoffs are short, because a leader that has not learnt of its election yet, or that restarts,
+        responds soon, and its acks=all requests wait for this follower.
         """
         return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, DOUBLINGS_MAX))
 
     def answered(self, response: FetchResponse, wall_ms: int, now_ms: int) -> list[Effect]:
-        """Handle a response. All effects have to be carried out before the next call of `next_request`."""
+        """Handle a response. Returns the effects, which the caller must begin before it calls `next_request` again."""
         effects: list[Effect] = []
         if response.error_code != ErrorCode.NONE:
             if response.error_code in SESSION_ERRORS:
@@ -409,9 +414,8 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
     def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """Handle a failed truncation. The partition is fetched again after the longest backoff; the leader's response
-        then reports the divergence again.
-        """
+        """Handle a failed truncation. The partition is fetched again after the longest backoff. The leader's response
+        then reports the divergence again."""
         followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
         if followed is not None:
             followed.failure_count = DOUBLINGS_MAX
@@ -426,7 +430,7 @@ class ReplicaFetcher:
     def not_rebuilt(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
         """Handle a failed rebuild: the leader or the remote storage did not give the state of the remote part.
 
-        The partition is fetched again after a backoff; the leader's response then leads to another rebuild.
+        The partition is fetched again after a backoff. The leader's response then leads to another rebuild.
         """
         followed = self._current(partition, leader_epoch, FetchState.REBUILDING)
         if followed is not None:
@@ -440,9 +444,8 @@ class ReplicaFetcher:
     def looked_up(
         self, partition: Partition, leader_epoch: int, start_offset: int, end_offset: int
     ) -> Iterator[Effect]:
-        """Handle the result of a lookup: the leader's log has the offsets from `start_offset` up to `end_offset`
-        (exclusive).
-        """
+        """Handle the result of a lookup: the leader's log has the offsets from `start_offset` to `end_offset`
+        (exclusive). Yields the effects that truncate or empty this log, if necessary."""
         followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is None:
             return
@@ -470,10 +473,12 @@ class ReplicaFetcher:
 
 
 def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
-    """The last offset at which this log may agree with the leader's, whose epochs up to `epoch` end at `end_offset`.
+    """The last offset at which this log may agree with the leader's log, in which the epochs up to `epoch` end at
+    `end_offset`.
 
-    It is past the end of neither log. If this log lacks that epoch, the epoch before it decides, and the next fetch
-    asks again from there: after two fast elections the logs may have diverged in any of several epochs (KIP-279).
+    The result is at most the end of either log. If this log does not have that epoch, the end of the epoch before it is
+    taken, and the next fetch checks again from that offset: after two fast elections the logs may have diverged in any
+    of several epochs (KIP-279).
     """
     ours = partition.log.end_offset_for_epoch(epoch)
     if ours.epoch == UNDEFINED:
@@ -483,19 +488,21 @@ def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
 
 
 class FetchSessionHandler:
-    """The session with one leader.
+    """The follower's side of the fetch session with one leader (KIP-227).
 
-    Calls come in the order `fill`, then `accepted` or `reset`, for one request at a time.
+    For one request after the other the caller calls `fill`, and then `accepted` or `reset`.
     """
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self.known: dict[Key, FetchPartition] = {}
-        """The partitions of the session with their fetch offsets, as the leader has them after the current request."""
+        """The partitions of the session with their fetch parameters, as the leader has them after the current
+        request."""
 
     def fill(self, request: FetchRequest, wishes: dict[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
-        """Put into a request what it must name: the session, the changed partitions, and the removed ones."""
+        """Fill in a request: the session's id and epoch, the partitions whose parameters have changed, and the removed
+        partitions."""
         request.session_id = self._id
         request.session_epoch = self._epoch
         topics: dict[bytes, FetchTopic] = {}
@@ -511,9 +518,8 @@ class FetchSessionHandler:
         request.forgotten_topics_data = list(given_up.values())
 
     def accepted(self, session_id: int) -> bool:
-        """Note that the leader responded without an error of the session. Returns False if the leader keeps no session:
-        then the next request has to name every partition.
-        """
+        """Note that the leader responded without an error of the session. Returns False if the leader has no session
+        for this follower, so that the next request has to name every partition."""
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
             return False

@@ -1,10 +1,10 @@
-"""The throttle on replication traffic (bytes a second) of throttled replicas, of leaders or of followers (KIP-73).
+"""The quota on the replication traffic (bytes per second) of throttled replicas, for leaders or for followers (KIP-73).
 
     sample   sample   sample   now
     |--------|--------|--------|----          rate = all bytes of the samples kept ÷ time since the oldest began,
                                               one sample at the least
 
-No response is cut. While the rate is exceeded, the leader's plan, or the follower's next request, leaves throttled
+A response is never cut. While the rate is exceeded, the leader's plan, or the follower's next request, leaves throttled
 replicas out. In-sync replicas are never left out, but their bytes count, as in Apache Kafka.
 """
 
@@ -19,7 +19,7 @@ ALL: Final = "*"
 
 
 class Window:
-    """The bytes of the last `count_max` samples of `sample_ms` each."""
+    """A moving window over a number of bytes: the last `count_max` samples of `sample_ms` each."""
 
     __slots__ = ("_count_max", "_sample_ms", "_samples", "_size")
 
@@ -27,7 +27,7 @@ class Window:
         self._count_max = count_max
         self._sample_ms = sample_ms
         self._samples: deque[tuple[int, int]] = deque()
-        """The start time (ms) and the bytes of each sample."""
+        """The start time (ms) and the number of bytes of each sample."""
         self._size = 0
 
     def record(self, size: int, now_ms: int) -> None:
@@ -41,16 +41,15 @@ class Window:
         self._size += size
 
     def rate(self, now_ms: int) -> float:
-        """The rate in bytes a second."""
+        """The rate over the window in bytes per second."""
         self._forget_old(now_ms)
         if not self._samples:
             return 0.0
         return self._size * 1000 / self._span_ms(now_ms)
 
     def delay_ms(self, rate_max: float, now_ms: int) -> int:
-        """The time (ms) without traffic after which the rate falls to a maximum (bytes a second); 0 if it is not
-        above it.
-        """
+        """The time (ms) without traffic after which the rate falls to `rate_max` (bytes per second); 0 if it is not
+        above it."""
         rate = self.rate(now_ms)
         return max(1, round((rate - rate_max) / rate_max * self._span_ms(now_ms))) if rate > rate_max else 0
 
@@ -64,13 +63,13 @@ class Window:
 
 
 class ReplicationQuota:
-    """The throttle of a broker's leaders, or of its followers (KIP-73)."""
+    """The quota on replication traffic that all leaders, or all followers, of a broker share (KIP-73)."""
 
     __slots__ = ("_throttled", "_window", "rate_max")
 
     def __init__(self, count_max: int = 11, sample_ms: int = 1000) -> None:
         self.rate_max = UNLIMITED
-        """The limit in bytes a second."""
+        """The limit in bytes per second."""
         self._throttled: dict[str, frozenset[int] | None] = {}
         """The throttled partition indexes of each topic; None for all partitions."""
         self._window = Window(count_max, sample_ms)
@@ -105,7 +104,8 @@ class ReplicationQuota:
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions of one broker in a list of partition:broker; None for `*`, which means all partitions."""
+    """The partitions that a setting throttles on one broker. `text` is a list of partition:broker pairs. Returns None
+    for `*`, which throttles all partitions."""
     pairs = [each.strip() for each in text.split(",") if each.strip()]
     if ALL in pairs:
         return None
@@ -114,7 +114,7 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
 
 
 def rate_of(*layers: Mapping[str, str], name: str) -> int:
-    """The value of the first layer that sets `name`; `UNLIMITED` if no layer does."""
+    """The value of the setting `name` in the first mapping that has it; `UNLIMITED` if none has."""
     for layer in layers:
         if name in layer:
             return int(layer[name])

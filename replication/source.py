@@ -1,15 +1,15 @@
 """The interface through which a fetch finds records, and its implementation by the local log. Remote storage has
-another one.
+another implementation.
 
-A read does not wait for the disk without `waits`. Its result is one of
+The result of a read is one of the following. A read waits for the disk only if `waits` is true.
 
     LocatedBatches       a place in a file that holds the records
     PageCacheMiss        the lookup needs bytes that the page cache lacks: warm them on an executor thread, ask again
     PendingRemoteRead    the records are being read from remote storage: ask again when that is done
     ErrorCode            the reason why nothing can be read
 
-The local log answers OFFSET_MOVED_TO_TIERED_STORAGE for offsets below the local log start offset of a tiered topic.
-A follower gets this error; a consumer reads the offsets from the source of remote storage, if the broker has one.
+The local log answers OFFSET_MOVED_TO_TIERED_STORAGE for offsets below the local log start offset of a tiered topic. A
+follower gets this error; a consumer reads the offsets from the source of remote storage, if the broker has one.
 """
 
 from __future__ import annotations
@@ -27,37 +27,40 @@ from moldau.storage.log.reading import LogRead
 
 
 class FetchIsolation(Enum):
-    """The upper bound of a fetch, under Kafka's names."""
+    """The isolation of a fetch, by the upper bound of what it may read. The values are Kafka's names of the bounds."""
 
     LOG_END = "log end offset"
-    """Followers replicate what is not committed yet."""
+    """For followers, which also replicate records that are not committed yet."""
     HIGH_WATERMARK = "high watermark"
-    """Consumers read what is committed (read_uncommitted)."""
+    """For consumers that read committed records (read_uncommitted)."""
     TXN_COMMITTED = "last stable offset"
-    """Consumers read up to the first open transaction, and are told of the aborted ones (read_committed)."""
+    """For consumers that read up to the first open transaction, and get the list of aborted transactions
+    (read_committed)."""
 
 
 LOG_END: Final = FetchIsolation.LOG_END
 HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK
 TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
-"""A local name for the enum member, because its lookup costs as much as a call."""
+"""Module-level names for the enum members, because the lookup of an enum member costs as much as a call."""
 
 
 class LocatedBatches:
-    """The place of batches in a file. The last batch may be cut short."""
+    """The place in a file of the batches that a read found. The last batch may be cut short."""
 
     __slots__ = ("aborted_transactions", "size", "slice")
 
     def __init__(self, place: FileSlice | None, aborted_transactions: list[AbortedTransaction] | None = None) -> None:
         self.slice = place
-        """The bytes of the file; None if there is nothing to read below the upper bound."""
+        """The part of the file; None if there is nothing to read below the upper bound."""
         self.size = place.size if place is not None else 0
         self.aborted_transactions = aborted_transactions
-        """Under TXN_COMMITTED: the aborted transactions that may overlap the place, sorted by first offset."""
+        """With TXN_COMMITTED, the aborted transactions that may overlap the batches, sorted by first offset; None
+        otherwise."""
 
 
 class PageCacheMiss:
-    """Bytes that a lookup needs and the page cache lacks. `log` fails if they cannot be read."""
+    """The result of a read that needs bytes which the page cache lacks. `log` is marked as failed if they cannot be
+    read."""
 
     __slots__ = ("log", "place")
 
@@ -67,7 +70,7 @@ class PageCacheMiss:
 
 
 class PendingRemoteRead:
-    """A read of remote storage that is in progress."""
+    """The result of a read for which remote storage is being read."""
 
     __slots__ = ("_is_done", "_listeners")
 
@@ -76,19 +79,20 @@ class PendingRemoteRead:
         self._listeners: list[Callable[[], None]] = []
 
     def when_done(self, listener: Callable[[], None]) -> None:
-        """Call the listener once the same read would give the records, or the error."""
+        """Call the listener when the read of remote storage has ended, so that the same read gives the records or the
+        error."""
         assert not self._is_done
         self._listeners.append(listener)
 
     def done(self) -> None:
-        """End the read, and call the listeners."""
+        """Note that the read of remote storage has ended, and call the listeners."""
         self._is_done = True
         for listener in self._listeners:
             listener()
 
 
 class Source(Protocol):
-    """Finds the place of records, without reading them."""
+    """A source of records for fetches: it finds the place of records, without reading them."""
 
     def read(
         self,
@@ -99,17 +103,18 @@ class Source(Protocol):
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
-        """Find up to `size_max` bytes of batches, from the batch that holds `offset` on.
+        """Find up to `size_max` bytes of batches, from the batch that contains `offset` on.
 
-        With `at_least_one` the first batch is included whole, even if it is larger. With `waits` the lookup reads from
-        the disk what the page cache lacks, and the answer is never PageCacheMiss."""
+        If `at_least_one`, the first batch is included whole, even if it is larger. If `waits`, the lookup reads from
+        the disk what the page cache lacks, and the result is never PageCacheMiss.
+        """
 
 
 NOTHING: Final = LocatedBatches(None)
 
 
 class LocalLog:
-    """The local log of this broker's replica as a source."""
+    """The source that finds records in the local log of this broker's replica."""
 
     __slots__ = ()
 
@@ -122,10 +127,10 @@ class LocalLog:
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | ErrorCode:
-        """Find batches in the local log. The error is OFFSET_OUT_OF_RANGE outside of the log, and
-        OFFSET_MOVED_TO_TIERED_STORAGE before the local log. It is KAFKA_STORAGE_ERROR if the disk refuses, or if no
-        batch is found in its place: then the log has failed, unless the cause passes by itself (no file descriptor is
-        left)."""
+        """Find batches in the local log, as `Source.read`. The error is OFFSET_OUT_OF_RANGE outside of the log, and
+        OFFSET_MOVED_TO_TIERED_STORAGE before the local log. It is KAFKA_STORAGE_ERROR if the disk fails, or if the
+        batch is not at its place in the file. The log is then marked as failed, unless the cause is temporary (no file
+        descriptor is left)."""
         log = partition.log
         end_offset = upper_bound(partition, isolation)
         try:
@@ -146,13 +151,13 @@ class LocalLog:
 
 
 def upper_bound(partition: Partition, isolation: FetchIsolation) -> int:
-    """The upper bound (exclusive) of a fetch with this isolation."""
+    """The offset before which a fetch with this isolation may read."""
     if isolation is HIGH_WATERMARK:
         return partition.high_watermark
     return partition.log.end_offset if isolation is LOG_END else partition.last_stable_offset
 
 
 def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead, waits: bool) -> list[AbortedTransaction]:
-    """The aborted transactions that may overlap the result of a read, as the response lists them."""
+    """The aborted transactions that may overlap the result of a read, in the form of the Fetch response."""
     found = log.aborted_in_read(read, fetch_offset, end_offset, waits=waits)
     return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in found]

@@ -1,8 +1,8 @@
-"""The choice of the transactional writes that a leader verifies with the transaction coordinator before the append
+"""The choice of the transactional batches that a leader verifies with the transaction coordinator before the append
 (KIP-890).
 
-The leader asks once for each transaction and partition: from its first batch to its marker the transaction is open in
-the log, and further batches need no verification.
+The leader verifies once for each transaction and partition. From its first batch to its marker the transaction is open
+in the log, and further batches need no verification.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from moldau.replication.partition import Partition
 
 EPOCH_BUMP_PRODUCE_VERSION: Final = 12
-"""From this version of Produce on a client speaks the protocol of transaction.version 2: the leader adds the partition
-to the client's transaction, and does so also if verification is off."""
+"""From this version of Produce on, a client speaks the protocol of transaction.version 2: the leader adds the partition
+to the client's transaction, even if verification is off."""
 
 
 def batch_verification(
     partition: Partition, records: BytesLike, now_ms: int, produce_version: int
 ) -> VerificationGuard | None:
-    """The guard for a client's batch that would open a transaction.
+    """The verification guard for a client's batch that would open a transaction; None if the batch needs no
+    verification.
 
-    None if no verification is needed: its transaction is open in this log, it repeats a batch that was appended, it is
-    not transactional, or verification is off for this client. None also if the append will refuse the batch: the
-    replica does not lead, the batch is malformed, or its producer epoch is fenced.
+    None, if its transaction is open in this log, if it repeats a batch that was appended, if it is not transactional,
+    or if verification is off for this client. None also if the append will refuse the batch, because the replica does
+    not lead, the batch is malformed, or its producer epoch is fenced.
     """
     supports_epoch_bump = produce_version >= EPOCH_BUMP_PRODUCE_VERSION
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):
@@ -58,8 +59,10 @@ def batch_verification(
 def coordinator_verification(
     partition: Partition, producer_id: int, producer_epoch: int, now_ms: int, *, supports_epoch_bump: bool
 ) -> VerificationGuard | None:
-    """The guard for a batch of offsets that a coordinator of this broker writes as part of a producer's transaction.
-    Such a batch has no sequence. None in the same cases as for a client's batch.
+    """The verification guard for a batch of offsets that a coordinator of this broker writes as part of a producer's
+    transaction; None if the batch needs no verification, as in `batch_verification`.
+
+    Such a batch has no sequence number.
     """
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):
         return None

@@ -1,10 +1,11 @@
-"""Acquires fetched records for a member: those available again first, then those after the end offset.
+"""Acquires fetched records for a member of a share group: first records that are available again, then records after
+the end offset.
 
     fetched batches      ▒▒▒▒▒▒▒▒ ▒▒▒▒▒▒▒▒▒▒▒▒ ▒▒▒▒▒▒▒▒▒▒
     in flight            [available][acquired] ·  gap ·  │ new: one batch in flight, or some of about `batch_size`
     acquired             └────────┘            └──────┘   └──────────┘
 
-A record that was delivered often is delivered with few others, and alone at its last delivery: the record that makes
+A record that was delivered often is delivered with few others, and alone at its last delivery. So a record that makes
 members fail does not use up the deliveries of its neighbours.
 """
 
@@ -31,23 +32,23 @@ from moldau.replication.share.in_flight import (
 from moldau.replication.share.share_partition import SharePartition
 
 FEW_DELIVERIES: Final = 2
-"""A record with a lower delivery count is delivered together with all others, however low the group's delivery count
+"""The delivery count below which a record is delivered together with all others, however low the group's delivery count
 limit is."""
 
 
 class FetchedBatch(NamedTuple):
-    """A record batch of the log, from its header."""
+    """The fields of a record batch's header that an acquisition needs."""
 
     first_offset: int
     last_offset: int
     producer_id: int = -1
     is_transactional: bool = False
     aborts: bool = False
-    """Whether it is the marker that aborts the producer's transaction."""
+    """Whether the batch is the marker that aborts the producer's transaction."""
 
 
 class Acquired(NamedTuple):
-    """A run of records that the member has acquired."""
+    """Consecutive records that the member has acquired, with the same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -63,11 +64,11 @@ class AcquireWish(NamedTuple):
 
     member_id: str
     records_max: int
-    """The most records. Whole record batches may exceed it, unless it is strict."""
+    """The most records to acquire. Whole record batches may exceed it, unless `is_strict`."""
     batch_size: int
-    """The number of records after which a run ends, at the next end of a record batch."""
+    """The number of records after which a run of acquired records is cut, at the next end of a record batch."""
     is_strict: bool
-    """Whether `records_max` holds strictly (acquire mode RECORD_LIMIT)."""
+    """Whether `records_max` must not be exceeded (acquire mode RECORD_LIMIT)."""
     fetch_offset: int
     """The offset from which the records were fetched."""
 
@@ -79,10 +80,11 @@ def acquire(
     aborted_transactions: Iterable[tuple[int, int]],
     now_ms: int,
 ) -> tuple[list[Acquired], int]:
-    """Acquire fetched records. Returns the runs, in the order of offsets, and the number of offsets that count
-    towards the limit of the request.
+    """Acquire fetched records for a member. Returns the acquired runs in the order of offsets, and the number of
+    offsets that count towards the limit of the request.
 
-    `aborted_transactions`: (first offset, producer id) of those that the isolation level leaves out.
+    `aborted_transactions` has the (first offset, producer id) of the aborted transactions whose records the isolation
+    level leaves out.
     """
     if not fetched or wish.records_max <= 0 or fetched[-1].last_offset < partition.start_offset:
         return [], 0
@@ -114,8 +116,8 @@ def acquire(
 def bounds(partition: SharePartition, wish: AcquireWish, last_offset: int) -> tuple[int, int]:
     """The last offset and the number of records that may be acquired.
 
-    If as many records are in flight as the group allows, only records before the end offset may be acquired: they are
-    delivered again.
+    If as many records are in flight as the group allows, only records before the end offset may be acquired, because
+    they are only delivered again.
     """
     records_max = min(wish.records_max, partition.limits().records_max - partition.records_count)
     if records_max > 0 or wish.fetch_offset > partition.end_offset:
@@ -125,7 +127,7 @@ def bounds(partition: SharePartition, wish: AcquireWish, last_offset: int) -> tu
 
 
 class Acquisition:
-    """One acquisition: its limits, and what it has acquired so far."""
+    """One acquisition of fetched records: its limits, and what it has acquired so far."""
 
     def __init__(
         self,
@@ -142,7 +144,7 @@ class Acquisition:
         self._fetched = fetched
         self._last_offset = last_offset
         self._left = records_max
-        """The records that may still be acquired."""
+        """The number of records that may still be acquired."""
         self._locks_until_ms = now_ms + limits.lock_duration_ms
         self._deliveries_max = limits.delivery_count_max
         self._throttled_from = max(FEW_DELIVERIES, ceil(limits.delivery_count_max / 2))
@@ -183,9 +185,8 @@ class Acquisition:
         return self._acquired, self._count
 
     def _archive_missing(self, first_offset: int) -> None:
-        """Archive the available records between the offset that was fetched and the first batch: the log has no records
-        there any more, because compaction removed them.
-        """
+        """Archive the available records between the offset that was fetched and the first fetched batch. The log has no
+        records between them any more, because compaction removed them."""
         partition, fetch_offset = self._partition, self._wish.fetch_offset
         if not partition.batches or fetch_offset >= first_offset:
             return
@@ -209,7 +210,7 @@ class Acquisition:
     # Records that are in flight
 
     def _acquire_again(self, batch: InFlightBatch, first_offset: int) -> bool:
-        """Acquire the available records of a batch. Returns False if no further records may be acquired."""
+        """Acquire the available records of a batch in flight. Returns False if no further records may be acquired."""
         is_throttled = self._is_throttled(batch, first_offset)
         if is_throttled and self._count > 0:
             self._left = 0
@@ -233,7 +234,8 @@ class Acquisition:
         return True
 
     def _is_throttled(self, batch: InFlightBatch, first_offset: int) -> bool:
-        """Whether a batch has an available record that was delivered often."""
+        """Whether the batch has an available record with a high delivery count, so that few records may be delivered
+        with it."""
         whole = batch.whole
         if whole is not None:
             return whole.is_acquirable and whole.delivery_count >= self._throttled_from
@@ -243,7 +245,7 @@ class Acquisition:
         )
 
     def _acquire_offsets(self, batch: InFlightBatch, first_offset: int) -> int:
-        """Acquire the available records of a split batch. Returns their number."""
+        """Acquire the available records of a batch whose offsets have states of their own. Returns their number."""
         deliveries_max, left = self._deliveries_max, self._left
         acquired: list[Acquired] = []
         few_max: int | None = None
@@ -300,7 +302,7 @@ class Acquisition:
         self._took(last_acquired - first_offset + 1)
 
     def _runs(self, first_offset: int, last_offset: int) -> list[Acquired]:
-        """Cut a range into runs of at least `batch_size` that end with record batches."""
+        """Cut a range of offsets into runs of at least `batch_size` records that end with record batches."""
         runs = []
         size = self._wish.batch_size
         if not self._wish.is_strict and last_offset - first_offset + 1 > size:
@@ -314,9 +316,8 @@ class Acquisition:
         return runs
 
     def _add(self, run: Acquired, cut_after: int | None) -> None:
-        """Note a run as in flight. With `cut_after` only this number of its records is acquired; the others become
-        available without a delivery.
-        """
+        """Note a run of records as in flight and acquired. With `cut_after` only this number of its first records is
+        acquired; the others become available without having been delivered."""
         partition, (first, last, _) = self._partition, run
         if cut_after is None:
             lock = partition.locks.add(first, last, self._locks_until_ms)
@@ -332,7 +333,7 @@ class Acquisition:
 
 
 def end_of_batch(fetched: Iterable[FetchedBatch], offset: int) -> int:
-    """The last offset of the batch that holds an offset; the offset itself if no batch holds it."""
+    """The last offset of the batch that contains `offset`; `offset` itself if no batch contains it."""
     for batch in fetched:
         if batch.first_offset <= offset <= batch.last_offset:
             return batch.last_offset
@@ -340,7 +341,7 @@ def end_of_batch(fetched: Iterable[FetchedBatch], offset: int) -> int:
 
 
 def joined(acquired: Iterable[Acquired]) -> list[Acquired]:
-    """Join neighbours with the same delivery count."""
+    """Join adjacent runs with the same delivery count."""
     runs: list[Acquired] = []
     for each in acquired:
         if runs and runs[-1].last_offset + 1 == each.first_offset and runs[-1].delivery_count == each.delivery_count:
@@ -356,7 +357,8 @@ def joined(acquired: Iterable[Acquired]) -> list[Acquired]:
 def aborted_batches(
     fetched: Iterable[FetchedBatch], aborted_transactions: Iterable[tuple[int, int]]
 ) -> list[FetchedBatch]:
-    """The batches of aborted transactions, each (first offset, producer id)."""
+    """The fetched batches that belong to aborted transactions. Each transaction is given by (first offset, producer
+    id)."""
     waiting = list(aborted_transactions)
     heapify(waiting)
     aborted: set[int] = set()
@@ -374,7 +376,7 @@ def aborted_batches(
 
 
 def without(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> list[Acquired]:
-    """The runs without the records of these batches. Both arguments are in the order of offsets."""
+    """The acquired runs without the records of the batches `left_out`. Both arguments are in the order of offsets."""
     result = []
     for first, last, count in acquired:
         for batch in left_out:
@@ -394,7 +396,7 @@ def without(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> l
 
 
 class PlacedBatch(NamedTuple):
-    """A record batch, and its place in fetched bytes."""
+    """A record batch with its start and end position in fetched bytes."""
 
     batch: FetchedBatch
     position: int
@@ -402,7 +404,7 @@ class PlacedBatch(NamedTuple):
 
 
 def fetched_batches(data: BytesLike) -> Iterator[PlacedBatch]:
-    """The whole record batches of fetched bytes, in the order of offsets."""
+    """Yield the complete record batches in fetched bytes, in the order of offsets."""
     for position, header in iterate_batches(data):
         batch = FetchedBatch(
             header.base_offset,
@@ -415,13 +417,13 @@ def fetched_batches(data: BytesLike) -> Iterator[PlacedBatch]:
 
 
 def is_abort(data: BytesLike, position: int, header: BatchHeader) -> bool:
-    """Whether a control batch is the marker of an abort."""
+    """Whether the control batch at this position is the marker of an abort."""
     first = next(records_of(data, position, header), None)
     return first is not None and control_record_type(first.key) is ControlRecordType.ABORT
 
 
 def cut(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
-    """The bytes of the batches from that with the first acquired record to that with the last one."""
+    """The bytes of the batches from the batch with the first acquired record to the batch with the last one."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     held = [each for each in batches if each.batch.last_offset >= first and each.batch.first_offset <= last]
     if not held:

@@ -1,6 +1,5 @@
-"""The values of a share partition: the limits of its group, acknowledgements, and changes that are stored or become
-dead letters.
-"""
+"""The values that a share partition takes and gives: the limits of its group, acknowledgements, changes of states to
+store, and records to write to the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -15,13 +14,14 @@ GAP: Final = 0
 REJECT: Final = 3
 RENEW: Final = 4
 OUTCOMES: Final = {GAP: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, REJECT: ARCHIVED}
-"""The state after an acknowledgement, by its type: gap, accept, release, reject. Renew (4) prolongs the lock."""
+"""The state of a record after an acknowledgement, by the acknowledgement's type: gap (0), accept (1), release (2),
+reject (3). The type renew (4) has no entry, because it only prolongs the lock."""
 DEAD_LETTER_OUTCOMES: Final = {**OUTCOMES, REJECT: ARCHIVING}
-"""The states in a group with a dead-letter queue: a rejected record is ARCHIVING until the queue has it."""
+"""`OUTCOMES` in a group with a dead-letter queue: a rejected record is ARCHIVING until it is in the queue."""
 
 
 class ShareLimits(NamedTuple):
-    """The settings of a group."""
+    """The settings of a share group that limit the delivery of its records."""
 
     delivery_count_max: int
     """group.share.delivery.count.limit, or share.delivery.count.limit of the group"""
@@ -40,22 +40,22 @@ class ShareLimits(NamedTuple):
 
     @property
     def used_up(self) -> RecordState:
-        """The state of a record that must not be delivered again."""
+        """The state of a record that has been delivered as often as allowed and must not be delivered again."""
         return ARCHIVING if self.has_dead_letters else ARCHIVED
 
 
 class DeadLetter(NamedTuple):
-    """A run of records that the dead-letter queue is to have."""
+    """Consecutive records that are to be written to the dead-letter queue."""
 
     first_offset: int
     last_offset: int
     delivery_count: int
     is_rejected: bool
-    """Whether a member rejected the records; otherwise they used up their deliveries."""
+    """Whether a member rejected the records; otherwise they were delivered as often as allowed."""
 
 
 class StoredBatch(NamedTuple):
-    """A run of records with the same state, as the share coordinator stores it."""
+    """Consecutive records with the same state, as the share coordinator stores them."""
 
     first_offset: int
     last_offset: int
@@ -64,7 +64,7 @@ class StoredBatch(NamedTuple):
 
 
 class AcknowledgementBatch(NamedTuple):
-    """The acknowledgement of a run of records: one type for all of them, or one for each offset."""
+    """The acknowledgement of consecutive records. `types` has one type for all of them, or one for each offset."""
 
     first_offset: int
     last_offset: int
@@ -72,21 +72,21 @@ class AcknowledgementBatch(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why an acknowledgement is refused; none of its records changed."""
+    """The error and message of an acknowledgement that is refused. None of its records has changed."""
 
     error: ErrorCode
     message: str
 
 
 class Transition(NamedTuple):
-    """A change of state that is not stored yet."""
+    """A change of a record state that the share coordinator has not stored yet."""
 
     state: InFlightState
     stored: StoredBatch
 
 
 class StateWrite(NamedTuple):
-    """Changed states that the share coordinator has to store."""
+    """Changed states of a share partition that the share coordinator has to store."""
 
     state_epoch: int
     leader_epoch: int
@@ -94,17 +94,17 @@ class StateWrite(NamedTuple):
     delivery_complete_count: int
     batches: tuple[StoredBatch, ...]
     transitions: Sequence[Transition]
-    """The changes that are undone if the write fails. The release of an expired lock is not among them."""
+    """The changes that are undone if the write fails. The release of records whose lock expired is not among them."""
     dead_letters: tuple[DeadLetter, ...] = ()
-    """The dead letters that expired locks have caused. They are written whether this write fails or not."""
+    """The records that expired locks make dead letters. They are written to the queue even if this write fails."""
 
 
 class LoadError(Exception):
-    """The state that the share coordinator has stored is inconsistent."""
+    """Raised if the state that the share coordinator has stored is inconsistent."""
 
 
 def joined_letters(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """Join neighbouring runs with the same delivery count and the same reason."""
+    """Join adjacent runs of dead letters that have the same delivery count and the same reason."""
     runs: list[DeadLetter] = []
     for each in sorted(letters):
         if runs and runs[-1].last_offset + 1 == each.first_offset and runs[-1][2:] == each[2:]:

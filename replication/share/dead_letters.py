@@ -5,8 +5,9 @@
                           key, value of the source record if the group copies records, otherwise null
                           headers   __dlq.errors.topic, .partition, .offset, .group, .delivery.count, .message
 
-There is one for each offset, also for one without a record: a marker, or what compaction removed. Batches are not
-compressed, and hold as many records as the queue's max.message.bytes allows, at least one.
+The queue gets one record for each offset, even if the offset has no record, because it is a marker or compaction
+removed the record. Batches are not compressed, and have as many records as the queue's max.message.bytes allows, at
+least one.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from moldau.replication.share.changes import DeadLetter
 
 REJECTED: Final = "Offset rejected by client."
 USED_UP: Final = "Offset delivery count exceeded the threshold."
-"""The texts of the header `__dlq.errors.message`."""
+"""The texts of the header `__dlq.errors.message`: for a rejected record, and for one that was delivered as often as
+allowed."""
 INTERNAL_PREFIX: Final = "__"
-"""The prefix of names that no dead-letter queue may have."""
+"""The prefix that the name of a dead-letter queue must not have."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -60,7 +62,7 @@ class Source(NamedTuple):
 
 
 class QueueTopic(NamedTuple):
-    """What decides whether a topic can be the dead-letter queue of a group."""
+    """The names and settings that decide whether a topic can be the dead-letter queue of a group."""
 
     name: str
     """errors.deadletterqueue.topic.name of the group"""
@@ -73,7 +75,7 @@ class QueueTopic(NamedTuple):
 
 
 def refusal_of_queue(queue: QueueTopic) -> str | None:
-    """Why records cannot be written to the topic; None if they can, or if it is to be created first."""
+    """Why records cannot be written to the queue's topic; None if they can, or if the topic is to be created first."""
     if not queue.name:
         return "the group names no topic"
     if queue.name.startswith(INTERNAL_PREFIX):
@@ -102,9 +104,10 @@ def headers_of(source: Source, letter: DeadLetter, offset: int) -> tuple[RecordH
 def next_batch(
     source: Source, letter: DeadLetter, originals: Mapping[int, Record], offsets: range, now_ms: int, size_max: int
 ) -> tuple[bytes, int]:
-    """A batch of the dead letters of these offsets, as many as `size_max` bytes hold, and the offset after them.
+    """Make a batch of the dead letters of these offsets, as many as `size_max` bytes hold. Returns it with the offset
+    of the next dead letter.
 
-    `originals`: the source records by offset; those that are absent are not copied.
+    `originals` has the source records by offset. The key and value of a record that is absent are not copied.
     """
     records: list[Record] = []
     encoded = bytearray()
@@ -120,21 +123,22 @@ def next_batch(
 
 
 class Originals(NamedTuple):
-    """Source records that were read."""
+    """Source records that were read, to be copied into dead letters."""
 
     records: dict[int, Record]
     size: int
-    """The bytes of their keys, values and headers."""
+    """The number of bytes of the keys, values and headers of the records."""
     next_offset: int
-    """The offset to read from next."""
+    """The offset from which to read next."""
     is_full: bool
-    """Whether the bound on the bytes was reached: the rest is read after these are written."""
+    """Whether the limit on the bytes was reached. The other records are read after these are written."""
 
 
 def collect_originals(fetched: bytes, offsets: range, size_max: int) -> Originals:
-    """The records of these offsets in fetched batches, of up to `size_max` bytes.
+    """Decode the records of these offsets from fetched batches, up to `size_max` bytes.
 
-    A record of more bytes, and those of a batch that cannot be read, are left out. Blocks while it decompresses.
+    A record with more bytes, and the records of a batch that cannot be read, are left out. The function blocks while it
+    decompresses.
     """
     records: dict[int, Record] = {}
     size, next_offset = 0, offsets.start

@@ -1,15 +1,15 @@
-"""The delivery state of records in flight: of a run of records together, or of each offset of the run.
+"""The delivery state of records in flight: one state for consecutive records together, or one for each offset.
 
                        acquire                      accept ──▶ ACKNOWLEDGED
     AVAILABLE ──▶ ACQUIRED ──┬── acknowledge ──────┤ reject, gap ──▶ ARCHIVED
         ▲        (a lock with a deadline)          └ release ──▶ AVAILABLE, or ARCHIVED at the delivery count limit
         └──────── release, or the lock's deadline ─┘
 
-In a group with a dead-letter queue (KIP-1191) a record that is rejected, or used up its deliveries, is ARCHIVING until
-the queue has it, and then ARCHIVED.
+In a group with a dead-letter queue (KIP-1191) a record that is rejected, or was delivered as often as allowed, is
+ARCHIVING until it is in the queue, and then ARCHIVED.
 
-An acknowledgement changes the state at once, and is undone if the share coordinator does not store it. Until that is
-known the transition is open: the records are neither acquired again nor acknowledged again.
+An acknowledgement changes the state at once, and is undone if the share coordinator does not store it. Until it is
+known whether the state is stored, the transition is open: the records are neither acquired nor acknowledged again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from heapq import heappop, heappush
 from typing import Final
 
 NO_MEMBER: Final = ""
-"""The member of records that are not acquired."""
+"""The member id in the state of records that are not acquired."""
 
 
 class RecordState(IntEnum):
-    """The states of a record; the values are those of the share coordinator's records."""
+    """The delivery states of a record. The values are those of the share coordinator's records."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -39,7 +39,8 @@ FINAL_STATES: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
 
 
 class AcquisitionLock:
-    """The time during which a member may acknowledge the records from `first_offset` to `last_offset`."""
+    """The lock of a member on the records from `first_offset` to `last_offset`: until its deadline the member may
+    acknowledge them."""
 
     __slots__ = ("deadline_ms", "first_offset", "has_expired", "is_cancelled", "last_offset")
 
@@ -49,11 +50,12 @@ class AcquisitionLock:
         self.deadline_ms = deadline_ms
         self.is_cancelled = False
         self.has_expired = False
-        """Whether the deadline passed while a transition was open: if that is undone, the records are released."""
+        """Whether the deadline passed while a transition was open. If the transition is undone, the records are
+        released."""
 
 
 class AcquisitionLocks:
-    """The locks of a share partition, by deadline."""
+    """The acquisition locks of a share partition, by deadline."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, AcquisitionLock]] = []
@@ -72,13 +74,13 @@ class AcquisitionLocks:
         return heap[0][0] if heap else None
 
     def pop_due(self, now_ms: int) -> AcquisitionLock | None:
-        """Remove and return a lock whose deadline has passed; None if there is none."""
+        """Remove and return a lock whose deadline has passed; None if no lock is due."""
         deadline_ms = self.next_deadline_ms()
         return heappop(self._heap)[2] if deadline_ms is not None and deadline_ms <= now_ms else None
 
 
 class InFlightState:
-    """The state of one record, or of the records of a batch."""
+    """The delivery state of one record, or of all records of a batch."""
 
     __slots__ = (
         "_before",
@@ -102,15 +104,16 @@ class InFlightState:
         self.lock = lock
         self._before: tuple[RecordState, str] | None = None
         self._limit = 0
-        """The limit on delivery counts when the open transition began."""
+        """The group's delivery count limit when the open transition began."""
         self._used_up = ARCHIVED
-        """The state of records that used up their deliveries, when the open transition began."""
+        """The state for records that were delivered as often as allowed, when the open transition began."""
         self._is_archived = False
         self.is_rejected = False
-        """Whether a member rejected the records; otherwise those that are ARCHIVING used up their deliveries."""
+        """Whether a member rejected the records. If not, records in the state ARCHIVING were delivered as often as
+        allowed."""
         self.parts: dict[int, InFlightState] = {}
-        """The states of single offsets that replaced this state during an open transition. They end together with this
-        transition."""
+        """The states of single offsets that replaced this state while a transition was open. Their transitions end
+        together with this one."""
 
     @property
     def is_final(self) -> bool:
@@ -125,17 +128,17 @@ class InFlightState:
         return self.state is AVAILABLE and self._before is None
 
     def acquire(self, member_id: str, lock: AcquisitionLock) -> None:
-        """Deliver the records once more, to this member. They must be acquirable."""
+        """Acquire the records for a member: their delivery count rises by one. They must be acquirable."""
         self.state = ACQUIRED
         self.delivery_count += 1
         self.member_id = member_id
         self.lock = lock
 
     def release(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """End the acquisition with a state. If the state is AVAILABLE but the records have been delivered
-        `delivery_count_max` times, their state is `used_up`.
+        """End the acquisition of the records, and set their state. If `state` is AVAILABLE but the records have been
+        delivered `delivery_count_max` times, their state is `used_up`.
 
-        Returns False, and does nothing, while a transition is open: the end of the transition decides.
+        Returns False, and does nothing, if a transition is open, because the end of the transition sets the state.
         """
         if self._before is not None:
             return False
@@ -147,9 +150,8 @@ class InFlightState:
         return True
 
     def begin_transition(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """Do what `release` does, provisionally: `end_transition` says whether the share coordinator stored the state.
-        Returns what `release` returns.
-        """
+        """Set the state as `release` does, and open a transition: `end_transition` keeps the state if the share
+        coordinator has stored it, and otherwise undoes it. Returns what `release` returns."""
         before = self.state, self.member_id
         if not self.release(state, delivery_count_max, used_up):
             return False
@@ -172,14 +174,14 @@ class InFlightState:
             self.state, self.member_id = before
 
     def part(self, lock: AcquisitionLock | None) -> InFlightState:
-        """A state for one of the records, in the same transition."""
+        """Make a copy of this state for one of its records, with its own lock and in the same transition."""
         part = InFlightState(self.state, self.delivery_count, self.member_id, lock)
         part._before, part._limit, part._used_up = self._before, self._limit, self._used_up
         part.is_rejected = self.is_rejected
         return part
 
     def archive(self) -> None:
-        """End in ARCHIVED, also from an open transition."""
+        """Set the final state ARCHIVED. If a transition is open, its end does not change that."""
         self._is_archived = True
         self.state = ARCHIVED
         self.member_id = NO_MEMBER
@@ -192,26 +194,27 @@ class InFlightState:
 
 
 class InFlightBatch:
-    """A run of records that was acquired or loaded as one."""
+    """Consecutive records that were acquired or loaded together."""
 
     __slots__ = ("first_offset", "last_offset", "offsets", "open_from", "whole")
 
     def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
         self.first_offset = first_offset
         self.open_from = first_offset
-        """The states before this offset are final, and stay so."""
+        """The offset before which all states are final."""
         self.last_offset = last_offset
         self.whole: InFlightState | None = whole
-        """The state of all records; None once they have states of their own."""
+        """The common state of all records; None if each record has a state of its own."""
         self.offsets: dict[int, InFlightState] = {}
-        """The states by offset, in the order of offsets; empty while `whole` is the state of all."""
+        """The states by offset, in the order of offsets; empty while `whole` is the state of all records."""
 
     @property
     def size(self) -> int:
         return self.last_offset - self.first_offset + 1
 
     def split(self, locks: AcquisitionLocks) -> None:
-        """Give each record a state of its own; the deadlines of their locks do not change."""
+        """Give each record a state of its own, with the deadline of the common lock. It does nothing if they have
+        already."""
         whole = self.whole
         if whole is None:
             return
@@ -224,14 +227,15 @@ class InFlightBatch:
         self.whole = None
 
     def states(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, InFlightState]]:
-        """Yield the offsets in a range, inclusive, with their states. The batch must have been split."""
+        """Yield each offset of the batch from `first_offset` to `last_offset` (inclusive) with its state. The batch
+        must have been split."""
         offsets = self.offsets
         for offset in range(max(first_offset, self.first_offset), min(last_offset, self.last_offset) + 1):
             yield offset, offsets[offset]
 
 
 class InFlightBatches:
-    """The batches of a share partition by first offset, in the order of offsets."""
+    """The batches in flight of a share partition, in the order of offsets."""
 
     __slots__ = ("_by_first", "_firsts")
 
@@ -262,12 +266,12 @@ class InFlightBatches:
         self._by_first[batch.first_offset] = batch
 
     def floor(self, offset: int) -> InFlightBatch | None:
-        """The last batch that begins at or before the offset; None if there is none."""
+        """The last batch that begins at or before the offset; None if no batch does."""
         place = bisect_right(self._firsts, offset)
         return self._by_first[self._firsts[place - 1]] if place else None
 
     def between(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """The batches that begin in a range of offsets, inclusive."""
+        """The batches whose first offset is in a range of offsets (inclusive)."""
         firsts = self._firsts
         return [
             self._by_first[each]
@@ -275,7 +279,7 @@ class InFlightBatches:
         ]
 
     def remove_before(self, offset: int) -> None:
-        """Remove the batches that begin before the offset."""
+        """Remove the batches whose first offset is below `offset`."""
         place = bisect_left(self._firsts, offset)
         for first in self._firsts[:place]:
             del self._by_first[first]

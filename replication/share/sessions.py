@@ -1,4 +1,4 @@
-"""The share sessions of one broker: what each member of a share group fetches here (KIP-932).
+"""The share sessions of one broker: which partitions each member of a share group fetches from it (KIP-932).
 
     epoch    ShareFetch                                       ShareAcknowledge
     0        a new session in place of the member's former    INVALID_SHARE_SESSION_EPOCH
@@ -37,7 +37,7 @@ class SessionKey(NamedTuple):
 
 
 class ShareSession:
-    """The session of a member."""
+    """The share session of a member: the epoch of its next request, and the partitions that it fetches."""
 
     __slots__ = ("epoch", "partitions")
 
@@ -45,13 +45,15 @@ class ShareSession:
         self.epoch = INITIAL_EPOCH + 1
         """The epoch of the next request."""
         self.partitions: dict[SessionPartition, bool] = dict.fromkeys(partitions, False)
-        """The partitions that the member fetches, each with whether the next response has to include it."""
+        """The partitions that the member fetches, in the order in which they are served. The value is whether the next
+        response has to include the partition."""
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def must_respond(self, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Whether a response includes a partition: it has records or an error, or is new in the session."""
+        """Whether the response includes a partition: it has records or an error, or must be included because it is new
+        in the session or had an error in the last response."""
         is_due = self.partitions.get(partition, False)
         if partition in self.partitions:
             self.partitions[partition] = has_error
@@ -61,7 +63,7 @@ class ShareSession:
 
 
 class ShareFetchWish(NamedTuple):
-    """What a ShareFetch says about its session."""
+    """The parameters of a ShareFetch that concern its session."""
 
     key: SessionKey
     epoch: int
@@ -71,18 +73,19 @@ class ShareFetchWish(NamedTuple):
 
 
 class ShareFetchContext(NamedTuple):
-    """The session and the partitions of one ShareFetch, or its error."""
+    """The session and the partitions of one ShareFetch, or the error with which it is refused."""
 
     error: ErrorCode
     partitions: tuple[SessionPartition, ...] = ()
     """The partitions to fetch, in the order in which they are served."""
     session: ShareSession | None = None
-    """The session whose responses leave partitions out; None for a full response."""
+    """The session, whose responses leave out partitions without a change; None if the response is to have all
+    partitions."""
 
 
 class ShareSessions:
     def __init__(self, sessions_max: int) -> None:
-        """`sessions_max`: group.share.max.share.sessions"""
+        """`sessions_max` is group.share.max.share.sessions."""
         self._sessions_max = sessions_max
         self._sessions: dict[SessionKey, ShareSession] = {}
 
@@ -97,7 +100,8 @@ class ShareSessions:
         return self._sessions.get(key)
 
     def open(self, wish: ShareFetchWish) -> ShareFetchContext:
-        """Open or continue the session of a ShareFetch. Returns its context."""
+        """Open or continue the session of a ShareFetch. Returns the partitions to fetch with the session, or the
+        error."""
         session = self._sessions.get(wish.key)
         if wish.epoch == FINAL_EPOCH:
             return ShareFetchContext(ErrorCode.NONE if session is not None else ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -138,7 +142,8 @@ class ShareSessions:
         return ErrorCode.NONE
 
     def remove(self, key: SessionKey) -> tuple[SessionPartition, ...]:
-        """End a session. Returns its partitions, in which the member's records are to be released."""
+        """End a session. Returns its partitions, in which the caller releases the member's records; empty if there was
+        no session."""
         session = self._sessions.pop(key, None)
         if session is None:
             return ()
@@ -150,7 +155,7 @@ class ShareSessions:
 
 
 def rotated(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:
-    """Rotate the partitions by the epoch, so that each partition comes first at some epochs."""
+    """Rotate the partitions by the epoch, so that over the epochs each partition comes first."""
     if len(partitions) < 2 or epoch < 1:
         return partitions
     place = epoch % len(partitions)

@@ -52,7 +52,7 @@ NO_RECORD: Final = -1
 
 
 class Gap:
-    """The range of offsets of a loaded state in which some offsets are in no batch: their records were never delivered,
+    """A range of offsets of a loaded state in which some offsets are in no batch. Their records were never delivered,
     or were acquired and not acknowledged."""
 
     __slots__ = ("end_offset", "start_offset")
@@ -63,8 +63,7 @@ class Gap:
 
 
 class SharePartition:
-    """The records of one partition that one share group has in flight. `limits` returns the current settings of the
-    group."""
+    """The records of one partition that one share group has in flight. `limits` returns the group's current limits."""
 
     def __init__(self, leader_epoch: int, limits: Callable[[], ShareLimits]) -> None:
         self.leader_epoch = leader_epoch
@@ -72,16 +71,16 @@ class SharePartition:
         self.state_epoch = 0
         self.start_offset = 0
         self.end_offset = 0
-        """The last offset in flight (inclusive); if nothing is in flight, the next one to deliver."""
+        """The last offset in flight (inclusive). If nothing is in flight, it is the next offset to deliver."""
         self.delivery_complete_count = 0
         """The number of records in flight whose state is final, from the start offset on."""
         self.batches = InFlightBatches()
         self.locks = AcquisitionLocks()
         self.looks_back = False
-        """Whether a record before the end offset may be available: it was released, or is in a gap."""
+        """Whether a record before the end offset may be available, because it was released or is in a gap."""
         self._gap: Gap | None = None
         self._dead_letters: list[DeadLetter] = []
-        """The dead letters that the shell has not taken yet."""
+        """The dead letters that `take_dead_letters` has not returned yet."""
 
     # Loading
 
@@ -116,7 +115,7 @@ class SharePartition:
 
     @property
     def gap(self) -> Gap | None:
-        """The gap of the loaded state, until records after it are delivered."""
+        """The gap of the loaded state; None if it has none or once records after the gap are delivered."""
         gap = self._gap
         return gap if gap is not None and gap.end_offset == self.end_offset else None
 
@@ -127,11 +126,12 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether records before the end offset are available, or more may be in flight."""
+        """Whether records can be acquired: records before the end offset are available, or more may be in flight."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.records_count < self.limits().records_max
 
     def next_fetch_offset(self) -> int:
-        """The offset from which records are fetched: of the first available record, or after the end offset."""
+        """The offset from which records are to be fetched: that of the first available record, or the one after the end
+        offset."""
         batches = self.batches
         if not batches or self.start_offset > batches.last.last_offset:
             self.looks_back = False
@@ -161,7 +161,7 @@ class SharePartition:
         return NO_RECORD
 
     def gap_delivered(self, next_offset: int) -> None:
-        """Note that everything in the gap before this offset was delivered."""
+        """Note that all records of the gap before this offset were delivered."""
         gap = self._gap
         if gap is None:
             return
@@ -188,7 +188,8 @@ class SharePartition:
         return self._write(acknowledging.transitions)
 
     def release_acquired(self, member_id: str) -> StateWrite | None:
-        """Release the records that the member has acquired, because its session ends."""
+        """Release the records that the member has acquired, because its session ends. Returns the write as
+        `acknowledge` does."""
         transitions: list[Transition] = []
         limits = self.limits()
         for batch in self.batches:
@@ -233,7 +234,7 @@ class SharePartition:
                 self.delivery_complete_count += self.counted(offset, offset)
 
     def counted(self, first_offset: int, last_offset: int) -> int:
-        """The number of offsets of a range that are at or after the start offset."""
+        """The number of offsets in a range (inclusive) that are at or after the start offset."""
         return max(last_offset - max(self.start_offset, first_offset) + 1, 0)
 
     def _write(self, transitions: Sequence[Transition]) -> StateWrite | None:
@@ -281,7 +282,7 @@ class SharePartition:
         self, transitions: Iterable[Transition], *, is_stored: bool
     ) -> list[tuple[InFlightState, StoredBatch, int]]:
         """End transitions. Returns each state with the batch that was to be stored, and with its offset if the batch
-        was split meanwhile (otherwise `NO_RECORD`)."""
+        was split since the transition began (otherwise `NO_RECORD`)."""
         ended: list[tuple[InFlightState, StoredBatch, int]] = []
         for whole, stored in transitions:
             parts = whole.parts or {NO_RECORD: whole}
@@ -301,13 +302,13 @@ class SharePartition:
     # Dead letters
 
     def take_dead_letters(self) -> list[DeadLetter]:
-        """Take the dead letters that the shell has to write now. The shell ends each one with `end_dead_letter`."""
+        """Return the dead letters that have to be written now. The caller ends each one with `end_dead_letter`."""
         taken, self._dead_letters = self._dead_letters, []
         return joined_letters(taken)
 
     def end_dead_letter(self, letter: DeadLetter) -> StateWrite:
-        """Archive records that the dead-letter queue has, or cannot have. Returns the write for the share
-        coordinator."""
+        """Archive the records of a dead letter, because they are in the queue or cannot be written to it. Returns the
+        write for the share coordinator."""
         first = self.batches.floor(letter.first_offset)
         found = self.batches.between(letter.first_offset if first is None else first.first_offset, letter.last_offset)
         archived = self.archive(found, letter.first_offset, letter.last_offset, ARCHIVING)
@@ -319,7 +320,7 @@ class SharePartition:
     # Locks
 
     def next_deadline_ms(self) -> int | None:
-        """The deadline (ms) of the first acquisition lock."""
+        """The deadline (ms) of the acquisition lock that expires next; None if there is no lock."""
         return self.locks.next_deadline_ms()
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
@@ -370,8 +371,8 @@ class SharePartition:
     # The start offset
 
     def advance_start(self) -> bool:
-        """Move the start offset over records whose state is final, and forget their batches. Returns whether it
-        moved."""
+        """Move the start offset over records whose state is final, and remove their batches. Returns whether the start
+        offset moved."""
         if not self._can_advance():
             return False
         last_final, final_count = self._final_prefix()
@@ -401,7 +402,8 @@ class SharePartition:
         return True
 
     def skip_missing(self, first_offset: int, end_offset: int) -> None:
-        """Move the start offset forward if it is in this range and in no batch: the log has no records in the range.
+        """Move the start offset forward if it is in this range, in which the log has no records, and in no batch. It
+        moves to the next batch in the range, or to the end of the range.
 
         DIVERGES: in Apache Kafka it stays where it is. Once as many records as may be in flight follow it, nothing is
         acquired any more.
@@ -422,9 +424,8 @@ class SharePartition:
         return state.is_final and not state.is_in_transition
 
     def _final_prefix(self) -> tuple[int, int]:
-        """The last offset up to which every state is final, or `NO_RECORD`, and the number of these offsets from the
-        start offset on.
-        """
+        """The last offset up to which every state is final (`NO_RECORD` if none is), and the number of offsets from the
+        start offset up to it."""
         last_final, count, gap = NO_RECORD, 0, self.gap
         for batch in self.batches:
             if gap is not None and batch.last_offset >= gap.start_offset:
@@ -444,8 +445,8 @@ class SharePartition:
         return last_final, count
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Handle a log start offset that has moved: the records before it are deleted. Available records are archived,
-        and the start offset moves.
+        """Handle a move of the log start offset: the records before it are deleted. Available records are archived, and
+        the start offset moves.
 
         Acquired records stay in flight until they are acknowledged, or until their locks expire.
         """
@@ -481,9 +482,8 @@ class SharePartition:
     def archive(
         self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state_before: RecordState
     ) -> int | None:
-        """Archive the records of a range of offsets whose state is `state_before`, which is not final. Returns their
-        number, or None if there are none.
-        """
+        """Archive the records of a range of offsets that have the state `state_before`, which is not final. Returns
+        their number, or None if there are none."""
         count = 0
         for batch in batches:
             if batch.first_offset > last_offset:
@@ -505,7 +505,7 @@ class SharePartition:
 
 
 class Acknowledging:
-    """The acknowledgement of several batches by one member."""
+    """The acknowledgement of several batches by one member, with the transitions that it has opened."""
 
     __slots__ = ("_limits", "_locks_until_ms", "_member_id", "_partition", "transitions")
 
