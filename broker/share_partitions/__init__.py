@@ -1,1 +1,3 @@
-"""The share partitions that this broker leads: their machines, their state at the share coordinator, their locks."""
+"""The share partitions that this broker leads: their state machines, their state at the share coordinator, and the
+locks of acquired records.
+"""

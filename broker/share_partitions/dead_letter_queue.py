@@ -1,4 +1,5 @@
-"""Writes dead letters of share groups to the topics that their groups name (KIP-1191).
+"""Writes the dead letters of share groups to their dead-letter queues, which are topics that the groups' settings name
+(KIP-1191).
 
     a run of records ──▶ may the topic be the queue? ──▶ does it exist? ──▶ read the originals ──▶ Produce to the leader
                          └ no: logged, not written       └ no: create it    (if they are copied)        │
@@ -48,34 +49,34 @@ T = TypeVar("T")
 PURPOSE: Final = "dead letters"
 ACKS_ALL: Final = -1
 RETRY_MS_FIRST: Final = 250
-"""The pause (ms) before the second attempt; each further one is twice as long, up to `RETRY_MS_MAX`."""
+"""The pause (ms) before the second attempt. Each further pause is twice as long, up to `RETRY_MS_MAX`."""
 RETRY_MS_MAX: Final = 30_000
 FETCH_SIZE_MAX: Final = 1 << 20
-"""The most bytes of source records that one Fetch requests."""
+"""The maximum number of bytes of source records that one Fetch requests."""
 FETCH_WAIT_MS: Final = 500
 QUEUE_CONFIGS: Final = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
-"""The settings of a queue that the broker creates."""
+"""The settings of a topic that the broker creates as a dead-letter queue."""
 
 
 class QueueSettings(NamedTuple):
-    """The settings of a group about its dead-letter queue."""
+    """The settings of a group for its dead-letter queue."""
 
     topic: str = ""
-    """errors.deadletterqueue.topic.name; empty if the group has none"""
+    """errors.deadletterqueue.topic.name; empty if the group has no dead-letter queue."""
     copies_records: bool = False
-    """errors.deadletterqueue.copy.record.enable"""
+    """errors.deadletterqueue.copy.record.enable."""
 
 
 class DeadLetterCounts:
-    """Counts for the metrics, each by group, since the start of the broker."""
+    """Counts of dead letters for the metrics, each by group id, since the start of the broker."""
 
     def __init__(self) -> None:
         self.records: Counter[str] = Counter()
-        """Dead letters that were written to a queue."""
+        """The number of dead letters that were written to a queue."""
         self.requests: Counter[str] = Counter()
-        """Produce requests with dead letters."""
+        """The number of Produce requests with dead letters."""
         self.failures: Counter[str] = Counter()
-        """Produce requests that failed, repeated ones included."""
+        """The number of Produce requests that failed, including those that were repeated."""
 
 
 class DeadLetterPorts(NamedTuple):
@@ -88,20 +89,20 @@ class DeadLetterPorts(NamedTuple):
     brokers: OtherBrokers
     topics: TopicCreation
     timeout_ms: int
-    """The time (ms) that a queue has to store records."""
+    """The timeout (ms) of a Produce request to a queue."""
     group_settings: Callable[[str], QueueSettings]
     counts: DeadLetterCounts
 
 
 class Refused(NamedTuple):
-    """Why a dead letter is not written."""
+    """The reason why a dead letter is not written."""
 
     reason: str
 
 
 class DeadLetterWriting:
-    """Writes the dead letters of one run of records. `is_wanted` tells whether this broker still leads the share
-    partition.
+    """Writes the dead letters of one run of records. `is_wanted` returns whether this broker still has to write
+    them.
     """
 
     def __init__(
@@ -116,8 +117,8 @@ class DeadLetterWriting:
         self._failed_attempts = 0
 
     async def run(self) -> bool:
-        """Write the dead letters. Returns True once the queue has them, or cannot take them; False if they are not
-        wanted any more.
+        """Write the dead letters. Returns True once the queue has them, or if it cannot take them. Returns False if
+        they are not wanted any more.
         """
         while self._next_offset <= self._letter.last_offset and self._is_wanted():
             queue = self._queue()
@@ -154,7 +155,7 @@ class DeadLetterWriting:
 
     @property
     def _source_name(self) -> str:
-        """The partition, as `topic-partition`."""
+        """The source partition, as `topic-partition`. If the topic was deleted, its id replaces its name."""
         topic = self._ports.cluster.image.topics.by_id.get(self._key.topic_id)
         return f"{self._key.topic_id.hex() if topic is None else topic.name}-{self._key.partition}"
 
@@ -168,7 +169,9 @@ class DeadLetterWriting:
     # The topic
 
     def _queue(self) -> Topic | Refused | None:
-        """The topic of the queue, or the reason why there is none; None while the topic is being created."""
+        """The topic of the queue; `Refused` if the group's setting names no usable topic, and None while the topic is
+        being created.
+        """
         ports, image = self._ports, self._ports.cluster.image
         name = ports.group_settings(self._key.group_id).topic
         topic = image.topics.by_name(name)
@@ -192,8 +195,8 @@ class DeadLetterWriting:
     # The source records
 
     async def _read_originals(self, size_max: int) -> None:
-        """Read source records from the next offset on, up to `size_max` bytes. Records that cannot be read are not
-        copied.
+        """Read source records from the next offset on, up to `size_max` bytes, so that dead letters can have copies of
+        them. Records that cannot be read are not copied.
         """
         records: dict[int, Record] = {}
         size, next_offset, end_offset = 0, self._next_offset, self._letter.last_offset + 1
@@ -214,7 +217,7 @@ class DeadLetterWriting:
         self._originals = Originals(records, size, next_offset, is_full=False)
 
     async def _fetch(self, offset: int) -> bytes:
-        """Record batches of the source from an offset on; empty if they cannot be read."""
+        """Fetch record batches of the source partition from an offset on. Returns no bytes if they cannot be read."""
         topic_id, index = self._key.topic_id, self._key.partition
         source = self._ports.cluster.image.topics.by_id.get(topic_id)
         partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=FETCH_SIZE_MAX)
@@ -232,7 +235,7 @@ class DeadLetterWriting:
     # The records of the queue
 
     async def _produce(self, queue: Topic) -> ErrorCode:
-        """Write as many dead letters as one batch holds. Returns the error of the request."""
+        """Write as many dead letters as one batch holds. Returns the error code of the Produce request."""
         ports, key, letter = self._ports, self._key, self._letter
         source = ports.cluster.image.topics.by_id.get(key.topic_id)
         index = key.partition % len(queue.partitions)

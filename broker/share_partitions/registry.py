@@ -1,5 +1,5 @@
-"""The share partitions that this broker runs: each is loaded by its first fetch, and forgotten when it has stored its
-last change.
+"""The share partitions that this broker runs: each is loaded at its first fetch, and forgotten once it has ended and
+its last change is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SharePartitionRegistry:
         self._ports = ports
         self._of: dict[ShareKey, SharePartitionRunner] = {}
         self._former: dict[ShareKey, SharePartitionRunner] = {}
-        """The runners of share partitions that have ended, while they still store something."""
+        """The runners of share partitions that have ended, as long as they still store a change."""
 
     def __len__(self) -> int:
         return len(self._of)
@@ -45,8 +45,8 @@ class SharePartitionRegistry:
         return self._of.get(key)
 
     def get(self, key: ShareKey) -> SharePartitionRunner | ErrorCode:
-        """Return the share partition, and begin to load it if it is new. Return the error for a partition that this
-        broker does not lead.
+        """The runner of a share partition, which begins to load if it is new. Returns an error code instead if this
+        broker does not lead the partition.
         """
         found = self._of.get(key)
         if found is not None:
@@ -74,6 +74,6 @@ class SharePartitionRegistry:
             del self._former[shared.key]
 
     def group_left(self, group_id: str) -> None:
-        """End the share partitions of a group, because no member of it has a session here any more."""
+        """End the share partitions of a group, because no member of the group has a session on this broker any more."""
         for key in [key for key in self._of if key.group_id == group_id]:
             self._of[key].fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, is_left=True)

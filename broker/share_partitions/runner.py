@@ -1,12 +1,13 @@
-"""Runs the machine of one share partition, whose partition this broker leads.
+"""Runs the state machine of one share partition, whose partition this broker leads.
 
     first fetch of a group ──▶ loading: state from the share coordinator ──▶ active ──▶ gone
                                                                                         not leader, deleted, fenced by
                                                                                         another leader or a reset, or
                                                                                         no session of the group is left
 
-What a machine wants to be stored goes to the share coordinator, one request at a time; writes that come meanwhile are
-stored together. Fetches wait in the purgatory for records that are released, and for room for more in flight.
+The changes of a machine are sent to the share coordinator, one request at a time; changes that come during a request
+are sent together in the next one. Fetches wait in the purgatory until records are released, or until more records may
+be in flight.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from moldau.replication.share.share_partition import SharePartition
 log = logging.getLogger("moldau.share")
 
 Answered: TypeAlias = Callable[[ErrorCode, str | None], None]
-"""Called once, with the outcome of an acknowledgement."""
+"""Called once with the error code and the message of an acknowledgement, when it is stored or has failed."""
 ERRORS: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -57,25 +58,27 @@ ERRORS: Final = {
         )
     },
 }
-"""The error for the client, by the error of the share coordinator; UNKNOWN_SERVER_ERROR for all other errors."""
+"""The error code for the client, by the error code of the share coordinator. Other errors become
+UNKNOWN_SERVER_ERROR.
+"""
 READ_SIZE_MIN: Final = 64 * 1024
-"""The bytes that are added to the estimated size of a read."""
+"""The margin (bytes) that is added to the estimated size of a read."""
 FENCING: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
-"""The errors that end a share partition without a warning in the log: a later fetch loads it anew."""
+"""The errors that end a share partition without a warning in the log, because a later fetch loads it anew."""
 
 
 class ShareCounts:
-    """Counts for the metrics, since the start of the broker."""
+    """Counts of share partitions for the metrics, since the start of the broker."""
 
     def __init__(self) -> None:
         self.acknowledged: Counter[int] = Counter()
-        """Acknowledged records by the type of their acknowledgement."""
+        """The number of acknowledged records, by the type of the acknowledgement."""
         self.loaded = 0
-        """Share partitions that were loaded."""
+        """The number of share partitions that were loaded."""
         self.loading_ms = 0
-        """The total time (ms) of loading them."""
+        """The total time (ms) that loading share partitions took."""
 
     def count_acknowledged(self, batches: Iterable[AcknowledgementBatch]) -> None:
         for first, last, types in batches:
@@ -99,7 +102,7 @@ class SharePorts(NamedTuple):
 
 
 class SharePartitionRunner:
-    """One share partition on its leader. It listens to changes of its partition (`PartitionListener`)."""
+    """Runs one share partition on its leader. It listens to changes of its partition (`PartitionListener`)."""
 
     def __init__(
         self, key: ShareKey, partition: Partition, ports: SharePorts, forget: Callable[[SharePartitionRunner], None]
@@ -113,15 +116,17 @@ class SharePartitionRunner:
         """
         self.is_loaded = False
         self.is_read = False
-        """Whether a fetch is reading records of this share partition: other fetches leave it out meanwhile."""
+        """Whether a fetch is reading records of this share partition. Other fetches leave the share partition out
+        meanwhile.
+        """
         self.record_size: float | None = None
-        """The bytes of a record in the log, framing included, on the average of the last read; None if it is
-        not known.
+        """The average size (bytes) of a record in the log, framing included, in the last read; None if it is
+        unknown.
         """
         self.waiting: dict[WatchingOperation, None] = {}
         """The fetches that wait for this share partition."""
         self.expired_locks = 0
-        """The number of records whose locks expired."""
+        """The number of records whose acquisition locks have expired."""
         self._began_ms = ports.environment.monotonic_ms()
         self._ports = ports
         self._forget = forget
@@ -131,11 +136,13 @@ class SharePartitionRunner:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._letters: deque[DeadLetter] = deque()
-        """The dead letters that have to be written; the first one is being written."""
+        """The dead letters that are not written yet; the first one is being written."""
         self._is_left = False
-        """Whether this runner has ended because its group has no session here: it still writes its dead letters."""
+        """Whether this runner has ended because its group has no session on this broker. It still writes its dead
+        letters.
+        """
         self._is_succeeded = False
-        """Whether another runner of the same key waits to be loaded: that one will write the dead letters."""
+        """Whether another runner of the same share partition waits to be loaded, which will write the dead letters."""
 
     @property
     def is_active(self) -> bool:
@@ -143,7 +150,9 @@ class SharePartitionRunner:
 
     @property
     def _writes_letters(self) -> bool:
-        """Whether this runner has to write the dead letters."""
+        """Whether this runner has to write its dead letters: it has not ended, or it ended only because its group has
+        no session here.
+        """
         if self.error is None:
             return True
         leads = self.partition.is_leader and self.partition.leader_epoch == self.machine.leader_epoch
@@ -152,8 +161,8 @@ class SharePartitionRunner:
     # Loading
 
     def load(self, former: SharePartitionRunner | None) -> None:
-        """Load the state from the share coordinator. `former` is the previous runner of this key, if it still stores
-        something: the load waits for its end.
+        """Load the state from the share coordinator. `former` is the previous runner of this share partition, if it
+        still stores changes: loading waits until it has stored them.
         """
         self.partition.add_listener(self)
         if former is None:
@@ -177,7 +186,9 @@ class SharePartitionRunner:
             self._loaded(answer, answer.start_offset)
 
     async def _reset(self, answer: StateAnswer) -> None:
-        """Begin at the offset that the group's settings determine, because no leader has stored one yet."""
+        """Begin at the offset that the group's share.auto.offset.reset determines, because no leader has stored a start
+        offset yet.
+        """
         strategy, partition = self._ports.settings.of(self.key.group_id).offset_reset, self.partition
         if strategy == "latest":
             offset = partition.high_watermark
@@ -206,14 +217,14 @@ class SharePartitionRunner:
     # Delivering
 
     def read_size(self, records: int) -> int | None:
-        """The bytes to read for this number of records, with a margin because records differ; None if nothing was
-        read yet.
+        """The number of bytes to read for a number of records, with a margin because records differ in size; None if
+        nothing was read yet.
         """
         return None if self.record_size is None else int(1.25 * records * self.record_size) + READ_SIZE_MIN
 
     def was_read(self, size: int, records: int) -> None:
-        """Note the size of a read (bytes) and its number of records, from which `read_size` estimates. `records` is 0
-        if the first batch was larger than the read.
+        """Note that a read of `size` bytes had `records` records, from which `read_size` estimates. `records` is 0 if
+        the first batch was larger than the read.
         """
         self.record_size = size / records if records else None
 
@@ -297,8 +308,8 @@ class SharePartitionRunner:
                 each()
 
     def when_stored(self, ready: Callable[[], None], *, is_loading: bool = False) -> None:
-        """Call `ready` once this runner stores nothing any more. `is_loading`: whether another runner of the same key
-        is loaded then, and writes the dead letters that this one leaves.
+        """Call `ready` once this runner has stored all its changes. `is_loading`: whether another runner of the same
+        share partition is loaded then, and writes the dead letters that this one leaves.
 
         DIVERGES: Apache Kafka loads a share partition anew while writes of the one before it are under way. Such a
         write has the same leader epoch, so that it is not refused: it may move the start offset back, or lose what is
@@ -311,8 +322,8 @@ class SharePartitionRunner:
     # Dead letters
 
     def _queue_dead_letters(self) -> None:
-        """Begin to write the new dead letters of the machine, one run after the other. The next leader writes those
-        that this broker leaves.
+        """Begin to write the new dead letters of the machine, one run of records after the other. Those that this
+        broker does not write are written by the next leader.
         """
         letters = self.machine.take_dead_letters()
         if not letters or not self._writes_letters:
@@ -337,7 +348,9 @@ class SharePartitionRunner:
     # Locks
 
     def _arm(self) -> None:
-        """Set one timer for the first deadline. A timer that fires early does no harm, so it is not moved to later."""
+        """Set the timer for the machine's first deadline. A timer that is set for an earlier time is kept, because it
+        does no harm if it fires early.
+        """
         deadline_ms = self.machine.next_deadline_ms()
         if deadline_ms is None or self.error is not None:
             return
@@ -361,7 +374,8 @@ class SharePartitionRunner:
     # The end
 
     def fence(self, error: ErrorCode, message: str | None = None, *, is_left: bool = False) -> None:
-        """End the share partition: deliver no more records. A later fetch loads it anew, if this broker leads it.
+        """End the share partition: it delivers no more records. A later fetch loads it anew, if this broker leads the
+        partition.
 
         `is_left`: whether it ends because the group has no session any more. Records in flight are forgotten, except
         dead letters.
@@ -379,7 +393,7 @@ class SharePartitionRunner:
         self.wake()
 
     def wake(self) -> None:
-        """Check the fetches that wait for this share partition."""
+        """Check the fetches that wait for this share partition in the next event loop iteration."""
         for operation in [*self.waiting]:
             if operation.is_over:
                 del self.waiting[operation]
@@ -387,18 +401,18 @@ class SharePartitionRunner:
                 self._ports.purgatory.check_one_soon(operation)
 
     def awaited_by(self, operation: WatchingOperation) -> None:
-        """Check a waiting fetch from now on whenever the share partition changes."""
+        """From now on, check a waiting fetch whenever records of the share partition may have become available."""
         self.waiting = {each: None for each in self.waiting if not each.is_over}
         self.waiting[operation] = None
 
     def on_log_end_offset_updated(self) -> None:
-        """Do nothing: fetches watch the committed records."""
+        """Do nothing: the waiting fetches themselves watch the high watermark or the last stable offset."""
 
     def on_high_watermark_updated(self) -> None:
-        """Do nothing: fetches watch the committed records."""
+        """Do nothing: the waiting fetches themselves watch the high watermark or the last stable offset."""
 
     def on_log_start_offset_updated(self) -> None:
-        """Do nothing: a fetch of deleted records moves the start offset."""
+        """Do nothing: a fetch of deleted records moves the start offset of the share partition."""
 
     def on_becoming_follower(self) -> None:
         self.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)

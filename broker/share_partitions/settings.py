@@ -1,4 +1,4 @@
-"""The settings of a group that its share partitions follow."""
+"""The settings of share groups that their share partitions use."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ DURATION: Final = re.compile(
 
 
 class ShareSettings(NamedTuple):
-    """The settings of a group: its own ones, otherwise the broker's."""
+    """The settings of a share group. A setting that the group does not have is the broker's."""
 
     limits: ShareLimits
     reads_committed: bool
-    """share.isolation.level"""
+    """Whether share.isolation.level is read_committed."""
     offset_reset: str
-    """share.auto.offset.reset"""
+    """share.auto.offset.reset."""
     queue: QueueSettings = QueueSettings()
 
 
 class GroupSettings:
-    """The settings of groups. They are computed again after a change of the metadata or of the broker's
-    configuration.
+    """The settings of share groups by group id. They are cached until the metadata or the broker's configuration
+    changes.
     """
 
     def __init__(self, published: PublishedMetadata, settings: DynamicConfig) -> None:
@@ -66,7 +66,7 @@ class GroupSettings:
 
 
 def duration_ms(strategy: str) -> int:
-    """The duration (ms) in a `by_duration:` strategy."""
+    """The duration (ms) in a share.auto.offset.reset of the form `by_duration:P...`."""
     match = DURATION.fullmatch(strategy)
     assert match is not None, "the settings of a group are valid"
     days, hours, minutes, seconds = (float(match[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
