@@ -44,14 +44,14 @@ from moldau.replication.partition import Partition
 
 Response = TypeVar("Response")
 TURNING_MS: Final = 1_000
-"""The time (ms) that a follower needs to learn of its new leader from the metadata, and to add the partition to its
+"""The time (ms) that followers need to learn of a new leader from the metadata, and to add the partition to their
 fetches.
 """
 SHORT_MS: Final = 10
 
 
 class Watch(Enum):
-    """The offset of a partition that an operation watches."""
+    """An offset of a partition that an operation can watch."""
 
     LOG_END_OFFSET = auto()
     HIGH_WATERMARK = auto()
@@ -63,7 +63,7 @@ LOG_END_OFFSET: Final = Watch.LOG_END_OFFSET
 HIGH_WATERMARK: Final = Watch.HIGH_WATERMARK
 LAST_STABLE_OFFSET: Final = Watch.LAST_STABLE_OFFSET
 LOW_WATERMARK: Final = Watch.LOW_WATERMARK
-"""A local name for the enum member, because its lookup takes as long as a call."""
+"""A module-level name for the enum member, because looking it up in the class takes as long as a call."""
 
 
 class CommitWait(ABC):
@@ -83,7 +83,7 @@ class CommitWait(ABC):
         """
 
     def enqueue(self, queue: deque[CommitWait]) -> None:
-        """Insert the wait into the queue, in the order of offsets."""
+        """Insert the wait into a queue that is sorted by `end_offset`."""
         self._queue = queue
         if not queue or queue[-1].end_offset <= self.end_offset:
             queue.append(self)
@@ -96,22 +96,22 @@ class CommitWait(ABC):
         queue.insert(position, self)
 
     def settle(self, error: ErrorCode) -> None:
-        """Settle the wait, which was taken out of its queue, unless it was cancelled."""
+        """End a wait that was taken out of its queue: call `settled`, unless the wait was cancelled."""
         if self._queue is not None:
             self._queue = None
             self.settled(error)
 
     def cancel(self) -> None:
-        """Cancel the wait; no effect if it is settled.
+        """Cancel the wait. No effect if it has ended.
 
-        It stays in the queue until its turn comes: a lost connection cancels many waits, and a search for each would
-        block the event loop.
+        It stays in the queue until the records before its offset are committed. A lost connection cancels many waits,
+        and a search for each in the queue would block the event loop.
         """
         self._queue = None
 
 
 class CommitCallback(CommitWait):
-    """Calls a function when the records are committed."""
+    """A wait that calls a function with the result."""
 
     __slots__ = ("_committed",)
 
@@ -124,14 +124,14 @@ class CommitCallback(CommitWait):
 
 
 class WatchingOperation(ABC):
-    """An operation that waits: the keys that it watches, and its timeout."""
+    """An operation that waits in the purgatory: the keys that it watches, and its timeout."""
 
     __slots__ = ("_purgatory", "_timeout", "_updates", "_watched", "is_over", "kind")
 
     def __init__(self, purgatory: Purgatory, kind: str, wait_ms: int | None) -> None:
         self.kind = kind
         self.is_over = False
-        """Whether the operation is complete or abandoned."""
+        """Whether the operation has ended: it is complete or abandoned."""
         self._purgatory = purgatory
         self._watched: list[dict[WatchingOperation, None]] = []
         self._updates: UpdatedPartitions | None = None
@@ -141,7 +141,7 @@ class WatchingOperation(ABC):
             self._timeout = purgatory.timeouts.after(max(0, wait_ms), self.expire)
 
     def watch(self, partitions: Iterable[Partition], what: Watch) -> None:
-        """Watch one offset in some partitions."""
+        """Watch the offset `what` of each of the partitions."""
         for partition in partitions:
             watchers = self._purgatory.watchers(partition)
             if what is HIGH_WATERMARK:
@@ -161,7 +161,7 @@ class WatchingOperation(ABC):
         updates.on_update = self._updated
 
     def end_in(self, wait_ms: int) -> None:
-        """Shorten the wait: it ends at most that long from now."""
+        """Shorten the wait, so that it ends `wait_ms` from now at the latest."""
         if self._timeout is not None:
             self._timeout.cancel()
         self._timeout = self._purgatory.timeouts.after(wait_ms, self.expire)
@@ -192,7 +192,7 @@ class WatchingOperation(ABC):
 
 
 class DelayedOperation(WatchingOperation, Generic[Response]):
-    """A request that waits. When its connection is lost the operation ends without a reply."""
+    """A request that waits in the purgatory for its response. If its connection is lost, it ends without a reply."""
 
     __slots__ = ("_attempt", "reply")
 
@@ -221,7 +221,7 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
         self._try(is_last=True)
 
     def complete(self, response: Response) -> None:
-        """End the operation with this response. No effect if it has ended."""
+        """End the operation with a response. No effect if it has ended."""
         if not self.is_over:
             self.end()
             self.reply.complete(response)
@@ -263,13 +263,17 @@ class PartitionWatchers:
         self.high_watermark: dict[WatchingOperation, None] = {}
         self.last_stable_offset: dict[WatchingOperation, None] = {}
         self._seen_last_stable_offset = -1
-        """The last stable offset that the watching operations have seen."""
+        """The last stable offset at the last check of the operations that watch it."""
         self.low_watermark: dict[WatchingOperation, None] = {}
         self.commits: deque[CommitWait] = deque()
-        """The waiting commits in the order of the log, because offsets are added as they are appended."""
+        """The waits for commits, sorted by offset. Most are appended at the end, because offsets are added as records
+        are appended.
+        """
 
     def watch_last_stable_offset(self) -> dict[WatchingOperation, None]:
-        """Return the operations that watch the last stable offset, and note its present value as seen."""
+        """The operations that watch the last stable offset. Its current value is noted, so that only a later change
+        notifies them.
+        """
         self._seen_last_stable_offset = self._partition.last_stable_offset
         return self.last_stable_offset
 
@@ -295,9 +299,9 @@ class PartitionWatchers:
             self._look_at_last_stable_offset()
 
     def _look_at_last_stable_offset(self) -> None:
-        """Notify the operations if the last stable offset has moved.
+        """Check the operations that watch the last stable offset, if it has moved.
 
-        It stays while a transaction is open, even if later records are committed; then no reader is notified.
+        While a transaction is open it does not move, even if later records are committed; then no operation is checked.
         """
         offset = self._partition.last_stable_offset
         if offset != self._seen_last_stable_offset:
@@ -312,8 +316,8 @@ class PartitionWatchers:
         self._purgatory.forget(self._partition)
 
     def _leadership_lost(self, error: ErrorCode) -> None:
-        """Settle the waits for commits with an error: this broker does not lead any more, and only the next leader
-        knows whether the records will be committed.
+        """End the waits for commits with an error, because this broker does not lead the partition any more: only the
+        next leader knows whether the records will be committed. Check the other operations.
         """
         waits, self.commits = self.commits, deque()
         while waits:
@@ -323,8 +327,8 @@ class PartitionWatchers:
 
 
 class Purgatory:
-    """The delayed operations of one broker: Apache Kafka's DelayedOperationPurgatory, one for all kinds of
-    operations.
+    """The delayed operations of one broker. It is like Apache Kafka's DelayedOperationPurgatory, with one instance for
+    all kinds of operations.
     """
 
     __slots__ = ("_is_holding", "_is_scheduled", "_loop", "_to_check", "_watchers", "followers", "sizes", "timeouts")
@@ -333,7 +337,7 @@ class Purgatory:
         self._loop = loop
         self.timeouts = timeouts
         self.followers = FollowerWaits(monotonic_ms)
-        """The limits on the waits of followers' fetches."""
+        """Limits the waits of followers' fetches."""
         self.sizes: dict[str, int] = {}
         """The number of waiting operations by kind."""
         self._watchers: dict[Partition, PartitionWatchers] = {}
@@ -342,7 +346,7 @@ class Purgatory:
         self._is_holding = False
 
     def watchers(self, partition: Partition) -> PartitionWatchers:
-        """The watchers of a partition; kept until the replica is gone."""
+        """The watchers of a partition, which are kept as long as this broker has the replica."""
         found = self._watchers.get(partition)
         if found is None:
             found = self._watchers[partition] = PartitionWatchers(self, partition)
@@ -350,14 +354,15 @@ class Purgatory:
         return found
 
     def forget(self, partition: Partition) -> None:
-        """Remove the watchers of a partition whose replica is gone."""
+        """Remove the watchers of a partition of which this broker has no replica any more."""
         self._watchers.pop(partition, None)
 
     def await_commit(self, partition: Partition, wait: CommitWait) -> None:
-        """Settle the wait once all records before its offset in the leader's log are committed, or the replica does not
-        lead any more; at once if this is so already.
+        """End `wait` once all records before its offset in the leader's log are committed, or once the replica does not
+        lead any more; at once if either is so now.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas are in sync at that time than min.insync.replicas.
+        The error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas than min.insync.replicas are in sync at the
+        commit.
         """
         if wait.end_offset <= partition.high_watermark:
             wait.settled(partition.commit_error)
@@ -367,12 +372,12 @@ class Purgatory:
             wait.enqueue(self.watchers(partition).commits)
 
     def check_soon(self, operations: dict[WatchingOperation, None]) -> None:
-        """Check these operations soon: a key that they watch has changed."""
+        """Check operations soon, because a key that they watch has changed."""
         self._to_check.update(operations)
         self._schedule()
 
     def check_one_soon(self, operation: WatchingOperation) -> None:
-        """Check this operation soon: a key that it watches has changed."""
+        """Check an operation soon, because a key that it watches has changed."""
         self._to_check[operation] = None
         self._schedule()
 
@@ -382,14 +387,14 @@ class Purgatory:
             self._loop.call_soon(self._check_scheduled)
 
     def hold_actions(self) -> None:
-        """Delay checks until `try_complete_actions`, because more keys may change before."""
+        """Postpone checks until `try_complete_actions`, because more keys may change before."""
         self._is_holding = True
 
     def try_complete_actions(self) -> None:
-        """Check the delayed operations now.
+        """Check the operations whose keys have changed now.
 
-        An exception of an attempt, which is a bug, is raised; the remaining operations are then checked in the next
-        iteration.
+        If an attempt raises an exception, which is a bug, it is raised here. The remaining operations are then checked
+        in the next event loop iteration.
         """
         self._is_holding = False
         if self._to_check:
@@ -412,23 +417,23 @@ class Purgatory:
 
 
 class FollowerFetch(Protocol):
-    """A fetch that waits for updates."""
+    """A follower's fetch that waits for records."""
 
     @property
     def is_over(self) -> bool:
         """Whether the fetch is complete or abandoned."""
 
     def end_in(self, wait_ms: int) -> None:
-        """Shorten the wait: it ends at most that many milliseconds from now."""
+        """Shorten the wait, so that it ends `wait_ms` from now at the latest."""
 
 
 class FollowerWaits:
-    """The waiting fetches of followers. Their waits are short while this broker becomes leader of partitions.
+    """Limits the waits of followers' fetches. They are short while this broker becomes leader of partitions.
 
     A follower has one fetch in progress to each leader. While that fetch waits for replica.fetch.wait.max.ms, the
-    follower sends no other. A partition that this broker has just begun to lead would therefore not be fetched, and its
-    acks=all requests not be answered, until half a second later. So a broker that begins to lead answers the waiting
-    fetches, and keeps waits short until its followers had time to add the partition.
+    follower sends no other. So a partition that this broker has just begun to lead would be fetched, and its acks=all
+    requests be answered, only half a second later. Therefore a broker that begins to lead answers the waiting fetches,
+    and keeps waits short until its followers had time to add the partition.
 
         begins to lead ──▶ waiting fetches end in `SHORT_MS` ──▶ for `TURNING_MS`, each fetch waits `SHORT_MS` at most
     """
@@ -439,7 +444,7 @@ class FollowerWaits:
         self._turning_until_ms: int | None = None
 
     def wait_ms(self, wanted_ms: int) -> int:
-        """The time (ms) for which a fetch may wait that begins to wait now."""
+        """The time (ms) for which a fetch that asks for `wanted_ms` may wait now."""
         if self._turning_until_ms is None:
             return wanted_ms
         if self._monotonic_ms() >= self._turning_until_ms:
@@ -448,7 +453,9 @@ class FollowerWaits:
         return min(wanted_ms, SHORT_MS)
 
     def add(self, fetch: FollowerFetch) -> None:
-        """Add a fetch that waits from now on. There is one for each follower, so examining all of them is cheap."""
+        """Add a fetch that begins to wait. There is one for each follower, so examining all of them takes little
+        time.
+        """
         self._waiting = [each for each in self._waiting if not each.is_over]
         self._waiting.append(fetch)
 
@@ -464,9 +471,9 @@ class FollowerWaits:
 
 
 class AppendedRecords(CommitWait):
-    """The records of a request in one partition, and the answer that waits until they are committed, or durable. It is
-    not a NamedTuple: a compiled NamedTuple crashes at its definition if it names a compiled class of a module that
-    is not imported yet.
+    """The records of a Produce request in one partition, and the answer for that partition, which waits until the
+    records are committed, or durable. It is not a NamedTuple: a compiled NamedTuple crashes at its definition if it
+    names a compiled class of a module that is not imported yet.
     """
 
     __slots__ = ("answer", "operation", "partition")
@@ -500,7 +507,7 @@ class DelayedProduce(WatchingOperation):
         *,
         has_failed: bool,
     ) -> None:
-        """`add_leaders` names the current leaders in a response with errors.
+        """`response`: the response to complete. `add_leaders` adds the current leaders to it if it has errors.
 
         `has_failed`: whether the response has an error already.
         """
@@ -510,7 +517,7 @@ class DelayedProduce(WatchingOperation):
         self._add_leaders = add_leaders
         self._has_failed = has_failed
         self._open = list(appended)
-        """The records of the request. Settled ones refer to no operation any more."""
+        """The records whose wait has not ended. A wait that has ended has no `operation` any more."""
         self._open_count = len(appended)
         for each in appended:
             each.operation = self

@@ -1,8 +1,8 @@
-"""The timer wheel: timeouts, most of which are cancelled before they fire.
+"""The timer wheel: timeouts that are cheap to set and to cancel, because most are cancelled before they fire.
 
 A timer of the event loop takes some microseconds to set and to cancel, for every produce and fetch that waits. Waits of
-one length end in the order in which they began: they share a queue, and one timer of the event loop for the oldest.
-Apache Kafka's wheel has buckets by time for the same reason.
+the same length end in the order in which they began. So they share a queue, and one timer of the event loop for the
+oldest of them. Apache Kafka's wheel has buckets by time for the same reason.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Final
 
 QUEUES_MAX: Final = 64
-"""The most lengths of wait with a queue of their own.
+"""The maximum number of queues, one for each length of wait.
 
-Any other wait has its own timer: clients choose the lengths, so their number is not bounded otherwise.
+Waits of further lengths have timers of their own. Clients choose the lengths, so their number is not bounded otherwise.
 """
 
 
@@ -28,7 +28,7 @@ class Timeouts:
         self._queues: dict[int, TimeoutQueue] = {}
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> Timeout:
-        """Call back once after `delay_ms`, unless it is cancelled before."""
+        """Call `callback` once after `delay_ms`, unless the returned timeout is cancelled before."""
         queue = self._queues.get(delay_ms)
         if queue is None:
             queue = TimeoutQueue(self._loop, delay_ms, self._queues)
@@ -38,7 +38,7 @@ class Timeouts:
 
 
 class TimeoutQueue:
-    """The waits of one length, the oldest first."""
+    """The timeouts of one length, the oldest first."""
 
     __slots__ = ("_delay_ms", "_loop", "_queues", "_timer", "waiting")
 
@@ -57,8 +57,8 @@ class TimeoutQueue:
         return timeout
 
     def _look(self) -> None:
-        """End the waits whose time is over, and set the timer for the oldest of the others. The wait for which it was
-        set may have been cancelled.
+        """Fire the timeouts whose time is over, and set the timer for the oldest of the others. The timeout for which
+        the timer was set may have been cancelled.
         """
         self._timer = None
         now_s = self._loop.time()
@@ -71,8 +71,8 @@ class TimeoutQueue:
             del self._queues[self._delay_ms]
 
     def _end(self, timeout: Timeout) -> None:
-        """End one wait. Each has a callback of its own, so that an exception in one does not affect the others, and one
-        may cancel another.
+        """Fire one timeout. Each is fired in a callback of its own, so that an exception of one does not affect the
+        others, and one may cancel another.
         """
         if timeout in self.waiting:
             callback = timeout.callback
@@ -81,10 +81,10 @@ class TimeoutQueue:
 
 
 class Timeout:
-    """The end of one wait.
+    """A timeout in the queue of its length.
 
-    It drops its callback when the wait is over: the operation refers to its timeout, and the cycle would be left to the
-    garbage collector.
+    It drops its callback when it has fired or is cancelled: an operation refers to its timeout, and a reference cycle
+    would be left to the garbage collector.
     """
 
     __slots__ = ("_queue", "callback", "deadline_s")
