@@ -1,1 +1,1 @@
-"""HTTP: the server behind the metrics, the health probes and the control interface."""
+"""HTTP: the server of the metrics, the health probes, the console and the control interface."""

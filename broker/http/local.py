@@ -1,4 +1,6 @@
-"""HTTP between the processes of one machine, over a socket in its file system: a request, and the whole response."""
+"""An HTTP client for the other processes of this machine, over their Unix sockets: sends a request, and returns the
+whole response.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import h11
 from moldau.broker.config.listeners import LocalAddress
 
 ANSWER_SIZE_MAX: Final = 1 << 26
-"""The most bytes of a response that are read."""
+"""The maximum size (bytes) of a response."""
 PIECE: Final = 1 << 16
 
 
@@ -24,8 +26,8 @@ class NoAnswer(Exception):
 
 
 async def get(address: LocalAddress, target: str, patience_s: float) -> LocalAnswer:
-    """Send a GET to another process of this machine, and return the response. Raises `NoAnswer`, also after
-    `patience_s` seconds without one.
+    """Send a GET request to another process of this machine, and return the response. Raises `NoAnswer`, also if there
+    is no response after `patience_s` seconds.
     """
     try:
         async with asyncio.timeout(patience_s):

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server over h11: a table of resources, one request for each connection, all sizes limited.
+"""A small HTTP/1.1 server over h11: a table of resources, one request on each connection, and limits on all sizes.
 
 bytes ──▶ h11 ──▶ HttpRequest ──▶ handler of the path and the method ──▶ Answer ──▶ h11 ──▶ bytes, close
                                                                      └──▶ Stream ──▶ h11 ──▶ bytes as they come, close
@@ -23,25 +23,29 @@ log = logging.getLogger("moldau.http")
 HEAD_SIZE_MAX: Final = 8192
 READING: Final = ("GET", "HEAD")
 UNSENT_MAX: Final = 1 << 25
-"""The most bytes of answers that clients have not taken. Above it, the connection that holds the most is closed."""
+"""The maximum number of bytes of answers that clients have not taken. Above it, the connection with the most such bytes
+is closed.
+"""
 PATIENCE_S: Final = 10
 CONNECTIONS_MAX: Final = 32
-"""The most connections. A scraper needs one, and a probe another.
+"""The maximum number of connections. A scraper needs one, and a probe another.
 
-For one more, the oldest connection of the address with the most connections is closed. So a probe is answered while
+When one more connects, the address with the most connections loses its oldest one. So a probe is answered even if
 clients at other addresses hold all connections.
 """
 
 
 class HttpRequest(NamedTuple):
-    """One complete request."""
+    """A request that was received completely."""
 
     method: str
     path: str
     variables: Mapping[str, str]
-    """The parts of the path that stand for a `{name}` of the resource's template."""
+    """The variables of the resource's path template, such as `id` of `{id}`, with the parts of the path that replace
+    them.
+    """
     query: Mapping[str, str]
-    """The parameters of the query; the last value of a name that is given twice."""
+    """The query parameters. If a name is given twice, its last value counts."""
     headers: Mapping[str, str]
     """The header fields, by name in lower case."""
     body: bytes
@@ -59,8 +63,8 @@ class Answer(NamedTuple):
 class Stream(NamedTuple):
     """An answer whose pieces are sent as they come, such as server-sent events.
 
-    The pieces end by themselves, and are closed if the client leaves. A client that does not read them is given
-    `PATIENCE_S` for what the transport holds back, and is then cut off.
+    The iterator may end by itself, and is closed if the client leaves. A client that does not take the sent pieces for
+    `PATIENCE_S` is disconnected.
     """
 
     content_type: str
@@ -70,7 +74,7 @@ class Stream(NamedTuple):
 
 Handler = Callable[[HttpRequest], Awaitable["Answer | Stream"]]
 Resources = Mapping[str, Mapping[str, Handler]]
-"""The handlers of each path, by method. A path is a template: `/v1/faults/{id}`."""
+"""The handlers by path template (such as `/v1/faults/{id}`) and by method."""
 
 
 def host_of(request: HttpRequest) -> str:
@@ -103,9 +107,9 @@ def phrase_of(status: int) -> str:
 
 
 class HttpServer:
-    """The server of some resources. HEAD is answered by the resources that answer GET.
+    """An HTTP server for some resources. A resource that answers GET also answers HEAD.
 
-    `spawn` runs a coroutine under supervision. A body of more than `body_size_max` bytes is refused.
+    `spawn` runs a coroutine as a supervised task. A body of more than `body_size_max` bytes is refused.
     """
 
     def __init__(
@@ -119,11 +123,13 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start_local(self, address: LocalAddress) -> None:
-        """Serve the processes of the same machine. Raises OSError."""
+        """Serve on a Unix socket, for processes of the same machine. Raises OSError."""
         self._server = await self.loop.create_unix_server(lambda: HttpConnection(self), address.path)
 
     async def start(self, address: HttpAddress, setting: str) -> int:
-        """Bind and serve. Returns the port. Raises OSError, which names the setting or option that gave the address."""
+        """Bind the address and serve. Returns the port. Raises OSError with `setting`, the name of the setting or
+        option that gave the address.
+        """
         try:
             self._server = await self.loop.create_server(
                 lambda: HttpConnection(self), address.host or None, address.port, reuse_address=True
@@ -137,7 +143,9 @@ class HttpServer:
         return port
 
     def find(self, path: str) -> tuple[Mapping[str, Handler], Mapping[str, str]] | None:
-        """The handlers of a path, by method, and the variables in it; None if no resource has it."""
+        """The handlers of the resource with a path, by method, and the values of the variables in the path; None if
+        there is no such resource.
+        """
         steps = path.split("/")
         for template, handlers in self.resources.items():
             wanted = template.split("/")
@@ -178,7 +186,7 @@ class HttpServer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """Reads one request, responds, and closes."""
+    """One connection: reads a request, sends the response, and closes."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -186,13 +194,13 @@ class HttpConnection(asyncio.Protocol):
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_SIZE_MAX)
         self._head: h11.Request | None = None
         self._head_size = 0
-        """The bytes that were read while the head was not complete."""
+        """The number of bytes that were received before the head of the request was complete."""
         self._body = bytearray()
         self._is_asked = False
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.Task[object] | None = None
-        """The task of a handler that changes nothing: it is cancelled when the connection ends."""
+        """The task of a handler that changes nothing (GET or HEAD), which is cancelled when the connection ends."""
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -233,7 +241,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def unsent(self) -> int:
-        """The bytes of the answer that the client has not taken."""
+        """The number of bytes of the answer that the client has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
@@ -241,15 +249,15 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def give_up(self) -> None:
-        """Close the connection at once: the client sends its request, or reads the response, too slowly, or another
-        connection needs its place.
+        """Close the connection at once, because the client is too slow, or because its place is needed for another
+        connection.
         """
         if self._transport is not None:
             self._transport.abort()
 
     def _read_head(self, data: bytes) -> bytes:
-        """Read what may be the head, and return what is beyond its limit. h11 itself refuses a longer head only if
-        it comes in pieces. Raises `RemoteProtocolError`.
+        """Parse received bytes up to the size limit of the head. Returns the bytes past the limit. h11 itself refuses a
+        long head only if it arrives in pieces. Raises `RemoteProtocolError`.
         """
         room = HEAD_SIZE_MAX - self._head_size
         self._head_size += len(data)
@@ -261,7 +269,9 @@ class HttpConnection(asyncio.Protocol):
         return data[max(room, 0) :]
 
     def _read_events(self) -> None:
-        """Read the request as far as it has arrived. Raises `RemoteProtocolError`."""
+        """Parse the request as far as it has arrived, and handle it once it is complete. Raises
+        `RemoteProtocolError`.
+        """
         while not self._is_asked:
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
@@ -314,7 +324,7 @@ class HttpConnection(asyncio.Protocol):
             self._answer(answer)
 
     async def _send_stream(self, stream: Stream) -> None:
-        """Send the pieces of a stream until it ends, or the client leaves or does not read."""
+        """Send the pieces of a stream until it ends, or until the client leaves or does not read."""
         transport = self._transport
         if self._timer is not None:
             self._timer.cancel()
@@ -344,7 +354,7 @@ class HttpConnection(asyncio.Protocol):
                 await aclose()
 
     def _refuse(self, answer: Answer) -> None:
-        """Answer a request before it is read to its end."""
+        """Answer a request without reading the rest of it."""
         self._is_asked = True
         self._answer(answer)
 
