@@ -1,1 +1,1 @@
-"""Metrics in Prometheus' text format, and the health and readiness of the node, over HTTP."""
+"""Metrics in Prometheus' text format, and the health and readiness of a node, over HTTP."""

@@ -1,8 +1,8 @@
-"""Every metric: its name, its labels, its name in Apache Kafka's JMX, and its meaning.
+"""The catalogue of all metrics: name, kind, labels, the name in Apache Kafka's JMX, and the meaning.
 
 Names are those that Prometheus' JMX exporter gives to Apache Kafka's metrics, so that existing dashboards and alerts
-work. Metrics that Apache Kafka does not have begin with `moldau_`, those of any process with `process_`. A row takes
-three lines:
+work. Metrics that Apache Kafka does not have begin with `moldau_`, those of any process with `process_`. The rows are
+text; a row has three lines:
 
     name  kind  labels
         Kafka's name, - if Kafka has no such metric
@@ -481,7 +481,7 @@ moldau_remote_log_metadata_unreadable_total  counter  -
     -
     Records of the remote log metadata that this version cannot read, and passed over.
 """
-"""The rows for tiered storage."""
+"""The rows of the metrics of tiered storage."""
 QUOTA_ROWS = """
 kafka_server_produce_byte_rate  gauge  user,client_id
     kafka.server:type=Produce,name=byte-rate
@@ -514,11 +514,11 @@ moldau_throttled_connections_total  counter  listener
     -
     Connections that were closed without an answer, because their address made them too fast.
 """
-"""The rows for client quotas."""
+"""The rows of the metrics of client quotas."""
 
 
 class Metric(NamedTuple):
-    """One metric."""
+    """A row of the catalogue: name, kind, labels and meaning of a metric."""
 
     name: str
     kind: str
@@ -526,7 +526,7 @@ class Metric(NamedTuple):
     kafka_name: str | None
     meaning: str
     fold: str
-    """How the values of several brokers become one: sum, max or min."""
+    """How the values of several broker processes are combined: sum, max or min."""
 
 
 @cache

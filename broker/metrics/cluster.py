@@ -1,4 +1,4 @@
-"""Metrics of the cluster and the groups as this node sees them: metadata, quorum, controller, coordinator."""
+"""Adds the metrics of the cluster and of groups to a page: metadata, quorum, controller, coordinators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATES: Final = {
     "share": ("Empty", "Stable", "Dead"),
     "streams": ("Empty", "Assigning", "Reconciling", "Stable", "Dead", "NotReady"),
 }
-"""The states of the groups of each kind for which Apache Kafka has metrics."""
+"""The group states for which Apache Kafka has metrics, by the kind of group."""
 
 
 async def collect_cluster(page: Page, node: Observed) -> None:
@@ -100,9 +100,9 @@ def collect_groups(page: Page, node: Observed) -> None:
 
 
 def collect_sharing(page: Page, node: Observed, series_max: int) -> int:
-    """Collect what share groups have in flight, and what the share coordinator writes.
+    """Add the metrics of share groups and share partitions on this broker, and of the share coordinator.
 
-    Returns the number of groups and share partitions above the limit, which are counted together.
+    Returns the number of groups and share partitions above `series_max`, which are counted together.
 
     DIVERGES: Apache Kafka also measures how long fetches wait for one another, and the latency of writes; here a fetch
     leaves out what another one reads, and `moldau_request_wait_ms` has the waits for coordinators.

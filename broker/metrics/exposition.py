@@ -1,4 +1,4 @@
-"""The text format 0.0.4 of Prometheus."""
+"""Writes metrics in the text format 0.0.4 of Prometheus."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]
 LABEL_LENGTH_MAX: Final = 249
-"""The most characters of a label value that clients choose, such as the name of a topic. Series with longer ones are
-folded into another (`OTHER`).
+"""The maximum length (characters) of a label value that clients choose, such as the name of a topic. Series with a
+longer value are folded into one (`OTHER`).
 """
 OTHER: Final = "other"
-"""The label value of the series into which other series are folded. A client with this name is counted in it."""
+"""The label value of the series into which other series are folded. A client whose name is this word is counted in that
+series.
+"""
 
 
 class Observations(Protocol):
-    """A sum and a count of observations."""
+    """The sum and the number of observations."""
 
     count: int
 
@@ -30,7 +32,7 @@ class Observations(Protocol):
 
 
 class BucketedObservations(Observations, Protocol):
-    """Observations counted by upper bounds."""
+    """A histogram: for each upper bound the number of observations up to it, and above the bound before."""
 
     counts: list[int]
 
@@ -39,7 +41,7 @@ class BucketedObservations(Observations, Protocol):
 
 
 class Histogram:
-    """Observations counted by upper bounds; those above the last bound count under infinity."""
+    """A histogram: observations counted by upper bounds. Those above the last bound are counted under infinity."""
 
     __slots__ = ("bounds", "count", "counts", "sum")
 
@@ -56,7 +58,7 @@ class Histogram:
 
 
 class Summary:
-    """A sum and a count."""
+    """The sum and the number of observations."""
 
     __slots__ = ("count", "sum")
 
@@ -70,7 +72,7 @@ class Summary:
 
 
 class Page:
-    """The metrics of one scrape. A name outside of the catalogue is a bug."""
+    """The page of metrics that answers one scrape. A metric's name must be in the catalogue."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {name: [] for name in metrics()}
@@ -86,8 +88,9 @@ class Page:
         series_max: int,
         fold: Callable[[float, float], float] = operator.add,
     ) -> int:
-        """Add samples of one metric whose labels clients choose. The first `series_max` have a series each; the others,
-        and those with a label that is too long, are folded into one series, whose labels are `other`.
+        """Add samples of one metric whose label values clients choose. The first `series_max` samples have a series
+        each. All others, and those with a label value that is too long, are folded into one series, whose label
+        values are `OTHER`.
 
         Returns the number of samples that were folded.
         """
@@ -130,7 +133,7 @@ class Page:
 
 
 def number(value: float) -> str:
-    """A number in the format of Prometheus: whole numbers have no point."""
+    """A number as text in the format of Prometheus, in which whole numbers have no decimal point."""
     if value == float("inf"):
         return "+Inf"
     return str(int(value)) if value == int(value) else repr(value)

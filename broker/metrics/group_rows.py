@@ -1,4 +1,6 @@
-"""The rows of the metrics of groups and of what share groups deliver, in the form of `catalogue.py`."""
+"""The catalogue rows of the metrics of groups, and of the records that share groups deliver, in the form of
+`catalogue.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The rows of the metrics of lag, in the form of `catalogue.py`, under the names of kafka-lag-exporter."""
+"""The catalogue rows of the metrics of consumer lag, in the form of `catalogue.py`, with the names of
+kafka-lag-exporter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The metrics and the health of all broker processes of a machine, at the HTTP listener of the first (`--cores`).
+"""The metrics and the health of all broker processes of a machine, at the HTTP listener of the first process
+(`--cores`).
 
 GET /metrics           the series of one node, with the values of all processes added up (or the largest, smallest)
 GET /metrics/brokers   the series of each process, with its node id in the label `broker`
@@ -24,7 +25,7 @@ FOLDS: Final[Mapping[str, Callable[[float, float], float]]] = {"sum": operator.a
 
 
 class Processes:
-    """The other broker processes of this machine, as the first one sees them."""
+    """Requests metrics and readiness from the other broker processes of this machine, for the first process."""
 
     def __init__(self, node_id: int, place: Place) -> None:
         self._node_id = node_id
@@ -33,8 +34,8 @@ class Processes:
         }
 
     async def pages(self, own: str) -> dict[int, str | None]:
-        """The pages of all processes by node id; None for a process that does not answer. `own` is the page of this
-        process.
+        """The metrics pages of all processes of the machine, by node id; None for a process that does not answer. `own`
+        is the page of this process.
         """
         answers = await self._ask("/metrics")
         pages: dict[int, str | None] = {self._node_id: own}
@@ -44,7 +45,7 @@ class Processes:
         return pages
 
     async def not_ready(self) -> list[str]:
-        """The reasons why the other processes do not serve clients, one line each."""
+        """The reasons why other processes of the machine do not serve clients, as one line each."""
         lines = []
         for node_id, answer in (await self._ask("/readyz")).items():
             if isinstance(answer, NoAnswer):
@@ -65,8 +66,8 @@ class Processes:
 
 
 def summed(pages: Mapping[int, str | None]) -> str:
-    """Merge pages into one with the series of a single node: each value is the sum, the largest or the smallest one
-    (`Metric.fold`). Blocks for milliseconds.
+    """Merge the pages of several processes into one page with the series of a single node. Each value is the sum, the
+    largest or the smallest of the processes' values (`Metric.fold`). Blocks for milliseconds.
     """
     found: dict[str, dict[str, float]] = {name: {} for name in metrics()}
     for page in pages.values():
@@ -80,8 +81,8 @@ def summed(pages: Mapping[int, str | None]) -> str:
 
 
 def by_broker(pages: Mapping[int, str | None]) -> str:
-    """Merge pages into one with the series of each process, with its node id in the label `broker`. Blocks for
-    milliseconds.
+    """Merge the pages of several processes into one page on which each series has the label `broker` with the node id
+    of its process. Blocks for milliseconds.
     """
     found: dict[str, list[str]] = {name: [] for name in metrics()}
     for node_id, page in pages.items():
@@ -93,8 +94,8 @@ def by_broker(pages: Mapping[int, str | None]) -> str:
 
 
 def samples(page: str) -> Iterator[tuple[str, str, float]]:
-    """The samples of a page: metric, series, value. Metrics that this version does not know are left out: the package
-    may have been upgraded before one of the processes was started again.
+    """The samples on a page: metric name, series with labels, value. Metrics that are not in the catalogue of this
+    version are left out: the package may have been upgraded before one of the processes was started again.
     """
     known, name = metrics(), ""
     for line in page.splitlines():
@@ -106,7 +107,7 @@ def samples(page: str) -> Iterator[tuple[str, str, float]]:
 
 
 def text_of(pages: Mapping[int, str | None], lines: dict[str, list[str]]) -> str:
-    """The page with these lines of each metric, and with those that say which process has answered."""
+    """A page with the given lines of each metric, and with samples that say which processes have answered."""
     lines[UP] = [f'{UP}{{broker="{node_id}"}} {int(page is not None)}' for node_id, page in sorted(pages.items())]
     out = []
     for name, metric in metrics().items():

@@ -1,4 +1,4 @@
-"""What the metrics and the probes read of a node: its readiness, and the parts that have counts."""
+"""The parts of a node that metrics and probes read, and the node's readiness."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Readiness:
         self._logs = logs
 
     def enter(self, stage: NodeStage) -> None:
-        """Begin a stage."""
+        """Note that the node is in this stage now."""
         self.stage = stage
 
     def not_ready(self) -> list[str]:
@@ -68,14 +68,14 @@ class Readiness:
         return reasons
 
     def impaired(self) -> list[str]:
-        """The problems of the log directories of a broker that serves clients."""
+        """The problems of the log directories of a broker that serves clients, as one line each."""
         offline = [f"log directory {path} is offline: {why}" for path, why in self._logs.offline.items()]
         return offline + [f"log directory {path} is full" for path in self._logs.full_disks.full]
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The parts of a node that have counts for metrics. Reading the counts changes nothing."""
+    """The parts of a node that have counts for metrics. Collecting metrics only reads them."""
 
     config: Config
     environment: Environment
@@ -85,7 +85,7 @@ class Observed:
     log_jobs: LogJobs
     cleaner: LogCleaner
     tiering: Tiering | None
-    """None if tiered storage is off."""
+    """Tiered storage; None if it is off."""
     replicas: Replicas
     flusher: Flusher
     throttles: ReplicationThrottles

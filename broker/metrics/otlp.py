@@ -1,10 +1,10 @@
-"""OpenTelemetry: the metrics of the node, and a trace for each slow request, sent to a collector over OTLP/HTTP.
+"""Sends the metrics of the node, and a trace for each slow request, to an OpenTelemetry collector over OTLP/HTTP.
 
     every moldau.opentelemetry.interval.ms   collect, as for a scrape ──┐
     every `TRACES_MS`, if there are any      slow requests ─────────────┴──▶ an executor thread encodes and sends
 
-The libraries of the extra `opentelemetry` are imported if moldau.opentelemetry.endpoint is set, in the executor
-thread. A span has as its children the stages of `broker/network/request_times.py`.
+The libraries of the extra `opentelemetry` are imported if moldau.opentelemetry.endpoint is set, in the executor thread.
+The span of a request has as its children the stages of `broker/network/request_times.py`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = logging.getLogger("moldau.opentelemetry")
 
 TRACES_MS: Final = 5_000
 TRACES_MAX: Final = 512
-"""The most slow requests that wait to be sent; the oldest are dropped."""
+"""The maximum number of slow requests that wait to be sent; beyond it the oldest are dropped."""
 TIMEOUT_S: Final = 5
-"""The time (seconds) for which an executor thread waits for the collector, with all attempts."""
+"""The maximum time (seconds) for which an executor thread waits for the collector, including all attempts."""
 SCOPE: Final = "moldau"
 
 
@@ -42,13 +42,15 @@ SCOPE: Final = "moldau"
 class Histogram:
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
-    """The number of observations between each bound and the one before it, then of those above the last bound."""
+    """For each bound, the number of observations up to it and above the bound before. The last number is that of
+    observations above the last bound.
+    """
     count: int
     sum: float
 
 
 class Samples(Page):
-    """The metrics of one export, as values."""
+    """The metrics of one export, as values instead of text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,18 +69,18 @@ class Samples(Page):
 
 
 class Trace(NamedTuple):
-    """A slow request with the ids of its spans."""
+    """A slow request, with the ids of its trace and its spans."""
 
     request: SlowRequest
     ended_ns: int
-    """The time (ns, wall clock) at which its reply was handed to the kernel."""
+    """The time (ns, wall clock) at which the reply of the request was handed to the kernel."""
     trace_id: int
     span_ids: list[int]
-    """The id of the request's span, then those of its stages."""
+    """The ids of the request's span and of the spans of its stages, in this order."""
 
 
 class Telemetry:
-    """The export of one node. `collect` adds the current metrics to a page."""
+    """Sends the metrics and traces of one node to a collector. `collect` adds the current metrics to a page."""
 
     def __init__(
         self,
@@ -102,7 +104,9 @@ class Telemetry:
         self._spawn(self._send_traces(), "OpenTelemetry traces")
 
     def note(self, request: SlowRequest) -> None:
-        """Keep a slow request to be sent. The log of slow requests calls this, and limits their number."""
+        """Keep a slow request until its trace is sent. The log of slow requests calls this, and limits the number of
+        calls.
+        """
         entropy = self._environment.entropy
         ids = [int.from_bytes(entropy(8)) for _ in range(1 + len(request.stages))]
         ended_ns = self._environment.wall_ms() * 1_000_000
@@ -135,7 +139,9 @@ class Telemetry:
 
 
 class Sender:
-    """Encodes and sends in an executor thread. At most one call of each method is in progress."""
+    """Encodes metrics and traces, and sends them, in an executor thread. At most one call of each method is in
+    progress.
+    """
 
     def __init__(self, endpoint: str, attributes: dict[str, str], began_ns: int) -> None:
         self._endpoint = endpoint
@@ -145,7 +151,7 @@ class Sender:
         self._spans: Any = None
 
     def send_metrics(self, samples: list[tuple[str, Labels, float | Histogram]], now_ns: int) -> str:
-        """Send the metrics. Returns the problem; empty for none."""
+        """Send the metrics. Returns the problem as text; empty if they were sent."""
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
@@ -155,7 +161,7 @@ class Sender:
         return "" if sent is MetricExportResult.SUCCESS else f"{self._endpoint} takes no metrics"
 
     def send_traces(self, traces: list[Trace]) -> str:
-        """Send traces. Returns the problem; empty for none."""
+        """Send traces. Returns the problem as text; empty if they were sent."""
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import SpanExportResult
 
@@ -168,7 +174,9 @@ class Sender:
 def metrics_data(
     samples: list[tuple[str, Labels, float | Histogram]], attributes: dict[str, str], began_ns: int, now_ns: int
 ) -> MetricsData:
-    """Samples as OpenTelemetry's SDK holds them: counters are cumulative since the start of the node."""
+    """Convert samples to the metrics of OpenTelemetry's SDK. Counters are cumulative since `began_ns`, the start of the
+    node (ns, wall clock).
+    """
     from opentelemetry.sdk.metrics import export
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -211,7 +219,7 @@ def metrics_data(
 
 
 def spans_of(trace: Trace, attributes: dict[str, str]) -> list[ReadableSpan]:
-    """The span of a request, then those of its stages."""
+    """The spans of a trace: that of the request, then those of its stages."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope

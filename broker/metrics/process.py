@@ -1,4 +1,4 @@
-"""Metrics of the process and its event loop: version, resources, pauses of the garbage collector, stalls."""
+"""Metrics of the process and its event loop: version, resources, garbage collection pauses, and stalls of the loop."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from moldau.broker.runtime.environment import GC_GENERATIONS, Process, ProcessFa
 from moldau.broker.runtime.loop_steps import LoopSteps
 
 INTERVAL_S: Final = 0.1
-"""The interval (seconds) of the timer that measures stalls."""
+"""The interval (seconds) of the timer that measures how long the event loop stalls."""
 KEPT: Final = 6000
-"""The number of stalls that are kept: those of the last ten minutes."""
+"""The number of measured stalls that are kept: those of the last ten minutes."""
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
 class ProcessMetrics:
-    """Metrics of the process. It watches garbage collection between `start` and `stop`."""
+    """The metrics of the process. Between `start` and `stop` it records the pauses of garbage collections."""
 
     def __init__(self, process: Process) -> None:
         self.pauses_s = [Summary() for _ in range(GC_GENERATIONS)]
-        """Pauses of the collector of cyclic garbage (seconds), by generation."""
+        """The pauses (seconds) of garbage collections, by generation."""
         self._process = process
 
     def start(self) -> None:
@@ -36,11 +36,15 @@ class ProcessMetrics:
         self._process.stop()
 
     def read(self) -> ProcessFacts | None:
-        """Read the values for `collect`. It blocks, so an executor thread calls it."""
+        """Read the kernel's figures about the process, for `collect`. It blocks, so it is called in an executor
+        thread.
+        """
         return self._process.read()
 
     def collect(self, page: Page, facts: ProcessFacts | None) -> None:
-        """Add the values that were read. `facts` is None if the kernel provides none."""
+        """Add the metrics of the process to a page. `facts` are the kernel's figures; None if the kernel provides
+        none.
+        """
         python = ".".join(str(part) for part in sys.version_info[:3])
         page.add("moldau_build_info", 1, (("version", __version__), ("kafka", KAFKA_VERSION), ("python", python)))
         for generation, summary in enumerate(self.pauses_s):
@@ -53,7 +57,9 @@ class ProcessMetrics:
 
 
 class StallWatch:
-    """Measures how late a timer fires (seconds). A request may be delayed for as long as the timer is late."""
+    """Measures how late (seconds) a periodic timer of the event loop fires. A request may be delayed for as long as the
+    timer is late.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock_ns: Callable[[], int]) -> None:
         self.stalls_s = Histogram(BOUNDS_S)
@@ -99,6 +105,6 @@ class StallWatch:
 
 
 def collect_longest_step(page: Page, steps: LoopSteps) -> None:
-    """Collect the step that held the event loop longest since the beginning of the last minute that is over."""
+    """Add the step that held the event loop longest since the beginning of the last complete period of a minute."""
     held_ns, name = max(steps.last, steps.longest)
     page.add("moldau_event_loop_longest_step_seconds", held_ns / 1e9, (("step", name),))

@@ -1,4 +1,6 @@
-"""Metrics and health of one node over HTTP. The service starts before all other parts, and stops after them."""
+"""Serves the metrics and the health of one node over HTTP. It starts before all other parts of the node, and stops
+after them.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,20 @@ log = logging.getLogger("moldau.broker")
 
 
 class LagExporter(Protocol):
-    """Adds the lags of groups to a page."""
+    """Adds the consumer lag of groups to a page."""
 
     def start(self) -> None: ...
 
     async def collect(self, page: Page) -> int:
-        """Add the lags. Returns the number of groups and partitions that were left out."""
+        """Add the consumer lag of groups to a page. Returns the number of groups and partitions without series of their
+        own.
+        """
 
 
 class Metrics:
-    """The service. It collects metrics at each scrape; between scrapes only the timer of the stall runs."""
+    """Serves and exports the metrics of a node. It collects them at each scrape; between scrapes only the timer that
+    measures stalls runs.
+    """
 
     def __init__(
         self,
@@ -62,10 +68,10 @@ class Metrics:
         processes: Processes | None = None,
         lags: LagExporter | None = None,
     ) -> None:
-        """`address` is None if nothing is served: the metrics are sent to a collector alone. `further`: the resources
-        of the server besides metrics and health, with the largest body (bytes) of a request to them. `guard` wraps the
-        handler of the metrics, which tell more than health does. `processes`: the other processes of this machine, for
-        which this node answers too. `lags`: the lag exporter, on a broker.
+        """`address`: where metrics and health are served; None if the metrics are only sent to a collector. `further`:
+        other resources of the HTTP server. `body_size_max`: the maximum size (bytes) of a request body. `guard` wraps
+        the handler of the metrics, which reveal more than health does. `processes`: the other processes of this
+        machine, for which this node answers too. `lags`: the lag exporter, on a broker.
         """
         self._lags = lags
         self._processes = processes
@@ -96,7 +102,7 @@ class Metrics:
         self.telemetry = self._compose_telemetry(spawn)
 
     def _compose_telemetry(self, spawn: Spawn) -> Telemetry | None:
-        """The export to a collector; None if moldau.opentelemetry.endpoint is not set."""
+        """The part that sends metrics and traces to a collector; None if moldau.opentelemetry.endpoint is not set."""
         node = self._node
         endpoint = node.config.text_or_none("moldau.opentelemetry.endpoint")
         if not endpoint:
@@ -112,7 +118,7 @@ class Metrics:
         return Telemetry(node.environment, spawn, self._collect_all, endpoint, interval_ms, attributes)
 
     async def start(self) -> None:
-        """Serve. Raises OSError."""
+        """Begin to serve and to export. Raises OSError."""
         if isinstance(self._address, LocalAddress):
             await self._server.start_local(self._address)
         elif self._address is not None:
@@ -136,11 +142,11 @@ class Metrics:
     # The responses
 
     async def health(self, request: HttpRequest) -> Answer:
-        """The response of the liveness probe: any response shows that the event loop runs."""
+        """Answer the liveness probe: any answer shows that the event loop runs."""
         return plain(200, "ok")
 
     async def readiness(self, request: HttpRequest) -> Answer:
-        """The response of the readiness probe: whether clients are served; if not, the reasons."""
+        """Answer the readiness probe: 200 if clients are served, otherwise 503 with the reasons."""
         missing = self._node.readiness.not_ready()
         if self._processes is not None:
             missing += await self._processes.not_ready()
@@ -149,13 +155,13 @@ class Metrics:
         return plain(200, "\n".join(["ok", *self._node.readiness.impaired()]))
 
     async def metrics(self, request: HttpRequest) -> Answer:
-        """The metrics of this node; of all processes of its machine, if it answers for them."""
+        """Answer a scrape with the metrics of this node, or of all processes of its machine if it answers for them."""
         if self._processes is not None:
             return await self._of_machine(self._processes, summed)
         return Answer(200, CONTENT_TYPE, await self._own_page())
 
     async def metrics_by_broker(self, request: HttpRequest) -> Answer:
-        """The metrics of each process of the machine."""
+        """Answer a scrape with the metrics of each process of the machine, told apart by the label `broker`."""
         assert self._processes is not None, "the resource is there for the first of several processes"
         return await self._of_machine(self._processes, by_broker)
 

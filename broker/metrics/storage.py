@@ -1,4 +1,4 @@
-"""Metrics of what this broker stores: partitions and their logs, the log cleaner, tiered storage."""
+"""Adds the metrics of storage to a page: partitions and their logs, the log cleaner, tiered storage."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from moldau.replication.partition import Partition
 
 TURN: Final = 200
-"""The number of partitions after which a scrape yields to the event loop, so that requests do not wait for it."""
+"""The number of partitions after which a scrape yields to the event loop, so that requests are not delayed."""
 LATE_TRANSACTION_MS: Final = 5 * 60_000
-"""The time (ms) beyond transaction.max.timeout.ms without a record after which an open transaction counts as late."""
+"""The time (ms) that is added to transaction.max.timeout.ms: an open transaction without a record for longer counts as
+late.
+"""
 REPLICAS: Final = "kafka_server_replicamanager_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 LOG: Final = "kafka_log_log_"
@@ -41,10 +43,12 @@ TRAFFIC: Final = ("messagesin_total", "bytesin_total", "bytesout_total")
 
 
 class PartitionSums:
-    """Sums over all partitions, which are added one by one."""
+    """Sums over the partitions that were added."""
 
     def __init__(self, late_before_ms: int) -> None:
-        """`late_before_ms`: a transaction counts as late if its producer has sent nothing since this timestamp."""
+        """`late_before_ms`: an open transaction counts as late if its producer's last record has an earlier timestamp
+        (ms).
+        """
         self._late_before_ms = late_before_ms
         self.replicas: Counter[str] = Counter()
         self.size = 0
@@ -52,7 +56,7 @@ class PartitionSums:
         self.producers = 0
         self.late_transactions = 0
         self.topics: dict[str, list[int]] = {}
-        """Messages in, bytes in and bytes out by topic."""
+        """The numbers of records appended, bytes appended and bytes read, by topic."""
 
     def add(self, node: Observed, partition: Partition) -> None:
         log = partition.log
@@ -80,9 +84,9 @@ class PartitionSums:
 
 
 async def collect_partitions(page: Page, node: Observed, series_max: int) -> int:
-    """Collect the metrics of replicas, logs and log directories.
+    """Add the metrics of replicas, logs and log directories to a page.
 
-    Returns the number of topics and of partitions above the limit, which have no metrics of their own.
+    Returns the number of topics and of partitions above `series_max`, which have no series of their own.
     """
     late_ms = node.config.integer("transaction.max.timeout.ms") + LATE_TRANSACTION_MS
     sums = PartitionSums(node.environment.wall_ms() - late_ms)
@@ -145,7 +149,7 @@ def _collect_one(page: Page, partition: Partition) -> None:
 
 
 def collect_cleaner(page: Page, cleaner: LogCleaner, log_directories: Sequence[str], now_ms: int) -> None:
-    """Collect the cleaner's metrics. `now_ms` is on the monotonic clock."""
+    """Add the metrics of the log cleaner to a page. `now_ms` is the time of the monotonic clock."""
     totals = cleaner.totals
     recopied = 100 * totals.bytes_written / totals.bytes_read if totals.bytes_read else 0
     page.add(f"{CLEANER}cleaner_recopy_percent", recopied)
@@ -171,9 +175,9 @@ def collect_cleaner(page: Page, cleaner: LogCleaner, log_directories: Sequence[s
 
 
 async def collect_tiering(page: Page, tiering: Tiering, now_ms: int, series_max: int) -> None:
-    """Collect the metrics of tiered storage.
+    """Add the metrics of tiered storage to a page.
 
-    `now_ms` is on the monotonic clock. The first `series_max` topics have metrics of their own.
+    `now_ms` is the time of the monotonic clock. The first `series_max` topics have series of their own.
     """
     total, topics, memory_size = await _remote_logs(tiering)
     traffic = tiering.traffic
@@ -205,8 +209,8 @@ async def collect_tiering(page: Page, tiering: Tiering, now_ms: int, series_max:
 
 
 async def _remote_logs(tiering: Tiering) -> tuple[Counter[str], dict[str, Counter[str]], int]:
-    """Collect the gauges of the partitions that this broker leads, in total and by topic, and the memory of all remote
-    logs.
+    """The gauges of tiered storage for the partitions that this broker leads, in total and by topic, and the memory
+    (bytes) of the metadata of all remote logs.
     """
     total: Counter[str] = Counter()
     topics: dict[str, Counter[str]] = {}

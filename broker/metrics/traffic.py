@@ -1,7 +1,7 @@
-"""Metrics of clients' traffic: requests and the errors in their replies, connections, limits, quotas.
+"""Adds the metrics of clients' traffic to a page: requests, errors in replies, connections, limits and quotas.
 
-The parts that enforce the limits count how often they were reached. The handler of Produce counts its own errors. In
-the replies of all other APIs error codes are counted when the reply is encoded.
+The parts that enforce the limits count how often a limit was reached. The handler of Produce counts its own errors. In
+the replies of all other APIs, error codes are counted when the reply is encoded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COUNTED_AS: Final = {
     "ShareFetch": "sharefetch",
     "ShareAcknowledge": "shareacknowledgement",
 }
-"""The names of APIs in the metrics of topics."""
+"""The names of APIs in the metric names of topics."""
 SOCKETS: Final = "kafka_server_socket_server_metrics_"
 SERVER: Final = "kafka_network_socketserver_"
 RATES: Final = {
@@ -51,7 +51,7 @@ Walk = Callable[[object], Iterator[int]]
 
 
 class ApiTraffic:
-    """The traffic of one API over all listeners."""
+    """The number of requests of one API and of their errors by code, over all listeners."""
 
     def __init__(self, routes: list[Route]) -> None:
         self.requests = sum(route.requests for route in routes)
@@ -61,7 +61,7 @@ class ApiTraffic:
 
 
 def collect_requests(page: Page, listeners: Iterable[Listener]) -> None:
-    """Collect the metrics of each API that has served a request."""
+    """Add the metrics of each API that has served a request to a page."""
     routes: dict[str, list[Route]] = {}
     for listener in listeners:
         for route in listener.routes.values():
@@ -93,7 +93,7 @@ def collect_requests(page: Page, listeners: Iterable[Listener]) -> None:
 
 
 def collect_delayed_operations(page: Page, sizes: Mapping[str, int]) -> None:
-    """Collect the sizes of the purgatory. `sizes`: the number of operations by kind."""
+    """Add the number of operations in the purgatory to a page. `sizes` has it by kind of operation."""
     for name in sorted({"Produce", "Fetch", *sizes}):
         page.add(
             "kafka_server_delayedoperationpurgatory_numdelayedoperations",
@@ -153,10 +153,10 @@ def collect_limits(page: Page, node: Observed) -> None:
 
 
 async def collect_quotas(page: Page, node: Observed, series_max: int) -> int:
-    """Collect the metrics of quotas. Only the `series_max` clients with the highest rates have series of their own,
-    because under a default quota the clients choose the number of rates and their labels.
+    """Add the metrics of client quotas to a page. Only the `series_max` clients with the highest rates have series of
+    their own, because under a default quota clients choose the number of rates and their labels.
 
-    Returns the number of the other series.
+    Returns the number of clients without series of their own.
     """
     now_ms = node.environment.monotonic_ms()
     others = 0
@@ -192,7 +192,9 @@ def labels_of(tags: QuotaTags) -> tuple[tuple[str, str], ...]:
 
 
 def counting_encoder(route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
-    """Wrap the encoder of an API's response so that the errors in each response are counted."""
+    """Wrap the encoder of an API's responses so that the errors in each response are counted. Responses of Produce, and
+    those that have no error code, get `encode` itself.
+    """
     walk = None if route.key == PRODUCE else errors_walk(response_class)
     if walk is None:
         return encode
@@ -205,8 +207,8 @@ def counting_encoder(route: Route, response_class: type[object], encode: Encoder
 
 
 def errors_walk(cls: type[object]) -> Walk | None:
-    """A function that finds the error codes other than NONE in a response of this class; None if it has no such
-    field.
+    """Make a function that yields the error codes other than NONE in a response of class `cls`; None if such a response
+    has no error code.
     """
     names = [(field.name, field.struct, field.is_array) for field in fields_of(cls)]
     has_own = any(name == ERROR_CODE for name, _, _ in names)
