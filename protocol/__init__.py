@@ -1,1 +1,2 @@
-"""Kafka's wire: messages, frames, record batches, compression and error codes as bytes and values."""
+"""Kafka's wire protocol: messages, frames, record batches, compression and error codes, between bytes and Python
+values."""

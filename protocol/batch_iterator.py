@@ -8,11 +8,11 @@ from moldau.protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
 
 
 class BatchIterator:
-    """The whole batches of a buffer, back to back, as (position, header). A batch that is cut short ends the iteration
-    without an error.
+    """An iterator over the whole batches of a buffer, back to back, which yields (position, header). A batch that is
+    cut short ends the iteration without an error.
 
-    At the end, `position` is the end of the last complete batch, and `partial_size` the number of bytes after it: the
-    beginning of a batch that is cut short, as at the end of a fetch response or a torn log.
+    After the iteration, `position` is the end of the last complete batch, and `partial_size` the number of bytes after
+    it. These bytes are the beginning of a batch that is cut short, as at the end of a fetch response or a torn log.
     """
 
     __slots__ = ("buffer", "end", "position")
@@ -39,6 +39,6 @@ class BatchIterator:
 
 
 def iterate_batches(buffer: BytesLike, position: int = 0, end: int | None = None) -> BatchIterator:
-    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` at a position at which no batch can
-    begin."""
+    """Iterate over the batches of `buffer[position:end]`. The iterator raises `MalformedMessage` at a position at which
+    no batch can begin."""
     return BatchIterator(buffer, position, len(buffer) if end is None else end)

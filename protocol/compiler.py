@@ -57,12 +57,14 @@ def decoder_of(cls: type[T], version: int) -> Decoder[T]:
 
 
 def request_decoder_of(cls: type[T], version: int) -> Decoder[T]:
-    """The decoder for requests: it also limits the memory of the decoded message (`protocol/decoded_size.py`)."""
+    """The compiled decoder of a request class in a version. It also limits the memory of the decoded message
+    (`protocol/decoded_size.py`)."""
     return cast("Decoder[T]", _compiled(_RequestDecoderSource, cls, version))  # type: ignore[arg-type]
 
 
 def short_decoder_of(cls: type[T], version: int) -> Decoder[T]:
-    """The decoder that raises `LongMessage` for a request that would keep the event loop for long."""
+    """The compiled decoder of a request class in a version that raises `LongMessage` for a request which would hold the
+    event loop for long."""
     return cast("Decoder[T]", _compiled(_ShortDecoderSource, cls, version))  # type: ignore[arg-type]
 
 
@@ -72,7 +74,8 @@ def encoder_of(cls: type[T], version: int) -> Encoder[T]:
 
 
 def decode(cls: type[T], buffer: BytesLike, version: int) -> T:
-    """Decode a message that fills the buffer; bytes left over are malformed."""
+    """Decode a message that fills the buffer. Raises `MalformedMessage` if the bytes do not follow the schema, or if
+    bytes are left over."""
     result, position = decoder_of(cls, version)(buffer, 0)
     if position != len(buffer):
         raise MalformedMessage(f"{len(buffer) - position} bytes left over after {cls.__name__}")
@@ -80,7 +83,7 @@ def decode(cls: type[T], buffer: BytesLike, version: int) -> T:
 
 
 def encode(message: object, version: int) -> bytes:
-    """Encode a message into one piece of bytes (not for messages with file regions)."""
+    """Encode a message to bytes. The message must not contain file regions."""
     chunks: list[Chunk] = []
     encoder_of(type(message), version)(message, chunks)
     return b"".join(cast("list[BytesLike]", chunks))
@@ -92,7 +95,7 @@ def _compiled(source: type[_Source], cls: type[object], version: int) -> object:
 
 
 class _Source(ABC):
-    """The source of one function under construction, and the names to which it refers."""
+    """The source of one function while it is generated, and the values of the names that the source refers to."""
 
     kind = ""
 
@@ -106,14 +109,15 @@ class _Source(ABC):
         self.counter = 0
         self.scope: dict[str, object] = {"read_uvarint": read_uvarint, "uvarint": uvarint}
         self.run: list[tuple[str, str]] = []
-        """The fixed-width items (format, target or expression) that are not yet part of a struct call."""
+        """The fixed-width items (format, target or expression) that are not yet part of an emitted struct call."""
 
     def emit(self, line: str) -> None:
         self.lines.append(" " * self.indent + line)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """An indented block; no run of fixed-width items crosses its borders."""
+        """Emit the head of a block, and indent the lines that are emitted within the `with` statement. A run of
+        fixed-width items ends at both ends of the block."""
         self.flush()
         self.emit(head)
         self.indent += 1
@@ -123,20 +127,19 @@ class _Source(ABC):
 
     @abstractmethod
     def compile(self) -> object:
-        """Compile the source into a function."""
+        """Generate the whole source, and compile it into a function."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Emit the struct call of the current run, if there is one."""
+        """Emit the struct call of the current run of fixed-width items, if the run has items."""
 
     def fresh(self, prefix: str) -> str:
         self.counter += 1
         return f"{prefix}{self.counter}"
 
     def packer(self) -> tuple[str, list[str], int]:
-        """End the current run of fixed-width items, whose struct call is then complete. Returns the name of the struct
-        function in the scope, the operands of the call, and the size of the items (bytes).
-        """
+        """End the current run of fixed-width items. Returns the name of its struct function in the scope, the operands
+        of the call, and the size of the items (bytes)."""
         formats = "".join(item[0] for item in self.run)
         operands = [item[1] for item in self.run if item[1]]
         self.run = []
@@ -149,7 +152,8 @@ class _Source(ABC):
         return self.version in field.nullable
 
     def default(self, cls: type[object], field: Field) -> str:
-        """An expression for a field's default. The default of a nullable tagged struct is not null."""
+        """A source expression for a field's default. The default of a nullable tagged struct is a struct of defaults,
+        not null."""
         if field.default is EMPTY:
             return "[]"
         name = f"D_{cls.__name__}_{field.name}"
@@ -186,10 +190,11 @@ class _DecoderSource(_Source):
         return self.finish("(buf, pos):")
 
     def begin(self) -> None:
-        """Emit what comes before the first field."""
+        """Emit the code that runs before the first field is read."""
 
     def charge(self, amount: str, name: str) -> None:
-        """Emit the code that counts the memory of the decoded objects."""
+        """Emit code that counts the memory of decoded objects at the field `name`; `amount` is an expression for its
+        bytes. This class counts nothing."""
 
     def flush(self) -> None:
         if not self.run:
@@ -203,10 +208,8 @@ class _DecoderSource(_Source):
         self.emit(f"pos += {size}")
 
     def uvarint(self, prefix: str, is_large: bool = False, reader: str = "read_uvarint") -> str:
-        """Emit code that reads an unsigned varint, with its first byte as the last item of the run.
-
-        Returns the name of its variable.
-        """
+        """Emit code that reads an unsigned varint. Its first byte is read together with the run of fixed-width items
+        before it. Returns the name of its variable."""
         name = self.fresh(prefix)
         self.run.append(("B", name))
         self.flush()
@@ -216,8 +219,8 @@ class _DecoderSource(_Source):
         return name
 
     def length(self, formats: str, field: Field, item_size: int = 1) -> str:
-        """Emit code that reads a length or count and checks it against the bytes that remain. Returns the name of its
-        variable; its value is negative for null."""
+        """Emit code that reads a length or count and checks it against the number of bytes that remain. Returns the
+        name of its variable, whose value is negative for null."""
         if self.flexible:
             is_text = field.kind is Wire.STRING and not field.is_array
             reader = "read_text_size" if is_text else "read_uvarint"
@@ -305,7 +308,8 @@ class _DecoderSource(_Source):
             self.emit(f"{items}.append({item})")
 
     def tags(self, tagged: list[Field], target: str) -> None:
-        """Emit code that reads the tagged section: known tags into their fields, others skipped."""
+        """Emit code that reads the tagged section: known tags are read into their fields, and other tags are
+        skipped."""
         if not tagged:
             count = self.fresh("t")
             self.run.append(("B", count))
@@ -333,8 +337,8 @@ class _DecoderSource(_Source):
 
 
 class _RequestDecoderSource(_DecoderSource):
-    """Emits code that decodes a short request, and passes a request that could exceed the limit to the counting
-    decoder."""
+    """The source of a decoder for requests. It decodes a short request without counting, and passes a request that
+    could exceed the limit to the counting decoder."""
 
     def begin(self) -> None:
         self.scope["counted"] = partial(_decode_counted, self.cls, self.version)
@@ -342,11 +346,11 @@ class _RequestDecoderSource(_DecoderSource):
 
 
 class _CountedDecoderSource(_DecoderSource):
-    """Emits code that subtracts the memory of objects from the rest of the limit."""
+    """The source of a decoder that counts the memory of decoded objects and raises an exception above a limit."""
 
     size_max = DECODED_SIZE_MAX
     error_at: Callable[[str], Exception] = staticmethod(too_many_items)
-    """Makes the exception for a limit that is exceeded at the field of this name."""
+    """Makes the exception if the limit is exceeded at the field with this name."""
 
     def begin(self) -> None:
         self.scope["error_at"] = self.error_at
@@ -365,7 +369,8 @@ class _CountedDecoderSource(_DecoderSource):
 
 
 class _ShortDecoderSource(_CountedDecoderSource):
-    """Like `_CountedDecoderSource` with a lower limit. A message above the limit is decoded in an executor thread."""
+    """The source of a counting decoder with a lower limit. A message above that limit is decoded in an executor
+    thread."""
 
     size_max = SHORT_DECODED_SIZE_MAX
     error_at = staticmethod(long_message)
@@ -379,7 +384,7 @@ def _decode_counted(cls: type[object], version: int, buffer: BytesLike, position
 class _EncoderSource(_Source):
     kind = "encode"
     sink = "append"
-    """The name of the function that receives the next piece."""
+    """The name of the function, in the emitted code, that receives the next piece of bytes."""
 
     def compile(self) -> object:
         self.scope.update(pack=struct.pack, SMALL=SMALL_UVARINTS, append_tags=append_tags)
@@ -397,8 +402,8 @@ class _EncoderSource(_Source):
             self.append(f"{name}({', '.join(operands)})" if operands else repr(bytes(size)))
 
     def uvarint(self, name: str, size_max: int) -> None:
-        """Emit code that writes an unsigned varint. It joins the run of fixed-width fields before it if it has few
-        enough bytes."""
+        """Emit code that writes an unsigned varint. If it has at most `size_max` bytes, it is written together with the
+        run of fixed-width fields before it."""
         run, self.run = self.run, []
         if not run:
             self.append(f"SMALL[{name}] if {name} < 128 else uvarint({name})")
@@ -413,7 +418,7 @@ class _EncoderSource(_Source):
             self.append(f"uvarint({name})")
 
     def length(self, formats: str, field: Field, content: str) -> None:
-        """Emit code that writes the length of a named value."""
+        """Emit code that writes the length of the value of the variable `content`."""
         name, null = self.fresh("n"), 0 if self.flexible else -1
         size = f"len({content}){' + 1' if self.flexible else ''}"
         self.emit(f"{name} = {f'{null} if {content} is None else ' if self.is_nullable(field) else ''}{size}")
@@ -434,9 +439,8 @@ class _EncoderSource(_Source):
             self.tags(cls, tagged, value)
 
     def is_optional(self, field: Field) -> bool:
-        """Whether a field is often empty or null and then takes one byte: an array of flat structs, or a nullable
-        string.
-        """
+        """Whether a field is often absent and then takes one byte: an array of flat structs that is often empty, or a
+        nullable string."""
         if field.struct is None:
             return field.kind is Wire.STRING and not field.is_array and self.is_nullable(field)
         return field.is_array and not any(
@@ -449,7 +453,8 @@ class _EncoderSource(_Source):
         return len(wires) == len(rest) < len(plain) and sum(wire.is_fixed for wire in wires) > 1
 
     def item_body(self, cls: type[object], plain: list[Field], tagged: list[Field], value: str) -> None:
-        """Emit code that writes a struct of an array: in one call if its optional and tagged fields are absent."""
+        """Emit code that writes one struct of an array. If its optional and tagged fields are absent, one struct call
+        writes it."""
         names = {field.name: self.fresh("o") for field in plain if self.is_optional(field)}
         for name, local in names.items():
             self.emit(f"{local} = {value}.{name}")
@@ -514,7 +519,7 @@ class _EncoderSource(_Source):
                 self.field(field._replace(is_array=False, nullable=NEVER), item)
 
     def tags(self, cls: type[object], tagged: list[Field], value: str) -> None:
-        """Emit code that writes the tagged section, without fields that have their default."""
+        """Emit code that writes the tagged section. Fields that have their default are left out."""
         if not tagged:
             self.run.append(("x", ""))
             return
@@ -538,9 +543,9 @@ class _EncoderSource(_Source):
             self.run = [*run, ("x", "")]
 
     def differs(self, cls: type[object], field: Field, value: str, is_cheap: bool = False) -> str:
-        """An expression that is true if a tagged field differs from its default.
+        """A source expression that is true if a tagged field differs from its default.
 
-        It may also be true for a struct of defaults, which is cheaper to compute.
+        With `is_cheap` it may also be true for a struct of defaults, because that is cheaper to compute.
         """
         target = f"{value}.{field.name}"
         if field.struct is not None and not field.is_array:

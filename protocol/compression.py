@@ -1,8 +1,8 @@
-"""The codecs of a record batch, each with a limit on the decompressed size.
+"""The codecs of record batches: compression, and decompression with a limit on the decompressed size.
 
-No decoder allocates what the data claims to hold: data is decompressed in pieces until it ends or the limit is passed.
-A snappy block can only be decompressed whole, so its claimed size is first compared with the limit and with what its
-bytes can hold at most. The libraries are imported when the first batch needs them.
+No decoder allocates the size that the data claims to have: data is decompressed in pieces until it ends or the limit is
+exceeded. A snappy block can only be decompressed whole, so its claimed size is first compared with the limit and with
+the largest size that its bytes can expand to. The libraries are imported when the first batch needs them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint
 
 
 class Codec(IntEnum):
-    """Bits 0-2 of a batch's attributes; the lower-case name is Kafka's in `compression.type`."""
+    """The codec in bits 0-2 of a batch's attributes. The lower-case name is Kafka's in `compression.type`."""
 
     NONE = 0
     GZIP = 1
@@ -26,20 +26,21 @@ class Codec(IntEnum):
 
 
 class DecompressedSizeExceeded(MalformedMessage):
-    """The decompressed data would be larger than the limit."""
+    """Raised if the decompressed data would be larger than the limit."""
 
 
 class RecordSizeExceeded(MalformedMessage):
-    """A record of a compressed batch is larger than `max.decompressed.message.bytes`; the batch itself may be valid."""
+    """Raised if a record of a compressed batch is larger than `max.decompressed.message.bytes`. The batch may still be
+    valid."""
 
 
 EXPANSION = 4
-"""The size of typical records divided by their compressed size."""
+"""The typical decompressed size of records divided by their compressed size."""
 PIECE_SIZE_MIN = 4 << 10
 PIECE_SIZE_MAX = 1 << 16
-"""The size of a piece (bytes).
+"""The least and the largest size (bytes) of a piece that is decompressed at once.
 
-It is small because an executor thread that decompresses a piece may hold the GIL, and the event loop waits.
+A piece is small because an executor thread that decompresses it may hold the GIL, so that the event loop waits.
 """
 GZIP_WINDOW_BITS = 31  # In zlib this number selects a gzip header and trailer around the data.
 
@@ -65,7 +66,8 @@ ZSTD_CHECKSUM_SIZE = 4
 
 
 def compress(codec: Codec, data: BytesLike, level: int | None = None) -> bytes:
-    """Compress in Kafka's format. `level` is `compression.<codec>.level`; None is Kafka's default level."""
+    """Compress data in Kafka's format. `level` is the value of `compression.<codec>.level`; None stands for Kafka's
+    default."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -121,7 +123,8 @@ def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
 def expand(
     codec: Codec, data: BytesLike, *, size_max: int, piece_size_max: int = PIECE_SIZE_MAX
 ) -> Iterator[BytesLike]:
-    """Decompress in pieces of at most about `piece_size_max` bytes; a snappy block is one piece of any size."""
+    """Decompress `data`, and yield pieces of at most about `piece_size_max` bytes. A snappy block is one piece of any
+    size. Raises as `decompress`."""
     if codec is Codec.NONE:
         view = memoryview(data)
         return (view[start : start + piece_size_max] for start in range(0, len(view), piece_size_max))
@@ -131,7 +134,8 @@ def expand(
 def pull_pieces(
     pull: Callable[[int], bytes], compressed_size: int, size_max: int, piece_size_max: int
 ) -> Iterator[bytes]:
-    """Yield what `pull(size)` returns until it is empty bytes. Raises `DecompressedSizeExceeded` past `size_max`."""
+    """Yield the pieces that `pull(size)` returns, until it returns an empty one. Raises `DecompressedSizeExceeded` if
+    they are more than `size_max` bytes together."""
     piece_size = min(max(EXPANSION * compressed_size, PIECE_SIZE_MIN), piece_size_max)
     total = 0
     while piece := pull(min(piece_size, size_max - total + 1)):
@@ -142,7 +146,7 @@ def pull_pieces(
 
 
 def expand_gzip(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """Decompress one gzip member."""
+    """Decompress one gzip member in pieces. Raises as `decompress`."""
     stream = zlib.decompressobj(GZIP_WINDOW_BITS)
     rest: BytesLike = data
 
@@ -164,8 +168,8 @@ def expand_gzip(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator
 
 
 def expand_snappy(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """Decompress blocks in xerial's framing, as Java clients send, or the single raw block that many C and Go clients
-    send. Each block is one piece."""
+    """Decompress snappy data: blocks in xerial's framing, as Java clients send, or the single raw block that many C and
+    Go clients send. Each block is one piece. Raises as `decompress`."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         yield decompress_snappy_block(view, size_max)
@@ -188,7 +192,8 @@ def expand_snappy(data: BytesLike, size_max: int, piece_size_max: int) -> Iterat
 
 
 def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
-    """Decompress a raw block. Its decoder allocates the size that the block claims, so the claim is checked first."""
+    """Decompress a raw snappy block. The decoder allocates the size that the block claims, so the claim is checked
+    first. Raises as `decompress`."""
     import snappy
 
     try:
@@ -207,7 +212,7 @@ def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
 
 
 def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """Decompress one LZ4 frame of independent blocks."""
+    """Decompress one LZ4 frame of independent blocks in pieces. Raises as `decompress`."""
     import lz4.frame
 
     if len(data) <= len(LZ4_MAGIC) or bytes(data[: len(LZ4_MAGIC)]) != LZ4_MAGIC:
@@ -242,7 +247,8 @@ def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[
 
 
 def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """Decompress one zstd frame or several in a row, each with or without a content size."""
+    """Decompress one zstd frame, or several in a row, in pieces. A frame may lack its content size. Raises as
+    `decompress`."""
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX)
@@ -255,9 +261,8 @@ def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator
 
 
 def walk_zstd_frames(data: BytesLike) -> None:
-    """Check, by the sizes of the blocks, that `data` consists of whole frames, because the library does not report
-    truncated data. Raises `MalformedMessage`.
-    """
+    """Check that `data` consists of whole zstd frames, by the sizes of their blocks. The library does not report
+    truncated data. Raises `MalformedMessage`."""
     import zstandard
 
     view = memoryview(data)

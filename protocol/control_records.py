@@ -16,11 +16,11 @@ CONTROL_KEY_VERSION = 0
 END_TRANSACTION_MARKER = Struct(">hi")
 END_TRANSACTION_MARKER_VERSION = 0
 ENDS_REMEMBERED_MAX = 128
-"""The most encoded records of markers that are cached: two for each partition of `__transaction_state`."""
+"""The number of encoded transaction markers that are cached: two for each partition of `__transaction_state`."""
 
 
 class ControlRecordType(IntEnum):
-    """The second field of a control record's key."""
+    """The type of a control record: the second field of its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -64,7 +64,7 @@ def end_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a transaction in a partition."""
+    """Make the control batch that ends a producer's transaction in a partition."""
     return assemble(
         _end_of_transaction(commits, coordinator_epoch),
         base_offset,
@@ -82,7 +82,7 @@ def end_transaction_marker(
 
 @lru_cache(ENDS_REMEMBERED_MAX)
 def _end_of_transaction(commits: bool, coordinator_epoch: int) -> bytes:
-    """The encoded record of a marker, with an offset delta and a timestamp delta of 0."""
+    """The encoded record of a transaction marker, with an offset delta and a timestamp delta of 0."""
     kind = ControlRecordType.COMMIT if commits else ControlRecordType.ABORT
     value = END_TRANSACTION_MARKER.pack(END_TRANSACTION_MARKER_VERSION, coordinator_epoch)
     encoded = bytearray()
@@ -91,7 +91,8 @@ def _end_of_transaction(commits: bool, coordinator_epoch: int) -> bytes:
 
 
 def coordinator_epoch_of(value: BytesLike | None) -> int:
-    """The coordinator epoch in the value of an end-of-transaction marker."""
+    """The coordinator epoch in the value of a transaction marker. Raises `MalformedMessage` if the value is cut
+    short."""
     if value is None or len(value) < END_TRANSACTION_MARKER.size:
         raise MalformedMessage("an end-of-transaction marker is cut short")
     version, epoch = END_TRANSACTION_MARKER.unpack_from(value)

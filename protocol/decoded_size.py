@@ -1,9 +1,9 @@
 """The limit on the memory that a decoded request takes, computed from the declaration of the message.
 
-The count of every array is compared with the bytes that remain: each item takes at least one byte. That check alone
-would let one byte of a large request become sixty bytes of Python objects, so the total is limited as well. The sizes
-below are upper bounds for CPython, a little above measured ones. A request that is too short to reach the limit,
-whatever it holds, is decoded without counting; nearly all requests are.
+A decoder compares the count of every array with the number of bytes that remain, because each item takes at least one
+byte. That check alone would let one byte of a large request become sixty bytes of Python objects, so the total is
+limited as well. The sizes in this module are upper bounds for CPython, a little above measured ones. A request that is
+too short to reach the limit, whatever it contains, is decoded without counting; nearly all requests are.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import NEVER, Field, Wire, fields_in, spec_of
 
 DECODED_SIZE_MAX: Final = 56 << 20
-"""Limit on the bytes of objects: a fetch of 100,000 partitions, each in a topic of its own, takes 50 MB."""
+"""The limit on the bytes of decoded objects. A fetch of 100,000 partitions, each in a topic of its own, takes 50 MB."""
 SHORT_DECODED_SIZE_MAX: Final = 1 << 19
-"""The bytes of objects up to which a request is decoded on the event loop: that takes about a millisecond."""
+"""The bytes of decoded objects up to which a request is decoded on the event loop, which takes about a millisecond."""
 TAG_CHARGE: Final = 1024
-"""Bytes charged for a skipped tag: it takes no memory, but as much time as an object."""
+"""The bytes that are counted for a skipped tag. A skipped tag takes no memory, but as much time as an object."""
 CONTENT_CHARGE: Final = 4
-"""Bytes charged for a byte of text: CPython stores a text with one character outside of the basic plane in 4 bytes for
-each character.
-"""
+"""The bytes that are counted for each byte of text. CPython stores a text with one character outside of the basic plane
+in 4 bytes for each character."""
 
 OBJECT_SIZE: Final = 48
 SLOT_SIZE: Final = 8
@@ -37,12 +36,13 @@ VALUE_SIZES: Final = {
     Wire.BYTES: 40,
     Wire.RECORDS: 184,
 }
-"""Bytes of the object of a value; other types take `INTEGER_SIZE`. CPython shares the objects of one-byte numbers."""
+"""The bytes of the Python object of a value, by its type; other types take `INTEGER_SIZE`. One-byte numbers take none,
+because CPython shares their objects."""
 INTEGER_SIZE: Final = 32
 
 
 def least_size(field: Field, version: int, is_flexible: bool) -> int:
-    """The least number of bytes that one value of a field, or one item of an array, takes on the wire."""
+    """The least number of bytes that one value of a field, or one item of an array field, takes on the wire."""
     if isinstance(field.kind, Wire):
         if field.kind.is_fixed:
             return struct.calcsize(">" + field.kind.value)
@@ -59,8 +59,8 @@ def least_size(field: Field, version: int, is_flexible: bool) -> int:
 
 
 def decoded_size(field: Field, version: int) -> int:
-    """Bytes of the objects that one value of a field, or one item of an array, decodes into; arrays inside count as
-    empty."""
+    """The bytes of the Python objects into which one value of a field, or one item of an array field, is decoded.
+    Arrays in it count as empty."""
     if isinstance(field.kind, Wire):
         return SLOT_SIZE + VALUE_SIZES.get(field.kind, INTEGER_SIZE)
     plain, tagged, absent = fields_in(field.kind, version)
@@ -71,16 +71,15 @@ def decoded_size(field: Field, version: int) -> int:
 
 
 def uncounted_size(cls: type[object], version: int) -> int:
-    """The size (bytes) of a message up to which it cannot decode into more than the limit."""
+    """The largest size (bytes) of a message that cannot exceed the limit when it is decoded."""
     is_flexible = version in spec_of(cls).flexible
     most = max(CONTENT_CHARGE, TAG_CHARGE // 2 if is_flexible else 1, *_ratios(cls, version, is_flexible), 1)
     return DECODED_SIZE_MAX // most
 
 
 def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
-    """The bytes of Python objects for one byte on the wire, rounded up, for each array in a struct and in the structs
-    below it.
-    """
+    """For each array in a struct and in its nested structs, the bytes of Python objects per byte on the wire, rounded
+    up."""
     found = []
     plain, tagged, _ = fields_in(cls, version)
     for field in plain + tagged:
@@ -93,14 +92,15 @@ def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
 
 
 class LongMessage(Exception):
-    """A message decodes into more than `SHORT_DECODED_SIZE_MAX`: it is decoded again in an executor thread."""
+    """Raised if a message is decoded into more than `SHORT_DECODED_SIZE_MAX` bytes. The message is then decoded in an
+    executor thread."""
 
 
 def long_message(name: str) -> LongMessage:
-    """The exception of the decoder of short messages, at the field `name`."""
+    """The exception for a message that exceeds `SHORT_DECODED_SIZE_MAX` at the field `name`."""
     return LongMessage(f"the message decodes into more than {SHORT_DECODED_SIZE_MAX} bytes, at {name}")
 
 
 def too_many_items(name: str) -> MalformedMessage:
-    """The error for a request that exceeds the limit at the field `name`."""
+    """The exception for a request that exceeds `DECODED_SIZE_MAX` at the field `name`."""
     return MalformedMessage(f"the request decodes into more than {DECODED_SIZE_MAX} bytes, at {name}")

@@ -1,8 +1,8 @@
-"""Erase orders: control batches of Moldau's own, by which each replica of a partition erases the same records.
+"""Erase orders: control batches that only Moldau has, by which each replica of a partition erases the same records.
 
-An order names runs of offsets before its own (decision 36). Its batch has no producer, one record, and a type of
-control record that is above those of Kafka. Apache Kafka 4.3.1 parses such a type as UNKNOWN: its log, its cleaner,
-its tools and all clients pass over the batch.
+An erase order names runs of offsets before its own offset (decision 36). Its batch has no producer, one record, and a
+type of control record that is above those of Kafka. Apache Kafka 4.3.1 parses such a type as UNKNOWN: its log, its
+cleaner, its tools and all clients skip the batch.
 
 DIVERGES: Apache Kafka has no such control record.
 """
@@ -37,19 +37,19 @@ ERASE_ORDER_TYPE: Final = 100
 """The type in the key of the control record. Kafka's own types are 0 to 6."""
 ERASE_ORDER_VERSION: Final = 0
 RUNS_MAX: Final = 10_000
-"""The most runs of one order. A client sends several orders for more."""
+"""The most runs of offsets in one erase order. If there are more, a client sends several orders."""
 PREDICATE_HASH_SIZE: Final = 32
 RECEIPT_PAGES_MAX: Final = 20
-"""The most pages of receipts in one request."""
+"""The most pages of receipts of erase orders that one request may ask for."""
 VERSION = Struct(">h")
 
 
 class Run(NamedTuple):
-    """Consecutive offsets."""
+    """Consecutive offsets whose records an erase order erases."""
 
     first: int
     last: int
-    """Inclusive."""
+    """The last offset, inclusive."""
 
 
 @struct
@@ -65,16 +65,17 @@ class EraseOrder:
     version: Int16
     order_id: Uuid
     asked_ms: Int64
-    """The time (ms, wall clock of the leader) at which the order was appended."""
+    """The wall-clock time (ms) of the leader when it appended the order."""
     principal: str
-    """The principal that asked, as the leader authenticated it."""
+    """The principal that sent the order, as the leader authenticated it."""
     predicate_hash: Bytes
-    """SHA-256 of the predicate by which the client found the records: no personal data is in the log."""
+    """The SHA-256 hash of the predicate by which the client found the records. The predicate itself is not in the log,
+    because it may be personal data."""
     runs: list[EraseRun]
 
 
 def order_of(order_id: bytes, predicate_hash: bytes, runs: Iterable[Run]) -> EraseOrder:
-    """Make the order that a client sends. The leader sets its time and its principal."""
+    """Make an erase order as a client sends it. The leader sets its time and its principal."""
     return EraseOrder(
         version=ERASE_ORDER_VERSION,
         order_id=order_id,
@@ -90,14 +91,13 @@ def runs_of(order: EraseOrder) -> tuple[Run, ...]:
 
 
 def receipt_setting(partition: int, order_id: str, page: int) -> str:
-    """Return the config name under which DescribeConfigs of a topic gives one page of an order's receipt. `order_id` is
-    in hex.
-    """
+    """Return the config name under which DescribeConfigs of a topic gives one page of the receipt of an erase order.
+    `order_id` is in hex."""
     return f"moldau.erase.{partition}.{order_id}.{page}"
 
 
 def erase_order_batch(order: EraseOrder, timestamp_ms: int) -> bytes:
-    """Return the control batch of an order, with base offset 0."""
+    """Return the control batch of an erase order, with base offset 0."""
     record = Record(
         CONTROL_KEY.pack(CONTROL_KEY_VERSION, ERASE_ORDER_TYPE), encode(order, ERASE_ORDER_VERSION), timestamp_ms
     )
@@ -125,9 +125,8 @@ def is_control_without_producer(header: BatchHeader) -> bool:
 
 
 def read_erase_order(batch: BytesLike) -> EraseOrder | None:
-    """Read the order in one whole batch. Returns None if the batch is not an erase order. Raises `MalformedMessage` if
-    the order is damaged, or of a version that this release does not know.
-    """
+    """Read the erase order in one whole batch. Returns None if the batch is not an erase order. Raises
+    `MalformedMessage` if the order is damaged, or of a version that this release does not know."""
     header = parse_header(batch)
     if not is_control_without_producer(header) or header.attributes & CODEC_MASK or header.records_count != 1:
         return None
@@ -145,7 +144,7 @@ def read_erase_order(batch: BytesLike) -> EraseOrder | None:
 
 
 def read_sent_order(batch: BytesLike) -> EraseOrder | str:
-    """Return the order in the batch that a client sent, or a sentence about what is wrong with the batch."""
+    """Return the erase order in the batch that a client sent, or a sentence about what is wrong with the batch."""
     try:
         header = parse_header(batch)
         if header.size != len(batch) or not crc_is_valid(batch, 0, header):
@@ -157,7 +156,8 @@ def read_sent_order(batch: BytesLike) -> EraseOrder | str:
 
 
 def flaw_of_order(order: EraseOrder, end_offset: int) -> str | None:
-    """Return what is wrong with an order for a log whose high watermark is `end_offset`, or None if nothing is."""
+    """Return what is wrong with an erase order for a log whose high watermark is `end_offset`, or None if the order is
+    valid."""
     runs: Sequence[Run] = runs_of(order)
     if not runs:
         return "an erase order names no offsets"

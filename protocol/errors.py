@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes. A function that refuses a request returns one of them and does not raise it."""
+    """Kafka's error codes. A function that refuses a request returns a code and does not raise it."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -168,4 +168,4 @@ ERROR_TEXTS: Final = {
         "The share coordinator rejected the request because the share-group state epoch did not match."
     ),
 }
-"""Apache Kafka's general text for each error, used in responses that have a message and no text of their own."""
+"""Apache Kafka's general text of an error, for responses that have a message field but no message of their own."""

@@ -1,7 +1,6 @@
-"""The frame of records that brokers and controllers write for themselves: frame version, record type, record version,
-then the record.
+"""The frame of the records of two internal topics: frame version, record type, record version, then the record.
 
-`__cluster_metadata` and `__remote_log_metadata` share it; each has its own types.
+`__cluster_metadata` and `__remote_log_metadata` have the same frame; each topic has its own record types.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint
 from moldau.protocol.schema import spec_of
 
 FRAME_VERSION: Final = 1
-"""Version 0 is that of Kafka's 2.8 preview, which no release reads any more."""
+"""The version of the frame. Version 0 was that of Kafka's 2.8 preview, which no release reads any more."""
 
 
 class FramedRecords:
-    """The records of one topic.
+    """The encoder and decoder of the framed records of one topic.
 
-    `what` names them in errors; `declarations` are the members of their module (`vars` of the module).
+    `what` names the kind of record in error messages. `declarations` has the members of the module that declares the
+    records (`vars` of the module).
     """
 
     def __init__(self, what: str, declarations: dict[str, object]) -> None:
@@ -29,7 +29,7 @@ class FramedRecords:
         self._decoders: dict[tuple[int, int, int], Decoder[object]] = {}
 
     def classes(self) -> dict[int, type[object]]:
-        """The declared records by type."""
+        """The declared classes of records by type number."""
         if not self._classes:
             for declared in self._declarations.values():
                 if isinstance(declared, type) and "__spec__" in declared.__dict__:
@@ -39,13 +39,13 @@ class FramedRecords:
         return self._classes
 
     def encode(self, record: object, version: int) -> bytes:
-        """Encode a data record: `record` in `version`, in its frame."""
+        """Encode a record in a schema version, in its frame."""
         record_type = spec_of(type(record)).key
         assert record_type is not None, f"{type(record).__name__} is not a {self._what} record"
         return uvarint(FRAME_VERSION) + uvarint(record_type) + uvarint(version) + encode(record, version)
 
     def decode(self, value: BytesLike) -> object:
-        """Decode the record in a frame. Raises `MalformedMessage` for a frame, type or version that is not declared."""
+        """Decode a framed record. Raises `MalformedMessage` for a frame, type or version that is not declared."""
         try:
             frame_version, position = read_uvarint(value, 0)
             record_type, position = read_uvarint(value, position)

@@ -1,4 +1,4 @@
-"""The partition of a key, as the producers of Java choose it: by the murmur2 hash."""
+"""The partition of a record with a key, as Java producers choose it: by the murmur2 hash of the key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The murmur2 hash of some bytes, as an unsigned number of 32 bits."""
+    """The murmur2 hash of bytes, as an unsigned 32-bit number."""
     size = len(data)
     digest = (SEED ^ size) & MASK
     whole = size & ~3
@@ -24,5 +24,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key, from 0 to the number of partitions, exclusive."""
+    """The index of the partition for a key in a topic with this number of partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

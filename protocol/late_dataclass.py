@@ -1,7 +1,7 @@
-"""`dataclass` for the modules that every start imports: the constructor of a class is compiled at its first call.
+"""`dataclass` for the modules that every start imports: the constructor of a class is compiled when it is first called.
 
-The decorator of the standard library compiles up to six methods a class, 0.3 to 2 ms each class and most of them never
-called. The classes behave in the same way, and `dataclasses.fields`, `replace` and `asdict` accept them.
+The decorator of the standard library compiles up to six methods for each class in 0.3 to 2 ms, and most of them are
+never called. The classes behave in the same way, and `dataclasses.fields`, `replace` and `asdict` accept them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ _SET: Final = object.__setattr__
 def late_dataclass(
     *, slots: bool, frozen: bool = False, eq: bool = True, repr: bool = True, kw_only: bool = False
 ) -> Callable[[type[T]], type[T]]:
-    """`dataclasses.dataclass` with these arguments. Classes always have slots; a base class that is a dataclass is made
-    by this decorator too.
-    """
+    """`dataclasses.dataclass` with these arguments. `slots` must be true. A base class that is a dataclass must also be
+    made by this decorator."""
     assert slots, "a class that the start imports has slots"
 
     def declare(cls: type[T]) -> type[T]:
@@ -54,7 +53,7 @@ else:
 
 
 def _constructor(cls: type[Any]) -> object:
-    """`__init__` of a class, compiled."""
+    """Compile the `__init__` method of a dataclass."""
     scope: dict[str, object] = {"_set": _SET, "_MISSING": dataclasses.MISSING}
     positional: list[str] = []
     by_name: list[str] = []
@@ -86,7 +85,7 @@ def _constructor(cls: type[Any]) -> object:
 
 
 def _comparison(cls: type[Any], *, is_hashable: bool) -> dict[str, object]:
-    """`__eq__` and `__hash__` of a class: those of the tuple of its compared fields."""
+    """Make `__eq__` and `__hash__` of a dataclass, which compare and hash the tuple of its compared fields."""
     names = [field.name for field in dataclasses.fields(cls) if field.compare]
     compared = attrgetter(*names)
 
@@ -110,6 +109,6 @@ def _refuse_to_delete(self: object, name: str) -> None:
 
 
 def _set_state(self: object, state: tuple[None, dict[str, object]]) -> None:
-    """Set the slots of a new object, for copies and pickles."""
+    """The `__setstate__` method of a frozen dataclass: set the slots of a new object, for copies and pickles."""
     for name, value in state[1].items():
         _SET(self, name, value)

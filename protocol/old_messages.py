@@ -1,17 +1,18 @@
 """Messages of formats 0 and 1, which Apache Kafka wrote before 0.11: they are read, and never written.
 
 Clusters that were upgraded for years still have segments of them. Apache Kafka 4 stores them unchanged and sends them
-unchanged to clients and followers; nothing converts them and no client may produce them. Here it is the same:
+unchanged to clients and followers; nothing converts them and no client may produce them. Moldau does the same:
 `protocol/record_batch.py` reads headers and checksums, and offsets and bytes go through the log unchanged. Code that
 reads the records gets them through this module as records of a batch v2.
 
-Layout (big-endian): offset 0-8, length 8-12 (bytes after it), crc 12-16 (CRC-32 of 16 to the end), magic 16,
-attributes 17 (bits 0-2 codec, in format 1 bit 3 timestamp type), in format 1 a timestamp of 8 bytes, int32 size and
-key, int32 size and value; size -1 is null.
+Layout (big-endian): offset 0-8, length 8-12 (bytes after it), crc 12-16 (CRC-32 of 16 to the end), magic 16, attributes
+17 (bits 0-2 codec, in format 1 bit 3 timestamp type), in format 1 a timestamp of 8 bytes, int32 size and key, int32
+size and value; size -1 is null.
 
-A compressed message has no key, and its value is a compressed run of messages of the same format. In format 0 the inner
-messages have absolute offsets. In format 1 their offsets are relative, mostly from 0 on, and the outer message has the
-absolute offset of the last inner message. With log append time all of them have the timestamp of the outer message.
+A compressed message has no key, and its value contains messages of the same format, compressed together. In format 0
+the inner messages have absolute offsets. In format 1 their offsets are relative, mostly from 0 on, and the outer
+message has the absolute offset of the last inner message. With log append time all of them have the timestamp of the
+outer message.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ UINT32_MASK: Final = 0xFFFFFFFF
 
 
 def messages_of(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> list[Record]:
-    """The messages at `position`, in the order of their offsets: one plain message, or all messages that a compressed
-    one holds.
+    """Decode the messages at `position`, in the order of their offsets: one plain message, or all messages that a
+    compressed message contains.
 
-    Raises `MalformedMessage` if the framing is wrong, and its subclass `DecompressedSizeExceeded`; the caller verifies
+    Raises `MalformedMessage` if the framing is wrong, or its subclass `DecompressedSizeExceeded`. The caller verifies
     the checksum.
     """
     message = message_at(buffer, position, header)
@@ -82,7 +83,7 @@ def messages_of(buffer: BytesLike, position: int, header: BatchHeader, *, size_m
 
 
 def message_at(buffer: BytesLike, position: int, header: BatchHeader) -> Record:
-    """One message as it is framed, a compressed one with its compressed value. Raises `MalformedMessage`."""
+    """Decode the one message at `position`, without decompressing its value. Raises `MalformedMessage`."""
     end = position + header.size
     at = position + OLD_FIELDS.size + (OLD_TIMESTAMP_SIZE if header.magic else 0)
     if end > len(buffer):
@@ -95,7 +96,8 @@ def message_at(buffer: BytesLike, position: int, header: BatchHeader) -> Record:
 
 
 def nullable(buffer: BytesLike, at: int, end: int) -> tuple[bytes | None, int]:
-    """Read a field that follows its size. Returns its bytes, None for null, and the position after the field."""
+    """Read a nullable field, which begins with its int32 size. Returns its bytes (None for null) and the position after
+    the field. Raises `MalformedMessage`."""
     try:
         (size,) = INT32.unpack_from(buffer, at)
     except StructError:
@@ -109,9 +111,9 @@ def nullable(buffer: BytesLike, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def encoded_records(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> tuple[bytes, int]:
-    """The messages as encoded records of a batch with this header, and their number. Of a compressed message all but
-    the last have negative offset deltas, because its header has the last offset. Raises as `messages_of`.
-    """
+    """The messages at `position` as encoded records of a batch with this header, and their number. For a compressed
+    message all offset deltas but the last are negative, because its header has the last offset. Raises as
+    `messages_of`."""
     messages = messages_of(buffer, position, header, size_max=size_max)
     return encoded(messages, header.base_offset, header.base_timestamp), len(messages)
 
@@ -124,9 +126,8 @@ def encoded(messages: list[Record], base_offset: int, base_timestamp: int) -> by
 
 
 def upgraded(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> tuple[BatchHeader, bytes]:
-    """A batch v2 of the messages, not compressed, and its header. Offsets, timestamps and the type of the timestamps
-    are those of the messages; a timestamp of format 0 is -1. Raises as `messages_of`.
-    """
+    """The messages at `position` as a batch v2 without compression, after its header. Offsets, timestamps and the
+    timestamp type are those of the messages; a timestamp of format 0 is -1. Raises as `messages_of`."""
     messages = messages_of(buffer, position, header, size_max=size_max)
     offsets = [each.offset for each in messages]
     if offsets[0] < 0 or any(later <= earlier for earlier, later in pairwise(offsets)):
@@ -149,9 +150,9 @@ def upgraded(buffer: BytesLike, position: int, header: BatchHeader, *, size_max:
 
 
 def with_right_checksum(frame: bytes) -> bytes:
-    """An LZ4 frame whose header has the checksum that the specification of LZ4 asks for.
+    """Correct the checksum in the header of an LZ4 frame, as the specification of LZ4 requires it.
 
-    Producers of format 0 computed it over the magic too (KIP-57), which no decoder of LZ4 accepts. Readers of format 0
+    Producers of format 0 computed it over the magic, too (KIP-57), and no LZ4 decoder accepts that. Readers of format 0
     do not check it.
     """
     start = len(LZ4_MAGIC)
@@ -162,7 +163,7 @@ def with_right_checksum(frame: bytes) -> bytes:
 
 
 def xxh32(data: bytes) -> int:
-    """XXH32 with seed 0, of fewer than 16 bytes: the header of a frame."""
+    """The XXH32 hash, with seed 0, of the header of an LZ4 frame: fewer than 16 bytes."""
     assert len(data) < 16
     value = PRIME_5 + len(data)
     words = len(data) // 4 * 4

@@ -1,7 +1,6 @@
-"""What all codecs use: the types of buffers; variable-length integers, the one wire type that `struct` cannot read;
+"""What all codecs of the protocol use: the types of buffers; variable-length integers, which `struct` cannot read;
 CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots; and the tagged section at the end of
-every struct in a flexible version.
-"""
+every struct in a flexible version."""
 
 from __future__ import annotations
 
@@ -11,27 +10,27 @@ from importlib.util import module_from_spec
 from typing import Protocol, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""A buffer whose bytes can be read in place. Indexing yields integers."""
+"""A buffer whose bytes can be read without a copy. Indexing yields integers."""
 
 
 class FileRegion(Protocol):
-    """Bytes of a file that the connection sends with sendfile(2), without reading them."""
+    """A part of a file that the connection sends with sendfile(2), without reading it into memory."""
 
     def __len__(self) -> int:
-        """Size in bytes."""
+        """The size in bytes."""
 
 
 Chunk: TypeAlias = BytesLike | FileRegion
-"""A piece of an encoded message."""
+"""A piece of an encoded message: bytes, or a part of a file."""
 
 UVARINT_SIZE_MAX = 5
 TEXT_SIZE_MAX = 0x7FFF
-"""Limit on the bytes of a string: that of the int16 length, applied to varint lengths as well."""
+"""The most bytes of a string. It is the limit of the int16 length, and is applied to varint lengths, too."""
 VARLONG_SIZE_MAX = 10
 
 
 class MalformedMessage(ValueError):
-    """Bytes do not follow the schema: the broker closes the connection that sent them."""
+    """Raised if bytes do not follow the schema. The broker then closes the connection that sent them."""
 
 
 def wrong_length(name: str, length: int) -> MalformedMessage:
@@ -40,9 +39,10 @@ def wrong_length(name: str, length: int) -> MalformedMessage:
 
 
 def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits: (value, position after it).
+    """Read an unsigned varint of at most 32 bits. Returns its value and the position after it.
 
-    Raises `MalformedMessage` past five bytes or 32 bits and `IndexError` past the end of the buffer.
+    Raises `MalformedMessage` if it has more than five bytes or 32 bits, and `IndexError` if the buffer ends before it
+    does.
     """
     value = shift = 0
     for _ in range(UVARINT_SIZE_MAX):
@@ -58,8 +58,8 @@ def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
 
 
 def read_text_size(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Read the size of a compact string plus one, as it is encoded. Raises as `read_uvarint`, and `MalformedMessage`
-    for a string of more than `TEXT_SIZE_MAX` bytes."""
+    """Read the size of a compact string, which is encoded plus one. Returns the size plus one and the position after
+    it. Raises as `read_uvarint`, and `MalformedMessage` for a string of more than `TEXT_SIZE_MAX` bytes."""
     size, position = read_uvarint(buffer, position)
     if size > TEXT_SIZE_MAX + 1:
         raise MalformedMessage(f"a string of {size - 1} bytes")
@@ -67,7 +67,7 @@ def read_text_size(buffer: BytesLike, position: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """The unsigned varint of a non-negative integer."""
+    """Encode a non-negative integer as an unsigned varint."""
     if value < 0x80:
         return SMALL_UVARINTS[value]
     if value < 0x4000:
@@ -84,18 +84,20 @@ SMALL_UVARINTS = [bytes([value]) for value in range(0x80)]
 
 
 def read_varint(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Read a zig-zag varint of at most 32 bits: (value, position after it). Errors as `read_uvarint`."""
+    """Read a zig-zag varint of at most 32 bits. Returns its value and the position after it. Raises as
+    `read_uvarint`."""
     raw, position = read_uvarint(buffer, position)
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def varint(value: int) -> bytes:
-    """The zig-zag varint of a signed integer (also the varlong: the encoding is the same)."""
+    """Encode a signed integer as a zig-zag varint. The encoding as a varlong is the same."""
     return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def read_varlong(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Read a zig-zag varint of at most 64 bits: (value, position after it). Errors as `read_uvarint`."""
+    """Read a zig-zag varint of at most 64 bits. Returns its value and the position after it. Raises as `read_uvarint`,
+    with a limit of ten bytes and 64 bits."""
     value = shift = 0
     for _ in range(VARLONG_SIZE_MAX):
         byte = buffer[position]
@@ -113,10 +115,11 @@ Crc32c: TypeAlias = Callable[[BytesLike, int], int]
 
 
 def load_crc32c() -> Crc32c:
-    """The C function of the `crc32c` package: (data, value so far) -> checksum. It reads any buffer in place.
+    """Load the C function of the `crc32c` package, which takes data and the checksum so far, and returns the checksum.
+    It reads any buffer without a copy.
 
-    The package's own `__init__` asks `importlib.metadata` for a version string, which costs 30 ms and 4 MB at start.
-    Only the extension module is needed, so it is loaded without the package; a package with another layout is imported
+    The `__init__` of the package asks `importlib.metadata` for a version string, which costs 30 ms and 4 MB at start.
+    Only the extension module is needed, so it is loaded without the package. A package with another layout is imported
     whole.
     """
     package = PathFinder.find_spec("crc32c")
@@ -136,11 +139,12 @@ crc32c: Crc32c = load_crc32c()
 
 
 TAGS_MAX = 1 << 10
-"""The most skipped tags of one section: they take no memory, but time."""
+"""The most tags that one tagged section may have if they are skipped. Skipped tags take no memory, but time."""
 
 
 def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
-    """Read the head of an entry: (tag, position of its value, position after its value)."""
+    """Read the beginning of an entry of a tagged section. Returns the tag, the position of its value, and the position
+    after its value. Raises `MalformedMessage` if the value goes past the end of the message."""
     number, position = read_uvarint(buffer, position)
     size, position = read_uvarint(buffer, position)
     if size > len(buffer) - position:
@@ -149,7 +153,8 @@ def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
 
 
 def skip_tags(buffer: BytesLike, position: int) -> int:
-    """The position after a section whose tags are all unknown."""
+    """Skip a tagged section. Returns the position after it. Raises `MalformedMessage` if it has more than `TAGS_MAX`
+    tags."""
     count, position = read_uvarint(buffer, position)
     if count > TAGS_MAX:
         raise MalformedMessage(f"a section of {count} tags")
@@ -159,7 +164,8 @@ def skip_tags(buffer: BytesLike, position: int) -> int:
 
 
 def append_tags(append: Callable[[Chunk], None], section: list[tuple[int, list[Chunk]]]) -> None:
-    """Append a section: the pieces of each value under its tag, tags ascending."""
+    """Append an encoded tagged section. `section` has the pieces of each value with its tag, in ascending order of
+    tags."""
     append(uvarint(len(section)))
     for number, chunks in section:
         append(uvarint(number) + uvarint(sum(map(len, chunks))))

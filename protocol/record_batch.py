@@ -1,16 +1,16 @@
-"""A record batch v2: its header, which is read in place and patched without touching what its checksum covers, and a
-scan over its records that builds no values.
+"""A record batch v2: its header, which is read without a copy and patched outside of the bytes that its checksum
+covers, and a check of its records that builds no values.
 
 Layout (big-endian): base offset 0-8, length 8-12 (bytes after it), partition leader epoch 12-16, magic 16, crc 17-21
 (CRC-32C of 21 to the end), attributes 21-23, last offset delta 23-27, base timestamp 27-35, max timestamp 35-43,
 producer id 43-51, producer epoch 51-53, base sequence 53-57, records count 57-61, records. The base offset and the
-leader epoch are the two fields that a leader assigns; they lie in the first 16 bytes, outside of the checksum.
+leader epoch are the two fields that a leader assigns; they are in the first 16 bytes, outside of the checksum.
 
 A record: varint size of what follows; int8 attributes; varlong timestamp delta; varint offset delta; varint key size,
 key; varint value size, value; varint count of headers; for each varint key size, key, varint value size, value. Size -1
 is null.
 
-The scan (`walk`) is the inner loop of the produce path: ordinary typed Python that mypyc can compile (`python -m
+The check (`walk`) is the inner loop of the produce path: ordinary typed Python that mypyc can compile (`python -m
 building`), with the same results in both forms. Compiled code is fast only on `bytes`, so the receive buffer is copied
 through a small window, which skips large values.
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
 LOG_OVERHEAD: Final = 12
-"""Size of base offset and length, which the length does not count."""
+"""The size (bytes) of base offset and length. The length field does not count these bytes."""
 LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 PREFIX_SIZE: Final = 16
-"""Size of base offset, length and leader epoch.
+"""The size (bytes) of base offset, length and leader epoch.
 
-A leader overwrites these; all bytes after them are stored unchanged.
+A leader overwrites these fields. All bytes after them are stored unchanged.
 """
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
@@ -45,11 +45,14 @@ ATTRIBUTES_POSITION: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
 OLD_FIELDS: Final = Struct(">qiIbb")
-"""Offset, length, crc, magic and attributes of a message of format 0 or 1 (`protocol/old_messages.py`)."""
+"""The format of the offset, length, crc, magic and attributes of a message of format 0 or 1
+(`protocol/old_messages.py`)."""
 OLD_SIZE_MIN: Final = 26
-"""The smallest message: of format 0, with an empty or null key and value. A batch of format 2 is never that small."""
+"""The size (bytes) of the smallest message of format 0, whose key and value are empty or null. A batch of format 2 is
+never that small."""
 OLD_TIMESTAMP_SIZE: Final = 8
-"""The timestamp of a message of format 1 follows the attributes; one of format 0 has none."""
+"""The size (bytes) of the timestamp of a message of format 1, which follows the attributes. Format 0 has no
+timestamp."""
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -95,11 +98,12 @@ FIELDS: Final = (
     "base_sequence",
     "records_count",
 )
-"""The fields in the order of the bytes."""
+"""The names of the header's fields, in the order of the bytes."""
 
 
 class BatchHeader:
-    """The 13 fields of a batch header. Mutable only because assigning the fields is the fastest way to build it."""
+    """The 13 fields of a batch header. It is mutable only because assigning the fields is the fastest way to build
+    it."""
 
     __slots__ = FIELDS
 
@@ -119,7 +123,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """Size of the whole batch in bytes."""
+        """The size of the whole batch in bytes."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -168,7 +172,7 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, wrapping from 2^31-1 to 0; -1 if there is none."""
+        """The sequence number of the last record, which wraps from 2^31-1 to 0; -1 if the batch has no sequence."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return sequence_after(self.base_sequence, self.last_offset_delta)
@@ -178,16 +182,17 @@ class BatchHeader:
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """The producer sequence `count` records later: sequences wrap from 2^31-1 to 0."""
+    """The sequence number `count` records after `sequence`. Sequence numbers wrap from 2^31-1 to 0."""
     return (sequence + count) & SEQUENCE_MAX
 
 
 def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) -> BatchHeader:
-    """Read the header of the batch that starts at `position`; the rest of the batch need not be in the buffer.
+    """Read the header of the batch that starts at `position`. The rest of the batch need not be in the buffer.
 
-    With `takes_old`, which is for stored bytes, the header of a message of format 0 or 1 is read too (`old_header`).
-    Raises `MalformedMessage` when fewer than 61 bytes are there, the length cannot hold a header or the magic is
-    another. Nothing is allocated for the claimed length; the caller checks whether the whole batch is there.
+    With `takes_old`, which is for stored bytes, the header of a message of format 0 or 1 is also accepted
+    (`old_header`). Raises `MalformedMessage` if fewer than 61 bytes are in the buffer, if the length cannot hold a
+    header, or if the magic is another. Nothing is allocated for the claimed length; the caller checks whether the whole
+    batch is in the buffer.
     """
     header = BatchHeader()
     try:
@@ -220,14 +225,16 @@ def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) 
 
 
 def is_old(buffer: BytesLike, position: int) -> bool:
-    """Whether the bytes at `position` may begin a message of format 0 or 1: they hold its header, with its magic."""
+    """Whether the bytes at `position` may be a message of format 0 or 1: they are long enough for its fixed fields, and
+    have its magic."""
     return len(buffer) - position >= OLD_SIZE_MIN and buffer[position + MAGIC_POSITION] < MAGIC
 
 
 def old_header(buffer: BytesLike, position: int) -> BatchHeader:
-    """The header of a message of format 0 or 1, as that of a batch with its one offset, without epoch and producer.
+    """Read the header of a message of format 0 or 1, as a batch header with one offset, without leader epoch and
+    producer.
 
-    A compressed message has the offset of the last message inside; only its contents tell the first one
+    A compressed message has the offset of its last inner message; only its contents have the offset of the first
     (`old_messages.upgraded`). Raises `MalformedMessage` for a length that cannot hold the message's fields.
     """
     header = BatchHeader()
@@ -250,7 +257,8 @@ def old_header(buffer: BytesLike, position: int) -> BatchHeader:
 
 
 def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position` is whole and its checksum matches its bytes."""
+    """Whether the batch, or the message of an older format, at `position` is whole and its checksum matches its
+    bytes."""
     end = position + header.batch_length + LOG_OVERHEAD
     if end > len(buffer):
         return False
@@ -261,8 +269,8 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
 
 
 def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | None:
-    """The header of the batch, or of the message of an older format, at `position`; None if it does not end before
-    `end`. Raises `MalformedMessage` if neither can begin there. If the header is cut short, the bytes that exist are
+    """The header of the batch, or of the message of an older format, at `position`; None if it goes past `end`. Raises
+    `MalformedMessage` if neither can begin at the position. If the header is cut short, the bytes that exist are
     checked."""
     remaining = end - position
     if remaining < HEADER_SIZE and not (remaining >= OLD_SIZE_MIN and is_old(buffer, position)):
@@ -273,8 +281,8 @@ def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | Non
 
 
 def refuse_nonsense(buffer: BytesLike, position: int, size: int) -> None:
-    """Refuse bytes, fewer than a header, that cannot be the beginning of a batch or of an older message. Raises
-    `MalformedMessage`."""
+    """Raise `MalformedMessage` if `size` bytes at `position`, fewer than a header, cannot be the beginning of a batch
+    or of an older message."""
     if size >= LOG_OVERHEAD:
         (length,) = INT32.unpack_from(buffer, position + INT64.size)
         is_batch = size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] == MAGIC
@@ -286,22 +294,22 @@ def refuse_nonsense(buffer: BytesLike, position: int, size: int) -> None:
 
 
 WINDOW_SIZE = 32 << 10
-"""The bytes that are copied at a time; a larger record is read piece by piece."""
+"""The number of bytes that are copied at a time. A larger record is read piece by piece."""
 VARINT_SIZE_MAX = 5
 RECORD_HEAD_SIZE_MAX = 1 + 10 + VARINT_SIZE_MAX + VARINT_SIZE_MAX
-"""The most bytes of attributes, timestamp delta, offset delta and key size."""
+"""The most bytes of a record's attributes, timestamp delta, offset delta and key size together."""
 
 OFFSETS_DIFFER = 1
-"""The offset deltas are not 0, 1, 2 ..."""
+"""The flag of `walk_records` that the offset deltas are not consecutive."""
 KEY_IS_NULL = 2
-"""At least one record has no key."""
+"""The flag of `walk_records` that at least one record has no key."""
 VALUE_IS_NULL = 4
-"""At least one record is a tombstone."""
+"""The flag of `walk_records` that at least one record has no value."""
 
 
 def walk_records(buffer: BytesLike, position: int, end: int, count: int, first: int = 0) -> tuple[int, int, int]:
-    """Check the framing of `count` records, which must fill `buffer[position:end]`. Returns flags, and the lowest and
-    the highest timestamp delta.
+    """Check the framing of `count` records, which must fill `buffer[position:end]`. Returns flags (`OFFSETS_DIFFER`,
+    `KEY_IS_NULL`, `VALUE_IS_NULL`), and the lowest and the highest timestamp delta.
 
     `first` is the required offset delta of the first record. Raises `MalformedMessage` if the framing of a record, the
     count and the end do not agree.
@@ -385,8 +393,8 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64, first: i64) -> 
 
 
 def whole_records(window: bytes, count_max: int) -> tuple[int, int, int]:
-    """Find the whole records at the beginning of the window. Returns their count, their size, and the size of the
-    record after them (0 if it is unknown)."""
+    """Find the whole records, at most `count_max`, at the beginning of the window. Returns their number, their size,
+    and the size of the record after them (0 if it is unknown)."""
     limit: i64 = len(window)
     left: i64 = count_max
     at: i64 = 0
@@ -408,7 +416,8 @@ def whole_records(window: bytes, count_max: int) -> tuple[int, int, int]:
 
 
 def largest_record(window: bytes, count: int) -> int:
-    """The size of the largest of `count` whole records, as their length fields state it."""
+    """The size (bytes) of the largest of the `count` whole records at the beginning of the window, by their size
+    fields."""
     at: i64 = 0
     left: i64 = count
     largest: i64 = 0
@@ -423,7 +432,8 @@ def largest_record(window: bytes, count: int) -> int:
 
 
 def skip_headers(window: bytes, at: i64) -> i64:
-    """The position after the headers, whose count is at `at`. Raises `IndexError` past the end."""
+    """The position after the headers of a record, whose count is at `at`. Raises `IndexError` if the window ends before
+    them."""
     count: i64
     size: i64
     count, at = read_raw_varint(window, at)
@@ -445,7 +455,7 @@ def skip_headers(window: bytes, at: i64) -> i64:
 
 
 def read_raw_varint(window: bytes, at: i64) -> tuple[i64, i64]:
-    """The varint at `at` before zig-zag decoding, below 2^32, and the position after it."""
+    """Read the varint at `at`, below 2^32, without zig-zag decoding. Returns it and the position after it."""
     value: i64 = 0
     shift: i64 = 0
     while shift < 35:
@@ -461,7 +471,8 @@ def read_raw_varint(window: bytes, at: i64) -> tuple[i64, i64]:
 
 
 def read_raw_varlong(window: bytes, at: i64) -> tuple[i64, i64]:
-    """The varlong at `at` before zig-zag decoding, and the position after it. Compiled, the 64th bit is the sign."""
+    """Read the varlong at `at` without zig-zag decoding. Returns it and the position after it. In compiled code the
+    64th bit is the sign."""
     value: i64 = 0
     shift: i64 = 0
     while shift < 70:
@@ -477,8 +488,8 @@ def read_raw_varlong(window: bytes, at: i64) -> tuple[i64, i64]:
 
 
 def window_of_record(buffer: BytesLike, position: i64, size: i64, end: i64) -> tuple[bytes, i64]:
-    """A window with the whole record at `position`, and where the window begins; a large record without its
-    contents."""
+    """A window with the whole record at `position`, and the position at which the window begins. The window of a large
+    record is without its key and value."""
     if position + size > end:
         raise MalformedMessage(f"a record of {size} bytes goes past the end of its batch")
     if size > WINDOW_SIZE:
@@ -488,7 +499,8 @@ def window_of_record(buffer: BytesLike, position: i64, size: i64, end: i64) -> t
 
 
 def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
-    """A large record with its key and value replaced by empty ones, so that its framing fits into one window."""
+    """The bytes of a large record with its key and value replaced by empty ones, so that its framing fits into one
+    window."""
     head = bytes(buffer[position : min(position + RECORD_HEAD_SIZE_MAX, end)])
     at: i64 = 1
     size: i64
@@ -507,9 +519,8 @@ def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
 
 
 def append_emptied(framing: bytearray, raw_size: i64) -> i64:
-    """Append the size of an empty field in place of a field of this size, or of a null field. Returns the bytes of the
-    field that the caller has to skip.
-    """
+    """Append the size of an empty field, or of a null field, in place of the size `raw_size` (before zig-zag decoding).
+    Returns the number of bytes of the field's content, which the caller has to skip."""
     if raw_size & 1 == 0:
         framing.append(0)
         return raw_size >> 1

@@ -1,4 +1,4 @@
-"""Writing a record batch v2 from records."""
+"""Building a record batch v2 from records."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from moldau.protocol.record_batch import (
 
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 NEXT_OFFSET = -1
-"""The offset of a record to be written that means: one more than the offset of the record before it."""
+"""The offset of a record to be written that means: the offset after that of the record before it."""
 NULL = varint(-1)
 
 
 class Record(NamedTuple):
-    """A record outside of its batch; a None value is a tombstone, the timestamp is in ms since the epoch."""
+    """A record outside of a batch. A record whose value is None is a tombstone; the timestamp is in ms since the
+    epoch."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -59,11 +60,11 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     last_offset: int | None = None,
 ) -> bytes:
-    """Build one batch of all the records, in the order given.
+    """Build one batch of all the records, in the given order.
 
-    With `log_append_time_ms` the timestamp type is log append time, and that is every record's effective timestamp.
-    `last_offset` is for compaction, which may remove the last records of a batch, or all, and keep its end offset.
-    Offsets must ascend from `base_offset`.
+    With `log_append_time_ms` the timestamp type is log append time, and this is the effective timestamp of every
+    record. `last_offset` is for compaction, which may remove the last records of a batch, or all of them, and keeps its
+    end offset. Offsets must ascend from `base_offset`.
     """
     body = bytearray()
     base_timestamp = NO_TIMESTAMP if delete_horizon_ms is None else delete_horizon_ms
@@ -115,7 +116,7 @@ def assemble(
     base_sequence: int,
     records_count: int,
 ) -> bytes:
-    """Assemble a batch from its fields and its encoded records; length and checksum are computed."""
+    """Build a batch from its header fields and its encoded records. Length and checksum are computed."""
     batch = bytearray(
         HEADER.pack(
             base_offset,
@@ -139,13 +140,13 @@ def assemble(
 
 
 def seal(batch: bytearray) -> None:
-    """Write the checksum of the one batch that fills the buffer."""
+    """Compute and write the checksum of the one batch that fills the buffer."""
     with memoryview(batch) as view:
         UINT32.pack_into(batch, CRC_POSITION, crc32c(view[ATTRIBUTES_POSITION:], 0))
 
 
 def append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    """Append one record: its size, then its bytes."""
+    """Append one encoded record: its size, then its bytes."""
     body = bytearray(1)  # No attribute is defined.
     body += varint(timestamp_delta)
     body += varint(offset_delta)

@@ -1,4 +1,4 @@
-"""Reading the records of a batch v2 as values, and those of a stored message of format 0 or 1."""
+"""Decoding the records of a batch v2, and the messages of formats 0 and 1 in stored bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moldau.protocol.record_builder import Record, RecordHeader
 from moldau.protocol.record_stream import record_runs
 
 RECORDS_SIZE_MAX = 256 << 20
-"""The most bytes of a batch's decompressed records, for a reader without a limit of its own."""
+"""The most bytes of a batch's decompressed records, for a caller that sets no limit of its own."""
 
 
 def records_of(
@@ -23,11 +23,11 @@ def records_of(
     size_max: int = RECORDS_SIZE_MAX,
     record_size_max: int = RECORDS_SIZE_MAX,
 ) -> Iterator[Record]:
-    """The records of the batch at `position`, decoded one by one, with absolute offsets and effective timestamps.
+    """Decode the records of the batch at `position` one by one, with absolute offsets and effective timestamps.
 
-    The effective timestamp is the append time (the batch's max timestamp) if the batch says so. Control records are
-    included. Raises `MalformedMessage` if the framing is wrong, and `RecordSizeExceeded` for a record of more than
-    `record_size_max` bytes in a compressed batch; the caller verifies the checksum.
+    The effective timestamp is the append time (the batch's max timestamp) if the timestamp type of the batch says so.
+    Control records are included. Raises `MalformedMessage` if the framing is wrong, and `RecordSizeExceeded` for a
+    record of more than `record_size_max` bytes in a compressed batch. The caller verifies the checksum.
     """
     if header is None:
         header = parse_header(buffer, position, True)
@@ -43,10 +43,9 @@ def runs_of(
     size_max: int = RECORDS_SIZE_MAX,
     record_size_max: int = RECORDS_SIZE_MAX,
 ) -> Iterable[tuple[bytes, int]]:
-    """The records of a batch as they are encoded, in runs of whole records with their count (`record_runs`).
+    """The encoded records of a batch, in runs of whole records with the number of records in each (`record_runs`).
 
-    A batch that is not compressed is one run, and so is a message of format 0 or 1. Raises `MalformedMessage` as
-    `records_of`.
+    A batch that is not compressed is one run, and so is a message of format 0 or 1. Raises as `records_of`.
     """
     if header.magic != MAGIC:
         return (encoded_records(buffer, position, header, size_max=min(size_max, record_size_max)),)
@@ -62,14 +61,14 @@ def runs_of(
 
 
 def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in the decompressed body of a batch."""
+    """Decode the records in the decompressed body of a batch. Raises `MalformedMessage`."""
     if header.records_count < 0:
         raise MalformedMessage(f"a batch of {header.records_count} records")
     return decode_run(body, header.records_count, header)
 
 
 def decode_run(body: bytes, count: int, header: BatchHeader) -> Iterator[Record]:
-    """Decode `count` records of a batch, which must fill the bytes of `body`."""
+    """Decode `count` records of a batch, which must fill the bytes of `body`. Raises `MalformedMessage`."""
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     position = 0
     for _ in range(count):
@@ -91,9 +90,10 @@ def decode_run(body: bytes, count: int, header: BatchHeader) -> Iterator[Record]
 def decode_record(
     body: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> tuple[Record, int]:
-    """One record after its size: (record, position after it). Raises `IndexError` past the end.
+    """Decode one record, whose size was read before; `position` is after the size. Returns the record and the position
+    after it. Raises `IndexError` if the bytes end before it.
 
-    Sizes of one byte, the most frequent, are read without a call.
+    Sizes of one byte, the most frequent ones, are decoded without a call.
     """
     timestamp_delta, position = read_varlong(body, position + 1)
     offset_delta = body[position]

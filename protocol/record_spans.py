@@ -1,9 +1,10 @@
-"""The kernel that finds the fields of records for Arrow, in Python; `record_spans.c` is its compiled form.
+"""Finds the fields of records for Arrow, in Python; `record_spans.c` is the compiled form.
 
 It is used in two passes over the records of some batches. `RecordSpans.read` notes the position of each key and value,
 and writes offsets, timestamps and the positions of headers. Then the caller knows the size of the columns of keys and
-values, and `RecordSpans.copy` writes them into Arrow's layout, each byte once. Compiled, both passes let other threads
-run. This form is slow: tests compare the compiled form with it, and readers use numpy instead of it.
+values, and `RecordSpans.copy` writes them into Arrow's layout, each byte once. In the compiled form both passes let
+other threads run. The Python form is slow: tests compare the compiled form with it, and readers without the compiled
+form use numpy instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 KEYS: Final = 1
 VALUES: Final = 2
 NO_HEADERS: Final = -1
-"""The position of the headers of a record without headers."""
+"""The position that stands for the headers of a record without headers."""
 NULL: Final = -1
 PAST_BATCH: Final = "a record goes past the end of its batch"
 PAST_RECORD: Final = "a record goes past its end"
@@ -27,7 +28,7 @@ TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
 class RecordSpans:
-    """The fields of the records that were read, in their order."""
+    """The fields of the records that were read, in the order of the records."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class RecordSpans:
         timestamps: Buffer | None,
         headers: Buffer | None,
     ) -> None:
-        """Room for `capacity` records; those with offsets in [start, end) are taken.
+        """Make room for `capacity` records. Only records with offsets in [start_offset, end_offset) are taken.
 
         `fields` is a sum of `KEYS` and `VALUES`. The other columns are written into buffers for `capacity` numbers of
         64 bits: offsets, timestamps in microseconds, and the positions of the counts of headers in the records of their
@@ -64,12 +65,12 @@ class RecordSpans:
         base_time: int,
         has_append_time: bool,
     ) -> None:
-        """Append the records of a batch, which must fill `data[start:end]`. The caller must not change these bytes
-        until the columns are copied.
+        """Add the records of a batch, which must fill `data[start:end]`. The caller must not change these bytes until
+        the columns are copied.
 
-        `base_time` is the batch's first timestamp in milliseconds, or with `has_append_time` that of all its records.
-        Raises `MalformedMessage` if the framing of a record, the count and the end do not agree. The contents of
-        headers are not checked.
+        `base_time` is the base timestamp of the batch in milliseconds or, with `has_append_time`, the timestamp of all
+        its records. Raises `MalformedMessage` if the framing of a record, the count and the end do not agree. The
+        contents of headers are not checked.
         """
         view = memoryview(data)
         if not 0 <= records_count <= end - start:
@@ -107,15 +108,14 @@ class RecordSpans:
             raise MalformedMessage(f"{records_count} records do not fill the {end - start} bytes of their batch")
 
     def needs(self, column: int) -> tuple[int, int]:
-        """The bytes of all fields of a column, and how many of them are null."""
+        """The number of bytes of all fields of a column, and the number of its fields that are null."""
         fields = self._fields[column]
         return sum(len(field) for field in fields if field is not None), fields.count(None)
 
     def copy(self, column: int, ends: Buffer, data: Buffer, validity: Buffer | None) -> None:
-        """Write a column in the layout of Arrow's binary, which holds less than 2 GiB: `ends` takes a number of 32 bits
-        more than there are records, `data` the bytes, and `validity` a bit for each record; it may be None if none
-        is null.
-        """
+        """Write a column in the layout of Arrow's binary type, which holds less than 2 GiB. `ends` gets one 32-bit
+        number more than there are records, `data` the bytes, and `validity` one bit for each record. `validity` may be
+        None if no field is null."""
         numbers, out = memoryview(ends).cast("B").cast("i"), memoryview(data).cast("B")
         bits = None if validity is None else memoryview(validity).cast("B")
         numbers[0] = end = 0
@@ -165,6 +165,7 @@ def _zigzag(raw: int) -> int:
 
 
 def _microseconds(base: int, delta: int) -> int:
-    """The microseconds of a sum of milliseconds, which wraps as in Java; or the nearest time that 64 bits hold."""
+    """A sum of milliseconds in microseconds. The sum wraps as in Java, and is limited to times whose microseconds 64
+    bits hold."""
     wrapped = (base + delta + (1 << 63)) % (1 << 64) - (1 << 63)
     return min(max(wrapped, -TIMESTAMP_MS_MAX), TIMESTAMP_MS_MAX) * 1000

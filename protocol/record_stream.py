@@ -1,7 +1,7 @@
 """The records of a compressed batch in runs of whole records, decompressed piece by piece.
 
-At most one piece, and the record that crosses its end, are in memory, however large the decompressed batch is. An
-executor thread reads large batches in this way.
+At most one piece, and the record that crosses its end, are in memory at a time, however large the decompressed batch
+is. Executor threads read large batches in this way.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from moldau.protocol.record_batch import (
 )
 
 RECORD_SIZE_MAX = 16 << 20
-"""The most bytes of a decompressed record that a producer sends, if `max.decompressed.message.bytes` has its default
-and the topic does not allow larger batches.
-"""
+"""The most bytes of a decompressed record from a producer, if `max.decompressed.message.bytes` has its default and the
+topic does not allow larger batches."""
 RECORD_SIZE_UNLIMITED = (1 << 31) - 9
-"""The default of `max.decompressed.message.bytes`, which Apache Kafka takes for no limit."""
+"""The default of `max.decompressed.message.bytes`, which Apache Kafka treats as no limit."""
 
 
 def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -> Iterator[tuple[bytes, int]]:
     """Split the decompressed records of a batch into runs of whole records. Yields each run with its number of records.
 
-    `count` is the number of records that the header of the batch states. If the bytes do not hold exactly `count`
-    whole records, the last run has the bytes that are left over and the number of records that are missing (0 if
-    there are too many bytes); the reader of the run must refuse it. Raises `RecordSizeExceeded` for a record of more
-    than `record_size_max` bytes.
+    `count` is the number of records in the header of the batch. If the bytes do not contain exactly `count` whole
+    records, the last run has the bytes that are left over and the number of records that are missing (0 if there are
+    too many bytes), and the reader of the run must refuse it. Raises `RecordSizeExceeded` for a record of more than
+    `record_size_max` bytes.
     """
     held = bytearray()
     wanted = 0
@@ -59,7 +58,7 @@ def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -
 
 
 def refuse_large_record(size: int, record_size_max: int) -> None:
-    """Raise `RecordSizeExceeded` for a record above the limit."""
+    """Raise `RecordSizeExceeded` if the size of a record is above the limit."""
     if size > record_size_max:
         raise RecordSizeExceeded(
             f"a record of {size} bytes is above max.decompressed.message.bytes ({record_size_max})"
@@ -67,7 +66,8 @@ def refuse_large_record(size: int, record_size_max: int) -> None:
 
 
 def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_size_max: int) -> tuple[int, int, int]:
-    """The result of `walk_records` for a whole batch, or for the runs up to the first with a wrong offset delta."""
+    """Check the framing of the records of a compressed batch, run by run. Returns the result of `walk_records` for the
+    whole batch, or for the runs up to the first one with a wrong offset delta."""
     stored = memoryview(batch)[HEADER_SIZE : header.size]
     flags = 0
     low, high = (1 << 63) - 1, -(1 << 63)

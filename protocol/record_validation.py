@@ -51,14 +51,14 @@ from moldau.protocol.record_reader import decode_records, records_of
 from moldau.protocol.record_stream import RECORD_SIZE_MAX, RECORD_SIZE_UNLIMITED, refuse_large_record, walk_batch
 
 LOOP_EXPANDED_SIZE_MAX = 4 << 20
-"""Up to this decompressed size, and up to `LOOP_RECORDS_MAX` records, a batch is validated on the event loop. A larger
-one goes to an executor thread, so that other connections do not wait for it."""
+"""The decompressed size (bytes) up to which a batch of at most `LOOP_RECORDS_MAX` records is validated on the event
+loop. A larger batch is validated in an executor thread, so that other connections do not wait for it."""
 LOOP_RECORDS_MAX = 50_000
 KEYLESS = "Compacted topic cannot accept message without key"
 RECORD_ERRORS_MAX = 1000
-"""Limit on the invalid records that an answer lists. DIVERGES: Kafka lists all of them, even if there are millions."""
+"""The most invalid records that a response lists. DIVERGES: Kafka lists all of them, even if there are millions."""
 LEGACY_LENGTH_MIN = 14
-"""The smallest length of a message of magic 0, below which Kafka does not look at the magic."""
+"""The smallest length field of a message of magic 0. Kafka refuses a smaller length before it looks at the magic."""
 PRODUCE_VERSION_OF_ZSTD = 7
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
@@ -68,13 +68,13 @@ ZSTD = int(Codec.ZSTD)
 
 
 class AppendRules(Protocol):
-    """The topic settings that validation needs, with the names that the configuration of a log has."""
+    """The settings of a topic that validation needs, under the names of the log's configuration."""
 
     @property
     def max_message_bytes(self) -> int: ...
     @property
     def compression_type(self) -> Codec | None:
-        """The codec of the topic; None is `producer`: the batch keeps its codec."""
+        """The codec to which the topic converts batches; None stands for `producer`: a batch keeps its codec."""
 
     @property
     def compression_level(self) -> int | None: ...
@@ -88,36 +88,36 @@ class AppendRules(Protocol):
     def is_compacted(self) -> bool: ...
     @property
     def expanded_bytes_max(self) -> int:
-        """The most bytes of the decompressed records."""
+        """The most bytes that the decompressed records of a batch may have."""
 
     @property
     def expanded_record_bytes_max(self) -> int:
-        """The most bytes of one record of a compressed batch."""
+        """The most bytes that one decompressed record of a compressed batch may have."""
 
 
 class RecordError(NamedTuple):
-    """The reason for which a record makes its batch invalid: the index of the record in the batch, and a sentence."""
+    """Why a record makes its batch invalid: the index of the record in the batch, and a sentence."""
 
     batch_index: int
     message: str
 
 
 class RejectedBatch(NamedTuple):
-    """The reason for which a batch is not appended."""
+    """The error with which a batch is refused, with a message and the invalid records."""
 
     error: ErrorCode
     message: str
     record_errors: tuple[RecordError, ...] = ()
     is_of_log: bool = True
-    """Whether the response carries the log start offset. Kafka answers -1 for faults that it finds before it reads this
+    """Whether the response has the log start offset. Kafka answers -1 for faults that it finds before it reads that
     offset."""
     is_postponed: bool = False
-    """Whether no error was found yet, but the batch is so large that an executor thread has to validate it
-    (`examine_batch`)."""
+    """Whether the batch is not refused but too large to be validated on the event loop, so that an executor thread has
+    to validate it (`examine_batch`)."""
 
 
 class ValidBatch(NamedTuple):
-    """A batch to append: the bytes of the client, or rewritten ones, and their header."""
+    """A batch that may be appended: the bytes of the client or rewritten bytes, and their header."""
 
     batch: BytesLike
     header: BatchHeader
@@ -126,9 +126,9 @@ class ValidBatch(NamedTuple):
 def examine_batch(
     batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int
 ) -> ValidBatch | RejectedBatch:
-    """Run both stages in one call, in bounded memory, on an executor thread.
+    """Validate header and records of a batch in one call, in bounded memory, on an executor thread.
 
-    It may change `batch`, like `validate_records`.
+    It may change `batch`, as `validate_records` may.
     """
     header = validate_header(batch, rules, produce_version=produce_version)
     if isinstance(header, RejectedBatch):
@@ -139,8 +139,8 @@ def examine_batch(
 def validate_header(
     batch: BytesLike, rules: AppendRules, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
 ) -> BatchHeader | RejectedBatch:
-    """The first stage: the header of the one batch that fills the buffer, after its lengths, checksum and codec are
-    checked."""
+    """Validate the header of the one batch that fills the buffer: lengths, checksum, codec and counts. Returns the
+    header, or the refusal. It is the first stage of the validation."""
     try:
         header = parse_header(batch)
     except MalformedMessage:
@@ -175,7 +175,9 @@ def validate_header(
 def validate_records(
     batch: BytesLike, header: BatchHeader, rules: AppendRules, now_ms: int, *, is_beside_loop: bool = False
 ) -> ValidBatch | RejectedBatch:
-    """Validate the records of a batch whose header is valid, and rewrite them if the topic's settings require it.
+    """Validate the records of a batch whose header is valid, and rewrite them if the topic's settings require it. It is
+    the second stage of the validation.
+
     The result has the given header, updated to the rewritten bytes. On the event loop a large batch is refused as
     postponed.
     """
@@ -245,7 +247,8 @@ def validate_records(
 
 
 def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
-    """Set the attributes and the max timestamp, and the checksum over them."""
+    """Write the attributes and the max timestamp of `header` into the batch, and compute its checksum again. Bytes that
+    cannot be written are copied first."""
     view = memoryview(batch)
     if view.readonly:
         view = memoryview(bytearray(view))
@@ -257,7 +260,8 @@ def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
 
 
 def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | RejectedBatch:
-    """Compress the records with the topic's codec. The batch is refused if the result is above max.message.bytes."""
+    """Compress the records with the topic's codec. The batch is refused if the result is larger than
+    max.message.bytes."""
     batch = assemble(
         compress(codec, body, rules.compression_level),
         header.base_offset,
@@ -297,7 +301,7 @@ def too_large(size: int, rules: AppendRules) -> RejectedBatch:
 
 
 def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
-    """The error for bytes that are not a batch of magic 2. As in Kafka, length, magic and end are checked in this
+    """The refusal of bytes that are not a batch of magic 2. As in Kafka, length, magic and end are checked in this
     order."""
     size = len(batch)
     length = INT32.unpack_from(batch, LOG_OVERHEAD - INT32.size)[0] if size >= LOG_OVERHEAD else None
@@ -314,7 +318,7 @@ def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
 
 
 def _record_size_max(rules: AppendRules) -> int:
-    """The most bytes of one record of a compressed batch.
+    """The most bytes that one record of a compressed batch may have.
 
     DIVERGES: a record of more than 16 MiB is refused if `max.decompressed.message.bytes` has its default and
     `max.message.bytes` is smaller. Apache Kafka 4.4 sets no limit there, so that a batch of 1 MiB may take 1 GiB.
@@ -327,9 +331,8 @@ def _record_size_max(rules: AppendRules) -> int:
 def refuse_records(
     batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> RejectedBatch | None:
-    """The refusal that names the invalid records. None if only records without a timestamp were suspected. A body of
-    None is decompressed again, piece by piece.
-    """
+    """The refusal of a batch that lists its invalid records; None if no record is invalid, for example because only
+    records without a timestamp were suspected. If `body` is None, the batch is decompressed again, piece by piece."""
     errors: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
     needs_keys = rules.is_compacted

@@ -39,7 +39,8 @@ NAMES: Final = {
         )
     },
 }
-"""The fields that name something. Messages have several words for a topic, and for a partition."""
+"""What each field with a name or an id stands for, by the field's name. Messages have several field names for a topic,
+and for a partition."""
 UNKNOWN: Final = frozenset(
     {
         "base_offset",
@@ -52,7 +53,7 @@ UNKNOWN: Final = frozenset(
         "replication_factor",
     }
 )
-"""Fields that are -1 in a refusal, whatever their default."""
+"""The fields that are -1 in a refusal, whatever their default is."""
 ERRORS: Final = frozenset({"error_code", "partition_error_code"})
 MESSAGE: Final = "error_message"
 MESSAGES: Final = {
@@ -60,7 +61,7 @@ MESSAGES: Final = {
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
 }
-"""The messages of Apache Kafka for these errors.
+"""Apache Kafka's messages for these errors.
 
 DIVERGES: for a client without the permission Apache Kafka often sends the text of a Java object, with addresses of its
 threads: "Request Request(processor=2, ...) needs ALTER permission."; here it is the plain message of the error.
@@ -70,12 +71,13 @@ NAMED_MESSAGES: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
-"""The messages for errors about what a request names. Most APIs send these errors without a message."""
+"""Apache Kafka's messages for errors about a named topic, group or transactional id. Most APIs send these errors
+without a message."""
 
 
 def refused(request: object, version: int | None, error: ErrorCode, message: str | None = None) -> Any:
-    """The response to a request with the error for all of it. `version` is that of the request; None stands for the
-    newest one. `message` is the text beside the error.
+    """The response that refuses a request as a whole with an error. `version` is that of the request; None stands for
+    the newest version. `message` is the error message.
 
     DIVERGES: the message is also in responses such as those of FindCoordinator, DescribeConfigs, AlterClientQuotas and
     DeleteTopics, if Apache Kafka has the general text of the error, or none. What is neither a name nor an error has
@@ -86,20 +88,21 @@ def refused(request: object, version: int | None, error: ErrorCode, message: str
 
 
 def refused_with_text(request: object, version: int | None, error: ErrorCode) -> Any:
-    """`refused` with the text that Apache Kafka has for the error; for most errors, and in some APIs, it has none."""
+    """The response that refuses a request as a whole, with Apache Kafka's message for the error. For most errors, and
+    in some APIs, there is no message."""
     return _refuse(request, version, error, _text(request, error))
 
 
 def refused_elements(request: object, version: int, error: ErrorCode, results: str) -> list[object]:
-    """The elements of one list of a refusal, each with the error and its text. The caller uses them in a response that
-    refuses only these elements.
-    """
+    """The elements of the list `results` of a refusal, each with the error and its message. The caller puts them into a
+    response that refuses only these elements."""
     elements: list[object] = getattr(_refuse(request, version, error, _text(request, error), repeats=True), results)
     return elements
 
 
 def refused_parts(request: object, version: int, error: ErrorCode) -> Any:
-    """The response in which each element of the request has the error, also if the response has one for the whole."""
+    """The response in which each element of the request has the error, even if the response has an error code for the
+    whole."""
     return _refuse(request, version, error, None, repeats=True)
 
 
@@ -124,7 +127,7 @@ def _refuse(
 
 
 def refused_unread(response_class: type[object], version: int, error: ErrorCode, message: str) -> object:
-    """The response to a request that could not be decoded: the error, and no elements."""
+    """The response to a request that could not be decoded: it has the error, and no elements."""
     return _Refusal(version, error, message).target(response_class)
 
 
@@ -133,7 +136,7 @@ def _exception(request: object) -> RefusalException:
 
 
 class _Refusal:
-    """An error and its message, for messages of one version."""
+    """An error and its message, to be put into a response of one version."""
 
     def __init__(self, version: int, error: ErrorCode, message: str | None) -> None:
         self.version = version
@@ -141,17 +144,17 @@ class _Refusal:
         self.message = message
 
     def has_error(self, struct: type[object]) -> bool:
-        """Whether a struct has an error code of its own."""
+        """Whether a struct has an error code among its own fields in this version."""
         return any(each.name in ERRORS and self.version in each.versions for each in fields_of(struct))
 
     def holds_error(self, struct: type[object]) -> bool:
-        """Whether a struct, or one inside it, has an error code."""
+        """Whether a struct, or a struct in one of its lists, has an error code in this version."""
         return self.has_error(struct) or any(
             each.is_array and each.struct is not None and self.holds_error(each.struct) for each in fields_of(struct)
         )
 
     def target(self, struct: type[object]) -> object:
-        """A response, or an element of one, with the error and without elements."""
+        """Make a response, or an element of a response, that has the error and empty lists."""
         result = default_struct(struct)
         for field in fields_of(struct):
             if field.name in ERRORS and self.version in field.versions:
@@ -163,23 +166,23 @@ class _Refusal:
         return result
 
     def zero(self, struct: type[object], name: str) -> object:
-        """Null for a field that may be null in this version, otherwise its default."""
+        """The value of an absent field: null if the field may be null in this version, otherwise its default."""
         field = _field(struct, name)
         return None if self.version in field.nullable else field.default
 
     def repeat_parts(self, result: object, source: object) -> None:
-        """Fill the lists of a response, or of an element of it, whose elements have an error: one element for each
-        element of the request."""
+        """Fill those lists of a response, or of an element of it, whose elements have an error: with one element for
+        each element of the request."""
         for field in fields_of(type(result)):
             if field.is_array and field.struct is not None and self.holds_error(field.struct):
                 setattr(result, field.name, list(self._parts(field.struct, source)))
 
     def _parts(self, target: type[object], source: object) -> Iterator[object]:
-        """Yield the elements of a list of the response, for the elements of those lists of the request that belong to
-        it.
+        """Yield the elements of a list of the response, one for each element of the lists of the request that
+        correspond to it.
 
-        A list whose elements have no such name, such as the directories of AlterReplicaLogDirs, may have one that does
-        in each element.
+        A list of the request whose elements have no such name, such as the directories of AlterReplicaLogDirs, may have
+        in each element a list that corresponds.
         """
         named = _named(target)
         for field in fields_of(type(source)):
@@ -200,10 +203,9 @@ class _Refusal:
                     yield from self._parts(target, element)
 
     def _part(self, target: type[object], element: object, names: Sequence[tuple[Field, str | None]]) -> object:
-        """The element of the response for one element of the request. `names` has each field of the response's element
-        that is a name, with the name of the same field in the request's element, or None if the request's element is
-        the name itself.
-        """
+        """Make the element of the response for one element of the request. `names` has each field of the response's
+        element that is a name or an id, with the name of the same field in the request's element, or None if the
+        request's element is the name itself."""
         part = self.target(target)
         for field, of_element in names:
             value = element if of_element is None else getattr(element, of_element)
@@ -219,7 +221,7 @@ def _field(struct: type[object], name: str) -> Field:
 
 
 def _named(struct: type[object]) -> dict[str, Field]:
-    """The fields of a struct that name something, by what they name."""
+    """The fields of a struct that have a name or an id, by what they stand for (`NAMES`)."""
     return {NAMES[each.name]: each for each in fields_of(struct) if each.name in NAMES and not each.is_array}
 
 
@@ -227,22 +229,22 @@ def _named(struct: type[object]) -> dict[str, Field]:
 
 
 class RefusalException(NamedTuple):
-    """What the refusals of one API have in place of the rules above."""
+    """How the refusals of one API differ from the rules in this module's docstring."""
 
     reason: str
     repeats_parts: bool = False
-    """Whether the elements have the error too, beside the one for the whole."""
+    """Whether the elements have the error in addition to the response as a whole."""
     is_silent: bool = False
-    """Whether there is no text beside the error."""
+    """Whether the refusal has no error message."""
     tells_names: bool = False
-    """Whether errors of what the request names have their text."""
+    """Whether the errors in `NAMED_MESSAGES` have their message."""
     change: Callable[[Any, Any, _Refusal], None] | None = None
-    """Called with (response, request, refusal); changes the response."""
+    """Changes the response; it is called with (response, request, refusal). None if no change is needed."""
 
 
 def _each_entity(response: Any, request: Any, refusal: _Refusal) -> None:
-    """Add one element for each entity. With INVALID_REQUEST there are none, because the lists of the request may be too
-    long."""
+    """Add one element of the response for each quota entity of the request. For INVALID_REQUEST there are none, because
+    the lists of the request may be too long."""
     if refusal.error is ErrorCode.INVALID_REQUEST:
         return
     kind = struct_of(type(response), "entries")
@@ -311,6 +313,5 @@ EXCEPTIONS: Final[Mapping[str, RefusalException]] = {
     "JoinGroup": RefusalException("there is no protocol, which versions that can say so do", change=_no_protocol),
     "Metadata": RefusalException("clients look at the topics", repeats_parts=True),
 }
-"""The APIs whose refusals are other ones than the rules give: as Apache Kafka 4.3.1 was seen to answer, or as the
-answers here were before they had one rule.
-"""
+"""The APIs whose refusals differ from the rules in this module's docstring: as Apache Kafka 4.3.1 was seen to answer,
+or as Moldau answered before it had one rule."""

@@ -34,7 +34,7 @@ VERSION_MAX: Final = 0x7FFF
 
 
 class Wire(Enum):
-    """A primitive type. The value is its `struct` format, or a name if the length of the type varies."""
+    """The primitive types of fields. The value is the `struct` format of the type, or a name if its length varies."""
 
     BOOL = "?"
     INT8 = "b"
@@ -63,11 +63,11 @@ Int64: TypeAlias = Annotated[int, Wire.INT64]
 Float64: TypeAlias = Annotated[float, Wire.FLOAT64]
 Uuid: TypeAlias = Annotated[bytes, Wire.UUID]
 Bytes: TypeAlias = Annotated[bytes, Wire.BYTES]
-"""Bytes that are copied out of the receive buffer, so that the handler may keep them."""
+"""Bytes that are copied from the receive buffer, so that a handler may keep them."""
 Records: TypeAlias = Annotated[BytesLike, Wire.RECORDS]
-"""Record batches as a view into the receive buffer, valid until the handler returns."""
+"""Record batches as a view of the receive buffer, which is valid until the handler returns."""
 FetchedRecords: TypeAlias = Annotated[BytesLike | FileRegion, Wire.RECORDS]
-"""Record batches in a reply: bytes, or a region of a file that the connection sends without reading it."""
+"""Record batches in a response: bytes, or a part of a file that the connection sends without reading it."""
 
 ZERO_UUID: Final = bytes(16)
 
@@ -96,7 +96,7 @@ NEVER: Final = Range(0, -1)
 
 
 class FieldAttributes(NamedTuple):
-    """The options of a field, besides its type; None if they are not given."""
+    """The attributes of a field that its annotation declares; an attribute that is not declared is None."""
 
     first_version: int | None = None
     last_version: int | None = None
@@ -105,22 +105,22 @@ class FieldAttributes(NamedTuple):
 
 
 def since(version: int) -> FieldAttributes:
-    """Declare that the field exists from this version on."""
+    """Declare that a field exists from this version on."""
     return FieldAttributes(first_version=version)
 
 
 def until(version: int) -> FieldAttributes:
-    """Declare that the field exists up to and including this version."""
+    """Declare that a field exists up to and including this version."""
     return FieldAttributes(last_version=version)
 
 
 def nullable(since: int = 0, until: int = VERSION_MAX) -> FieldAttributes:
-    """Declare that None may be sent in these versions."""
+    """Declare that a field may be None in these versions."""
     return FieldAttributes(nullable=Range(since, until))
 
 
 def tag(number: int) -> FieldAttributes:
-    """Declare that the field is in the tagged section.
+    """Declare that a field is in the tagged section, with this tag.
 
     A tagged struct that is absent, because all of its fields have their defaults, is None. If it is also nullable, an
     absent one is a struct of defaults, and None stands for null.
@@ -129,7 +129,7 @@ def tag(number: int) -> FieldAttributes:
 
 
 class _Empty(list[object]):
-    """Marks a list field whose default is a new empty list."""
+    """The type of the marker for a list field whose default is a new empty list."""
 
 
 EMPTY: Final = _Empty()
@@ -141,7 +141,7 @@ def empty() -> list[T]:
 
 
 class Field(NamedTuple):
-    """One field of a struct, for all versions."""
+    """One field of a struct, with what is declared about it for all versions."""
 
     name: str
     kind: Wire | type[object]
@@ -153,23 +153,23 @@ class Field(NamedTuple):
 
     @property
     def struct(self) -> type[object] | None:
-        """The class of a struct field or of an array's elements."""
+        """The class of a struct field, or of the elements of an array of structs; None for a primitive type."""
         return None if isinstance(self.kind, Wire) else self.kind
 
     @property
     def is_packed(self) -> bool:
-        """Whether one `struct` format holds all items of an array."""
+        """Whether all items of an array can be packed by one `struct` format."""
         return isinstance(self.kind, Wire) and self.kind.is_fixed and self.kind is not Wire.UUID
 
 
 class Spec(NamedTuple):
-    """The arguments of `@message`."""
+    """The declaration of a message or a record: the arguments of `@message`."""
 
     key: int | None
     versions: Range
     flexible: Range
     has_flexible_header: bool = True
-    """False if the header never has a tagged section, even in flexible versions of the message."""
+    """Whether the header has a tagged section in flexible versions of the message."""
 
 
 _ZEROS: Final[dict[Wire, object]] = {
@@ -185,7 +185,7 @@ _NO_DEFAULT: Final = object()
 
 @dataclass_transform(kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
-    """Declare a part of a message."""
+    """Declare a struct: a part of a message that is not a message itself."""
     return _declare(cls, None)
 
 
@@ -193,7 +193,8 @@ def struct(cls: type[T]) -> type[T]:
 def message(
     *, versions: str, flexible: str, key: int | None = None, has_flexible_header: bool = True
 ) -> Callable[[type[T]], type[T]]:
-    """Declare a message or a record: its API key or record type, its versions and which of them are flexible."""
+    """Declare a message or a record, with its API key or record type, its versions, and the versions that are
+    flexible."""
     spec = Spec(key, Range.parse(versions), Range.parse(flexible), has_flexible_header)
     return lambda cls: _declare(cls, spec)
 
@@ -206,7 +207,7 @@ def spec_of(cls: type[object]) -> Spec:
 
 
 def header_flexible_from(cls: type[object]) -> int:
-    """The first version of a message whose header ends with a tagged section; VERSION_MAX if none does."""
+    """The first version of a message in which its header ends with a tagged section; VERSION_MAX if there is none."""
     spec = spec_of(cls)
     return spec.flexible.first if spec.has_flexible_header and spec.flexible != NEVER else VERSION_MAX
 
@@ -238,7 +239,8 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
 
 
 def fields_in(cls: type[object], version: int) -> tuple[list[Field], list[Field], list[Field]]:
-    """The fields in a version: (untagged ones in wire order, tagged ones by tag, those that the version lacks)."""
+    """The fields of a class in a version, as three lists: untagged fields in wire order, tagged fields by tag, and the
+    fields that the version lacks."""
     here = [field for field in fields_of(cls) if version in field.versions]
     absent = [field for field in fields_of(cls) if version not in field.versions]
     tagged = sorted((field for field in here if field.tag is not None), key=lambda field: field.tag or 0)
@@ -246,14 +248,14 @@ def fields_in(cls: type[object], version: int) -> tuple[list[Field], list[Field]
 
 
 def struct_of(cls: type[object], name: str) -> type[object]:
-    """The class of the elements of a list."""
+    """The class of the elements of the list field `name`."""
     found = next(each for each in fields_of(cls) if each.name == name).struct
     assert found is not None, f"{name} is not a list of structs"
     return found
 
 
 def default_struct(cls: type[T]) -> T:
-    """A struct with every field at its default; structs inside it are None."""
+    """Make a struct in which every field has its default; a field that is a struct is None."""
     result = cls.__new__(cls)
     for field in fields_of(cls):
         setattr(result, field.name, [] if field.default is EMPTY else field.default)
@@ -318,7 +320,8 @@ def _wire(hint: object) -> Wire | type[object]:
 
 
 def _first_init(self: object, **values: object) -> None:
-    """Compile the constructor of the class at its first call, and call it. A decoder creates objects without it."""
+    """The first `__init__` of a class: compile the constructor, replace this function by it, and call it. A decoder
+    makes objects without a constructor."""
     cls = type(self)
     names = _names(self)
     defaults = cls.__dict__["__defaults_by_name__"]
@@ -337,7 +340,7 @@ def _first_init(self: object, **values: object) -> None:
 
 
 def _first_equal(self: object, other: object) -> bool:
-    """Compile the comparison of the class when two objects are first compared."""
+    """The first `__eq__` of a class: compile the comparison, replace this function by it, and call it."""
     cls = type(self)
     same = " and ".join(["type(self) is type(other)", *(f"self.{name} == other.{name}" for name in _names(self))])
     scope: dict[str, object] = {}

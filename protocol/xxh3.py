@@ -1,8 +1,9 @@
 """XXH3 with 64 bits, seed 0 and the default secret: the hash of a group's topics in the group's records.
 
-Written after the specification of the xxHash project. Apache Kafka computes it with its `putLong`, `putInt` and
-`putString`, all little-endian (`coordinator/group/metadata_hash.py`). The hash runs over a few bytes for each partition
-of a topic, once for each change of the topic, so plain Python is fast enough: about 5 ms for 10,000 partitions.
+It was written after the specification of the xxHash project. Apache Kafka computes the hash with its `putLong`,
+`putInt` and `putString`, all little-endian (`coordinator/group/metadata_hash.py`). The hash is computed over a few
+bytes for each partition of a topic, once for each change of the topic, so plain Python is fast enough: about 5 ms for
+10,000 partitions.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ STRIPES_IN_BLOCK: Final = (len(SECRET) - STRIPE_BYTES) // 8
 BLOCK_BYTES: Final = STRIPE_BYTES * STRIPES_IN_BLOCK
 LANES: Final = Struct("<8Q")
 SHORT_BYTES_MAX: Final = 240
-"""The longest input (bytes) that is hashed without accumulators."""
+"""The longest input (bytes) for which the algorithm needs no accumulators."""
 
 
 def xxh3_64(data: bytes) -> int:
-    """The hash of the bytes, unsigned."""
+    """The XXH3 hash of the bytes, as an unsigned 64-bit number."""
     size = len(data)
     if size <= 16:
         return _up_to_16(data, size)

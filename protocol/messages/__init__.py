@@ -1,1 +1,1 @@
-"""One module per API: the request and the response of that API, for all their versions."""
+"""The request and the response of each API, for all their versions; one module for each API."""

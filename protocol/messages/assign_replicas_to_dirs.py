@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (API 73): a broker tells in which log directories its replicas are."""
+"""AssignReplicasToDirs (API 73): a broker reports in which log directories its replicas are."""
 
 from __future__ import annotations
 

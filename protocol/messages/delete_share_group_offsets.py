@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (API 92; KIP-932): forget the topics of an empty share group."""
+"""DeleteShareGroupOffsets (API 92; KIP-932): delete the offsets of topics from an empty share group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch (API 1): read record batches, optionally waiting for them; consumers and followers."""
+"""Fetch (API 1): consumers and followers read record batches; the response may wait for records."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ class ListTransactionsRequest:
     state_filters: list[str] = empty()
     producer_id_filters: list[Int64] = empty()
     duration_filter: Annotated[Int64, since(1)] = -1
-    """The shortest duration in milliseconds; a negative number means transactions of any duration."""
+    """The shortest duration (ms) of the transactions to list; a negative number means transactions of any duration."""
     transactional_id_pattern: Annotated[str | None, since(2), nullable(2)] = None
 
 

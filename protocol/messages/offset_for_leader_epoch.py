@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch (API 23): where a leader epoch ends, to find diverged logs."""
+"""OffsetForLeaderEpoch (API 23): the end offset of a leader epoch, by which a client or follower finds out whether its
+log diverges."""
 
 from __future__ import annotations
 

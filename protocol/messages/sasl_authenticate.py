@@ -1,4 +1,4 @@
-"""SaslAuthenticate (API 36): one message of a SASL exchange, and the answer to it."""
+"""SaslAuthenticate (API 36): one message of a SASL exchange, and the server's reply to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup (API 14): the leader of a classic group sends the assignment, the members receive theirs."""
+"""SyncGroup (API 14): the leader of a classic group sends the assignment, and each member receives its part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (API 82): a voter tells the leader its endpoints and versions."""
+"""UpdateRaftVoter (API 82): a voter reports its endpoints and supported versions to the leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vote (API 52): ask a voter for its vote in an epoch, or whether it would grant it (pre-vote)."""
+"""Vote (API 52): a candidate asks a voter for its vote in an epoch, or for a pre-vote."""
 
 from __future__ import annotations
 

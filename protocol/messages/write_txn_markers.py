@@ -18,7 +18,7 @@ class WritableTxnMarker:
     producer_id: Int64
     producer_epoch: Int16
     transaction_result: bool
-    """True: the transaction is committed; False: it is aborted."""
+    """Whether the transaction is committed; otherwise it is aborted."""
     topics: list[WritableTxnMarkerTopic] = empty()
     coordinator_epoch: Int32
     transaction_version: Annotated[Int8, since(2)] = 0

@@ -1,4 +1,5 @@
-"""The records of __consumer_offsets that consumer groups write (KIP-848). The key is the record type."""
+"""The records of `__consumer_offsets` that consumer groups write (KIP-848). The `key` of each declaration is the record
+type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The values of control records: Raft leadership, snapshots, voters, transaction markers."""
+"""The values of control records: leader changes, snapshot headers and footers, kraft.version, voters, transaction
+markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of the metadata log. The key of each declaration is the record type."""
+"""The records of the metadata log. The `key` of each declaration is the record type."""
 
 from __future__ import annotations
 

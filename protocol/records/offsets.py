@@ -1,6 +1,5 @@
-"""The records of __consumer_offsets that classic groups write; and the consumer protocol: the metadata in join and
-sync requests, of which the broker reads only the topics.
-"""
+"""The records of `__consumer_offsets` that classic groups write; and the consumer's embedded protocol: subscriptions in
+JoinGroup and assignments in SyncGroup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The frames of coordinators' records: a key is an int16 type and a struct, a value an int16 version and a struct."""
+"""The frames of the records that coordinators write: a key is an int16 type and a struct, a value is an int16 version
+and a struct."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import spec_of
 
 PREFIX_SIZE: Final = 2
-"""The size (bytes) of the type of a key, and of the version of a value."""
+"""The size (bytes) of the type before a key's struct, and of the version before a value's struct."""
 TEXT_SIZE_MAX: Final = 0x7FFF
-"""The most bytes of a text in a struct of a version that is not flexible."""
+"""The most bytes of a string in a struct whose version is not flexible."""
 
 
 class DeclaredRecord(NamedTuple):
-    """The structs of one type of record of a coordinator's topic."""
+    """The structs of the key and the value of one type of record in a coordinator's topic."""
 
     key: type[object]
     value: type[object]
@@ -29,7 +30,7 @@ class DeclaredRecord(NamedTuple):
 
 
 def declared_records(*modules: ModuleType) -> dict[int, DeclaredRecord]:
-    """The types of records that modules of this package declare, by number: each pair of classes `…Key`, `…Value`."""
+    """The record types that the modules declare, by type number. Each is a pair of classes `…Key` and `…Value`."""
     found = {}
     for module in modules:
         for name, key in vars(module).items():
@@ -41,12 +42,12 @@ def declared_records(*modules: ModuleType) -> dict[int, DeclaredRecord]:
 
 
 def type_prefix(number: int) -> bytes:
-    """The first bytes of a key of this type, or of a value of this version."""
+    """Encode the type before a key's struct, or the version before a value's struct."""
     return struct.pack(">h", number)
 
 
 def read_prefix(data: bytes) -> int:
-    """The type of a key, or the version of a value. Raises `MalformedMessage`."""
+    """Read the type of a key, or the version of a value. Raises `MalformedMessage` if the bytes are too short."""
     if len(data) < PREFIX_SIZE:
         raise MalformedMessage(f"{len(data)} bytes cannot hold a version")
     number: int = struct.unpack_from(">h", data)[0]
@@ -54,7 +55,8 @@ def read_prefix(data: bytes) -> int:
 
 
 def value_version(value: bytes, cls: type[object]) -> int:
-    """The version of a value of class `cls`. Raises `MalformedMessage` if the class does not define the version."""
+    """Read the version of a value of class `cls`. Raises `MalformedMessage` if the class does not define the
+    version."""
     version = read_prefix(value)
     if version not in spec_of(cls).versions:
         raise MalformedMessage(f"{cls.__name__} version {version}")
@@ -62,5 +64,6 @@ def value_version(value: bytes, cls: type[object]) -> int:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a record can hold the text: its size has 16 bits in a record, and more in a request."""
+    """Whether a string is short enough for a coordinator's record. Its size has 16 bits in a record, but more in a
+    request."""
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX

@@ -1,4 +1,4 @@
-"""The records of __remote_log_metadata. The key of each declaration is the record type."""
+"""The records of `__remote_log_metadata`. The `key` of each declaration is the record type."""
 
 from __future__ import annotations
 

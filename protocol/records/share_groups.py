@@ -1,4 +1,5 @@
-"""The records of __consumer_offsets that share groups write (KIP-932). The key is the record type."""
+"""The records of `__consumer_offsets` that share groups write (KIP-932). The `key` of each declaration is the record
+type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of __share_group_state (KIP-932). The key is the record type."""
+"""The records of `__share_group_state` (KIP-932). The `key` of each declaration is the record type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of __transaction_state."""
+"""The records of `__transaction_state`, declared in the same way as messages."""
 
 from __future__ import annotations
 
