@@ -1,1 +1,1 @@
-"""The APIs of this server: the catalogue, what an API is, and by subject one module for each API."""
+"""The APIs of this server: the catalogue, the declaration of an API, and the modules of the APIs by subject."""

@@ -1,7 +1,8 @@
-"""What an API is: a request, its handlers, what a client needs, and the treatment of its lists.
+"""The declaration of an API: its request, its handlers, the permissions that a client needs, and how long lists are
+handled.
 
-It is declared beside its handler, as `API = Api(FooRequest, broker=handle, needs=…)`. Its key, its name and its
-versions are those of the request, as it is declared in `protocol/messages/`.
+It stands in the module of the handler, as `API = Api(FooRequest, broker=handle, needs=…)`. Its key, name and versions
+are those of the request, as `protocol/messages/` declares it.
 """
 
 from __future__ import annotations
@@ -33,26 +34,25 @@ Wrap = Callable[[Handler], Handler]
 ErrorsBefore = Mapping[int, Mapping[ErrorCode, ErrorCode]]
 FENCED: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
-"""Errors of transactions that older clients do not know, each with the error that these clients get instead."""
+"""Errors of transactions that older clients do not know, with the errors that these clients get instead."""
 
 
 def forward(services: Services, context: RequestContext, request: object) -> Pending[object]:
-    """The handler of an API that the active controller decides: the response of that controller is the reply."""
+    """Handle a request by forwarding it to the active controller, whose response is the reply."""
     return services.controller.ask(request, context)
 
 
 def forward_for_partitions(services: Services, context: RequestContext, request: object) -> Pending[object]:
-    """The handler of brokers for an API that creates partitions. The active controller's response is the reply, once
-    this broker has created its replicas of the new partitions.
-    """
+    """Handle a request that creates partitions by forwarding it to the active controller. Its response is the reply,
+    which is sent when this broker has created its replicas of the new partitions."""
     return services.controller.ask_for_partitions(request, context)
 
 
 class Listeners(NamedTuple):
-    """The listeners that serve an API, as the catalogue says."""
+    """The listeners that serve an API, and what brokers do with its requests."""
 
     role: ListenerRole
-    """The roles of the listeners."""
+    """The roles of the listeners: those of brokers, of controllers, or both."""
     is_forwardable: bool = False
     """Whether brokers forward the request, in an Envelope."""
     is_advertised: bool = True
@@ -68,25 +68,26 @@ class Api(Generic[Request]):
 
     request: type[Request]
     broker: Handle[Request] | None = None
-    """The handler at listeners of brokers; None if these do not serve the API."""
+    """The handler at broker listeners; None if these do not serve the API."""
     controller: Handle[Request] | None = None
-    """The handler at listeners of controllers; None if these do not serve the API."""
+    """The handler at controller listeners; None if these do not serve the API."""
     needs: Rule = controller_asks
-    """Decides whether a client may send the request. If a broker forwards it, only the controller decides this."""
+    """The rule that decides whether a client may send the request. If a broker forwards it, the controller applies the
+    rule."""
     broker_needs: Rule | None = None
-    """The rule that listeners of brokers apply instead of `needs`; None if they have no rule of their own."""
+    """The rule that broker listeners apply instead of `needs`; None if it is `needs`."""
     lists: Sequence[Parts | AtMost | OnePass] = ()
-    """What keeps the event loop free if a list of the request is long: `cut`, `at_most` or `one_pass` for each list."""
+    """How each list of the request is handled, so that a long one does not hold the event loop: by `cut`, `at_most` or
+    `one_pass`."""
     hook: MakeHook | None = None
-    """Makes the hook that may answer frames of a connection before they are decoded."""
+    """Makes the hook that may answer the frames of a connection before they are decoded; None if there is no hook."""
     refuse_version: RefuseVersion | None = None
-    """Makes the response to a version that is not served; without it such a request ends its connection."""
+    """Makes the response to a version that is not served; if None, such a request closes its connection."""
     errors_before: ErrorsBefore = field(default_factory=dict)
-    """For a version of the request: the errors that clients of earlier versions do not know, each with the error that
-    these clients get instead. Handlers answer every version with the newest error.
-    """
+    """For a version of the request, the errors that clients of earlier versions do not know, with the errors that these
+    clients get instead. Handlers always use the newest errors."""
     is_shared: bool = False
-    """Whether the handler gives many requests one response object, which is then encoded once."""
+    """Whether the handler returns the same response object for many requests, so that it is encoded only once."""
     listeners: Listeners = AT_BROKERS
     """The listeners that serve the API. The catalogue sets them."""
 
@@ -100,7 +101,7 @@ class Api(Generic[Request]):
 
     @property
     def first(self) -> int:
-        """The lowest version that is served: the first that the message declares."""
+        """The lowest version that is served: the first one that the message declares."""
         return spec_of(self.request).versions.first
 
     @property
@@ -109,22 +110,23 @@ class Api(Generic[Request]):
 
     @property
     def parts(self) -> Parts | None:
-        """How a request with a long list is cut into parts; None if no list of the request is cut."""
+        """How a long list of the request is cut into parts; None if no list is cut."""
         return next((each for each in self.lists if isinstance(each, Parts)), None)
 
     @property
     def bounds(self) -> Mapping[str, int]:
-        """The maximal number of elements of each list that is handled whole, by the path of the list."""
+        """The most elements of each list that is not cut, by the path of the list."""
         bounds = [each for each in self.lists if isinstance(each, AtMost)]
         return {path: each.most for each in bounds for path in each.paths or list_paths(self.request)}
 
     @property
     def one_pass(self) -> Mapping[str, str]:
-        """What is done in one short pass over a list that is handled whole, by the path of the list."""
+        """What the pass over each list does that is not cut, but processed in one short pass, by the path of the
+        list."""
         return {path: each.what for each in self.lists if isinstance(each, OnePass) for path in each.paths}
 
     def treatment(self, path: str) -> str:
-        """What keeps a long list at this path from holding the event loop, as text; empty if nothing does."""
+        """Describe how a long list at this path is kept from holding the event loop; empty if it is not."""
         texts = []
         plan = self.parts
         if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
@@ -138,7 +140,7 @@ class Api(Generic[Request]):
         return "".join(texts)
 
     def rule_of(self, role: ListenerRole) -> Rule:
-        """The rule behind listeners of this role."""
+        """The rule that listeners of this role apply."""
         if role is ListenerRole.CONTROLLER:
             return self.needs
         if self.broker_needs is not None:
@@ -149,7 +151,8 @@ class Api(Generic[Request]):
 def bind(
     find: Callable[[], Api[Any]], role: ListenerRole, services: Services, *, is_guarded: bool, wrap: Wrap | None
 ) -> Binding:
-    """Return what a route needs at its first request. `find` imports the module of the API, and returns the API."""
+    """Return the decoders, encoders and handler of an API, which a route needs at its first request. `find` imports the
+    module of the API."""
     api = find()
     handle = api.broker if role is ListenerRole.BROKER else api.controller
     assert handle is not None, f"{api.name} is not served behind a listener of this role"
@@ -178,7 +181,7 @@ def bind(
 
 
 def shared_encoder(version: int, encode: Encoder[object]) -> Encoder[object]:
-    """An encoder that keeps the bytes of the last response, and encodes nothing if it gets the same object again."""
+    """Make an encoder that keeps the bytes of its last response, and returns them if it gets the same object again."""
     last: object = None
     encoded = b""
 
@@ -197,7 +200,7 @@ def shared_encoder(version: int, encode: Encoder[object]) -> Encoder[object]:
 
 
 def with_known_errors(row: Api[Any], version: int, encode: Encoder[object]) -> Encoder[object]:
-    """An encoder of responses that first replaces the errors that clients of this version do not know."""
+    """Make an encoder that first replaces the errors in a response that clients of this version do not know."""
     older: dict[ErrorCode, ErrorCode] = {}
     for first, errors in row.errors_before.items():
         if version < first:
@@ -215,7 +218,7 @@ def with_known_errors(row: Api[Any], version: int, encode: Encoder[object]) -> E
 
 
 def error_replacement(cls: type[object], older: Mapping[ErrorCode, ErrorCode]) -> Callable[[object], None] | None:
-    """A function that replaces error codes in a response of this class; None if the class has no error codes."""
+    """Make a function that replaces error codes in a response of this class; None if the class has no error codes."""
     codes = [field.name for field in fields_of(cls) if field.name.endswith("error_code")]
     inner = [
         (field.name, field.is_array, deeper)

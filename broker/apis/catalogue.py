@@ -1,9 +1,10 @@
-"""The catalogue of the APIs that this server serves, one line an API: its module, and the listeners that serve it.
+"""The catalogue of the APIs that this server serves. It has one line for each: its module, and the listeners that serve
+it.
 
-ApiVersions and `docs/protocol-support.md` are computed from it; `protocol/versions.py` has the keys and versions that
-the messages declare. The module and the messages of an API are imported at its first request, so that an idle node
-holds none of them. An API that the controller decides has a row in `kraft/controller/apis.py`; it has a line here only
-if brokers do more than pass it on, or if it needs more than an operation on the cluster.
+ApiVersions and `docs/protocol-support.md` are computed from it. `protocol/versions.py` has the keys and versions that
+the messages declare. The module and the messages of an API are imported at its first request, so that an idle node does
+not hold them. An API that the controller decides has a row in `kraft/controller/apis.py`. It has a line here only if
+brokers do more than forward it, or if it needs more than a permission on the cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ UNTOLD: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
 CONTROLLER: Final = Listeners(ListenerRole.CONTROLLER)
 BOTH: Final = Listeners(ListenerRole.BOTH)
 FORWARDED: Final = Listeners(ListenerRole.BOTH, is_forwardable=True)
-"""Brokers forward the request, in an Envelope; the controller checks the ACLs."""
+"""Both kinds of listeners serve the API. Brokers forward the request in an Envelope, and the controller checks the
+ACLs."""
 
 CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     # Records
@@ -120,7 +122,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
 
 
 class Line(NamedTuple):
-    """What a node knows of an API before the first request. The node serves the versions from `first` to `last`."""
+    """An API as a node knows it before its first request. Versions `first` to `last` are served."""
 
     name: str
     key: int
@@ -128,15 +130,15 @@ class Line(NamedTuple):
     last: int
     listeners: Listeners
     source: str | ControllerApi
-    """The module of the API, or its row in `kraft/controller/apis.py` if it has no module here."""
+    """The name of the API's module, or the API's row in `kraft/controller/apis.py` if it has no module."""
 
     @property
     def request(self) -> type[object]:
-        """The class of the API's request. Imports the module that declares the class."""
+        """The request class of the API. Imports the module that declares the class."""
         return request_of(self.name) if isinstance(self.source, str) else self.source.request
 
     def api(self) -> Api[Any]:
-        """The declaration of the API. Imports the module of the API, if there is one."""
+        """The declaration of the API. Imports the API's module, if there is one."""
         if not isinstance(self.source, str):
             return decided(self.source, self.listeners)
         request = self.request
@@ -148,9 +150,9 @@ class Line(NamedTuple):
 
 
 def decided(row: ControllerApi, listeners: Listeners) -> Api[Any]:
-    """The API that a row of the controller declares in full. Brokers forward the requests of clients (KIP-590), and
-    send registrations and heartbeats of their own (KIP-631); tools connect to controllers (KIP-919).
-    """
+    """Make the declaration of an API that the controller decides. Brokers forward requests of clients (KIP-590).
+    Brokers also send registrations and heartbeats of their own (KIP-631), and tools may connect to controllers
+    (KIP-919)."""
     cuts = [Parts(tuple(ListPath(*paths) for paths in row.cut), open_max=OPEN_MAX)] if row.cut else []
     return Api(
         row.request,
@@ -163,21 +165,20 @@ def decided(row: ControllerApi, listeners: Listeners) -> Api[Any]:
 
 
 def request_of(name: str) -> type[object]:
-    """The class of an API's request: `JoinGroup` is declared in `protocol/messages/join_group.py`."""
+    """Import the request class of an API: that of `JoinGroup` is declared in `protocol/messages/join_group.py`."""
     module = "".join(f"_{each.lower()}" if each.isupper() else each for each in name).removeprefix("_")
     found: type[object] = getattr(import_module(f"moldau.protocol.messages.{module}"), f"{name}Request")
     return found
 
 
 def declared(request: type[object]) -> tuple[int, int, int]:
-    """The key of an API, and the first and the last version that its request declares."""
+    """The API key, the first version and the last version that a request class declares."""
     return key_of(request), *spec_of(request).versions
 
 
 def lines_of(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[ControllerApi]) -> dict[str, Line]:
-    """The lines of all APIs by the name of the API, in the order of the API keys. A line of `catalogue` takes
-    precedence over a row of the controller. If `VERSIONS` lacks an API, the declaration of its request is imported.
-    """
+    """The lines of all APIs by name, sorted by API key. A line of `catalogue` takes precedence over a row of the
+    controller. The request of an API that `VERSIONS` lacks is imported."""
     lines = {each.name: each for each in map(line_of_row, rows)}
     for name, (module, listeners) in catalogue.items():
         lines[name] = Line(name, *(VERSIONS.get(name) or declared(request_of(name))), listeners, module)
@@ -207,9 +208,8 @@ def routes(
     is_guarded: bool = False,
     wrap: Wrap | None = None,
 ) -> dict[int, Route]:
-    """The routes of a listener of this role, by API key; their handlers use `services`. If `is_guarded`, an authorizer
-    decides what clients may do. `wrap` wraps each handler, and no hook answers frames then.
-    """
+    """The routes of listeners with this role, by API key. If `is_guarded`, an authorizer decides what clients may do.
+    `wrap` wraps each handler; then no hook answers frames."""
     return {
         line.key: route(line, role, services, is_guarded=is_guarded, wrap=wrap)
         for line in lines
@@ -233,5 +233,5 @@ def route(
 
 
 def responses() -> dict[str, type[object]]:
-    """The class of the response of each API, by its name."""
+    """The response class of each API, by the name of the API."""
     return {line.name: response_class_of(line.request) for line in LINES.values()}

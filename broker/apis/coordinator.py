@@ -1,9 +1,9 @@
-"""How APIs of coordinators are handled: the runner of a coordinator shard passes the event of a request to its machine.
+"""Handles requests to coordinators: a handler passes an event to the state machine of a group or of a transactional id.
 
-`submit_event` answers a request, or a part of it, whose key (a group id or a transactional id) belongs to one machine.
-`join_answers` makes one response of the answers to several parts. `after_hashes` prepares a heartbeat in slices,
-because a step of a machine cannot be cut. The functions from `describe_groups` on describe groups that have a target
-assignment.
+`submit_event` answers a request, or a part of one, whose key (a group id or a transactional id) belongs to one state
+machine. `join_answers` makes one response of the answers to several parts. `after_hashes` computes topic hashes for a
+heartbeat in slices, because a step of a state machine cannot be interrupted. The functions from `describe_groups` on
+describe groups with target assignments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
 
 MEMBER_TOPICS_MAX: Final = 2 * ENTRIES_MAX
-"""The most topics that a member of a group may name. A machine handles a heartbeat in one step, which cannot be cut."""
+"""The most topics that a member may name, because a state machine handles a heartbeat in one uninterrupted step."""
 EventT = TypeVar("EventT")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
 ResponseT = TypeVar("ResponseT")
@@ -42,7 +42,7 @@ class EventRunner(Protocol[EventT_contra]):
 
 
 class ReplyToken:
-    """Completes a reply with the response that `response_of` makes of the machine's answer."""
+    """Takes the answer of a state machine, makes a response of it by `response_of`, and completes the reply."""
 
     def __init__(self, complete: Callable[[ResponseT], None], response_of: Callable[[object], ResponseT]) -> None:
         self._complete: Callable[[object], None] = lambda answer: complete(response_of(answer))
@@ -59,10 +59,9 @@ def submit_event(
     response_of: Callable[[object], ResponseT] | None = None,
     waits_for: str = COORDINATOR,
 ) -> Reply[ResponseT]:
-    """Submit the event of a request to the runner of its key. If `runner` is an error, because the machine is not on
-    this broker, the request is refused with it. `response_of` makes the response of the machine's answer; without it
-    the answer is the response.
-    """
+    """Submit the event of a request to the runner of its state machine. If `runner` is an error, because the state
+    machine is not on this broker, the request is refused with it. `response_of` makes the response of the state
+    machine's answer; if it is None, the answer is the response."""
     if isinstance(runner, ErrorCode):
         return refuse(runner)
     reply: Pending[ResponseT] = Pending(waits_for=waits_for)
@@ -73,7 +72,7 @@ def submit_event(
 def join_answers(
     answers: Sequence[Reply[PartT]], response_of: Callable[[list[PartT]], ResponseT]
 ) -> Pending[ResponseT]:
-    """A reply for all parts of a request: `response_of` gets their answers, in the order of the parts."""
+    """Make one reply for several parts of a request. `response_of` gets their answers, in order, when all are known."""
     reply: Pending[ResponseT] = Pending(waits_for=COORDINATOR)
     parts: dict[int, PartT] = {}
 
@@ -92,14 +91,13 @@ def join_answers(
 def subscribed(
     services: Services, context: RequestContext, topics: Sequence[str] | None, submitted: Callable[[], object]
 ) -> object:
-    """Submit a heartbeat, by `after_hashes` if the member subscribes to topics. Returns the answer."""
+    """Submit a member's heartbeat and return its answer. The hashes of subscribed topics are computed first."""
     return services.long_requests.answer(context, after_hashes(services, topics, submitted)) if topics else submitted()
 
 
 def after_hashes(services: Services, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
-    """Compute the hashes of the topics to which a member subscribes, then submit its heartbeat. The machine of the
-    group needs the hashes.
-    """
+    """Compute the hashes of the topics that a member subscribes to, in slices, then submit its heartbeat. The state
+    machine of the group needs the hashes."""
     for name in dict.fromkeys(topics):
         services.groups.look_at_topic(name)
         yield
@@ -118,10 +116,9 @@ def describe_groups(
     not_described: Callable[[str, ErrorCode], Any],
     refuse: Callable[[str, ErrorCode], Any] | None = None,
 ) -> Pending[Any]:
-    """Describe each group of a request by the machine of the group, if the feature is on. The reply waits for the
-    writes before it, and the descriptions are made in slices.
-    `refuse` makes the description of a group whose machine is not on this broker; without it `not_described` does.
-    """
+    """Describe each group of a request by its state machine, if the feature is on. The reply waits until earlier writes
+    of the groups are committed. The descriptions are made in slices. `refuse` makes the description of a group whose
+    state machine is not on this broker; if it is None, `not_described` does."""
     is_on = services.cluster.image.features.levels.get(feature, 0) > 0
 
     def describe(group_id: str) -> Reply[Any]:
@@ -148,7 +145,7 @@ def describe_groups(
 
 
 def add_operations(access: Access, described: Iterable[Any]) -> None:
-    """Set in each description without an error what the client may do to the group."""
+    """Set the operations that the client may do on the group, in each description without an error."""
     for group in described:
         if group.error_code == ErrorCode.NONE:
             group.authorized_operations = permitted(access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id)
@@ -157,7 +154,7 @@ def add_operations(access: Access, described: Iterable[Any]) -> None:
 def without_hidden_topics(
     topics_of: Callable[[Any], Iterable[str]], not_described: Callable[[str, ErrorCode, str], object], message: str
 ) -> Rule:
-    """A rule: a group is not described if it has a topic that the client may not describe."""
+    """Make a rule: the description of a group with a topic that the client may not describe is replaced by an error."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         may_see = cache(lambda name: on_topic(AclOperation.DESCRIBE, name).is_met_quietly(context.access))

@@ -1,9 +1,9 @@
-"""Forwarding: requests that a broker passes to the active controller, and their responses (KIP-590).
+"""Forwards requests of a broker to the active controller (KIP-590), and returns the responses.
 
     broker's handler ──▶ ControllerChannel ──▶ this node is the active controller: route of its controller listener
                                           └──▶ another node is: Envelope to that node
 
-On both paths the active controller checks its ACLs for the client's principal.
+In both cases the active controller checks its ACLs for the client's principal.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ Response = TypeVar("Response")
 
 
 class Forwarding:
-    """Passes requests to the active controller, which decides on them. A request at a listener of controllers goes to
-    the controller of this node. If this controller does not lead, or loses the leadership before its decision is
-    committed, the answer is NOT_CONTROLLER, and the sender looks for the leader.
-    """
+    """Passes requests to the active controller. A request at a controller listener goes to the controller of this node.
+    If that one is not the leader, or loses the leadership before its decision is committed, the answer is
+    NOT_CONTROLLER, so that the sender looks for the leader."""
 
     def __init__(
         self,
@@ -44,20 +43,20 @@ class Forwarding:
         when_made: Callable[[Callable[[], None]], None],
         quotas: ClientQuotas,
     ) -> None:
-        """`when_made(done)` calls `done` once this broker has created the replicas that the metadata assigns to it."""
+        """`when_made(done)` calls `done` when this broker has created all replicas that the metadata assigns to it."""
         self._quotas = quotas
         self._controller = controller
         self._purgatory = purgatory
         self._when_made = when_made
 
     def ask(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Pass a request on in its version. The controller's response is the reply."""
+        """Forward a request in its version. The controller's response is the reply."""
         reply: Pending[Response] = Pending(waits_for=CONTROLLER)
         self.submit(request, reply.complete, context)
         return reply
 
     def ask_for_partitions(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Forward a request for new partitions. The reply is sent once this broker has created its replicas of them."""
+        """Forward a request for new partitions. The reply is sent when this broker has created its replicas of them."""
         kind = type(request).__name__.removesuffix("Request")
         operation: DelayedOperation[Response] = DelayedOperation(
             self._purgatory, kind, None, lambda is_last: None, CONTROLLER
@@ -70,11 +69,10 @@ class Forwarding:
         return operation.reply
 
     def submit(self, request: object, reply: Callable[..., None], context: RequestContext) -> None:
-        """Pass a request on, and call `reply` with the controller's response.
+        """Forward a request, and call `reply` with the controller's response.
 
-        The controller is told the client's principal, unless the node has no authorizer, the principal is the anonymous
-        one, and no quota bounds the mutations of clients.
-        """
+        The controller gets the client's principal, unless all three hold: the node has no authorizer, the principal is
+        the anonymous one, and no quota limits the mutations of clients."""
         access = context.access
         client = ForwardedClient(access.principal, context.client_host, context.client_id)
         if context.listener.role is ListenerRole.CONTROLLER:
@@ -87,7 +85,7 @@ class Forwarding:
     def _decide(
         self, request: object, reply: Callable[..., None], context: RequestContext, client: ForwardedClient
     ) -> None:
-        """Have the controller of this node decide on a request, whose client's permissions are checked already."""
+        """Pass a request to the controller of this node. The client's permissions have been checked already."""
         connection = context.connection
         if isinstance(request, BrokerHeartbeatRequest):
             connection.heartbeat_broker_id = request.broker_id
@@ -102,7 +100,7 @@ class Forwarding:
 
 
 def _lost(request: object, version: int, reply: Callable[..., None]) -> None:
-    """Answer NOT_CONTROLLER: the controller does not lead (any more), and the sender looks for the leader."""
+    """Answer NOT_CONTROLLER, because the controller is not the leader, so that the sender looks for the leader."""
     reply(refused_with_text(request, version, ErrorCode.NOT_CONTROLLER))
 
 
@@ -110,15 +108,16 @@ def _lost(request: object, version: int, reply: Callable[..., None]) -> None:
 
 
 class ClientsInProcess:
-    """Passes clients' requests to the controller of this node, under the client's permissions, as if in an Envelope."""
+    """Passes clients' requests to the controller of this node, with their permissions, as if they came in an
+    Envelope."""
 
     def __init__(self, listener: ServingListener, quorum: Quorum) -> None:
-        """`listener`: one of this node's controller listeners, for its routes. `quorum` gets this service."""
+        """`listener` is a controller listener of this node, whose routes are used. `quorum` calls this object."""
         self._listener = listener
         quorum.serve_clients(self)
 
     def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
-        """Answer a request under the client's access; NOT_CONTROLLER if this node does not lead any more."""
+        """Answer a request with the client's permissions; NOT_CONTROLLER if this node is not the leader any more."""
         route = self._listener.routes[key_of(type(request))]
         if version not in route.decoders:
             route.load(version)
@@ -134,10 +133,9 @@ class ClientsInProcess:
 
 
 class StandInConnection:
-    """Stands in for the connection of a client whose request came within the process or in an Envelope. An Envelope
-    comes on the connection of a broker, which serves other clients and carries heartbeats. The client's own connection,
-    at the broker to which it sent the request, waits for the reply and is throttled there.
-    """
+    """Stands in for the connection of a client whose request came within the process or in an Envelope. The connection
+    of an Envelope belongs to a broker, serves other clients and has heartbeats, so it must not be throttled or held.
+    The client's own connection, at its broker, waits for the reply and is throttled there."""
 
     def __init__(self, listener: ServingListener, access: Access, client_host: str) -> None:
         self.listener = listener
@@ -151,23 +149,24 @@ class StandInConnection:
         self.authentication: Authentication | None = None
 
     def close(self, reason: str) -> None:
-        """Do nothing."""
+        """Do nothing: the request has no connection of its own."""
 
     def sends_files(self) -> bool:
         return False
 
     def hold(self) -> None:
-        """Do nothing."""
+        """Do nothing: the request has no connection of its own."""
 
     def throttle(self, delay_ms: int) -> None:
-        """Do nothing."""
+        """Do nothing: the broker throttles the client's own connection."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
         return log_failure(work, self.client_host)
 
 
 async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
-    """Do work on a forwarded request. An exception is a bug of this node: it is logged, and ends only this request."""
+    """Await work on a forwarded request. An exception, which is a bug of this node, is logged and ends only this
+    request."""
     try:
         await work
     except Exception:

@@ -1,12 +1,13 @@
-"""Work that takes too long for the event loop. It is done in an executor thread, one batch and one response at a time:
-that bounds the memory, and leaves most of the processor to other connections.
+"""Work that takes too long for the event loop: validating large batches, and making large Metadata responses. An
+executor thread does it, one batch and one response at a time. That limits the memory, and leaves CPU time to other
+connections.
 
-The records of a large batch are decompressed and validated. The connection is not read until its batch is appended, so
-that its requests stay in order, and so do the batches of each partition.
+A large batch is decompressed and validated. Its connection is not read until the batch is appended, so that requests
+and batches keep their order.
 
 A large Metadata response is made and encoded: for all topics of a cluster of 100,000 partitions it has 4 MB and takes
 most of a second. The last responses are kept until the metadata changes, because many clients may restart at the same
-time, and one client may ask again and again. For the same reason the topics that a client may see are kept.
+time, and one client may ask repeatedly. For the same reason the topics that a client may describe are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Examined = ValidBatch | RejectedBatch
 
 
 class LargeBatch(NamedTuple):
-    """A copy of the bytes of a batch for one partition. `append` is called with the result of its validation."""
+    """A copy of a batch for one partition, to be validated. `append` is called with the result."""
 
     partition: Partition
     batch: bytearray
@@ -47,17 +48,17 @@ class LargeBatch(NamedTuple):
 
 
 class LargeBatches:
-    """The queue of the large batches of a broker."""
+    """Validates the large batches of a broker, one after the other."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._examining = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
-        """The bytes of all batches that are being examined or wait to be examined."""
+        """The bytes of all batches that are being validated or wait for that."""
 
     async def examine(self, batches: list[LargeBatch]) -> None:
-        """Examine and append the batches one after the other."""
+        """Validate the batches one after the other, and call `append` of each with the result."""
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
         try:
@@ -80,13 +81,13 @@ class LargeBatches:
 KEPT_MAX: Final = 8
 """The most responses that are kept, and the most clients whose visible topics are kept."""
 KEPT_SIZE_MAX: Final = 1 << 23
-"""The most bytes of all kept responses together, without the newest one."""
+"""The most bytes of all kept responses, not counting the newest one."""
 KEPT_TOPICS_MAX: Final = 100_000
 """The most visible topics that are kept for several clients together. A single client may have more."""
 
 
 class MetadataQuery(NamedTuple):
-    """A question for metadata, and everything that its answer depends on: an executor thread can make the answer."""
+    """A question for metadata, with all that its answer depends on, so that an executor thread can make the answer."""
 
     image: MetadataImage
     listener: str
@@ -94,32 +95,33 @@ class MetadataQuery(NamedTuple):
     controller_id: int
     cluster_id: str
     requested: Sequence[MetadataRequestTopic] | None
-    """None for all topics."""
+    """The requested topics; None for all topics."""
     topic_operations: int
     cluster_operations: int
     new_topics_max: int
-    """How many of the requested topics may be created: either all missing ones or none, as in Apache Kafka."""
+    """The number of requested topics that may be created: either all missing ones or 0, as in Apache Kafka."""
     denied: Sequence[MetadataResponseTopic] = ()
     """Refusals of the topics that the client may not describe or create."""
     operations: Mapping[bytes | str, int] | None = None
-    """The client's operations by topic id, or by the name of a missing topic; if None, `topic_operations` for all."""
+    """The operations that the client may do, by topic id, or by the name of a missing topic. If None, they are
+    `topic_operations` for all topics."""
 
 
 MakeAnswer = Callable[[MetadataQuery], tuple["MetadataResponse", list[str]]]
-"""Makes the response, and the names of the topics to be created."""
+"""Makes the response to a question, and the names of the topics to create."""
 
 
 class Client(NamedTuple):
-    """The properties of a client that decisions of the ACLs depend on."""
+    """The properties of a client on which decisions of the ACLs depend."""
 
     principal: Principal
     host: str
     stamp: int
-    """The stamp of the client's access: while it is the same, the decisions are the same."""
+    """Changes when the decisions for the client may change, because of a change of the ACLs."""
 
 
 class KeptAnswer(NamedTuple):
-    """A response that is kept, with the question and the version that it answers."""
+    """A response that is kept, with the question and the version of the request that it answers."""
 
     question: MetadataQuery
     version: int
@@ -133,7 +135,7 @@ class KeptAnswer(NamedTuple):
         return image.topics is question.image.topics and image.cluster is question.image.cluster
 
     def answers(self, question: MetadataQuery, version: int) -> bool:
-        """Whether this response answers a question, and was made from the metadata of the question."""
+        """Whether this response answers the question in this version, from the same metadata."""
         if version != self.version or not self.is_current(question):
             return False
         kept = self.question
@@ -143,7 +145,7 @@ class KeptAnswer(NamedTuple):
 
 
 class LargeMetadata:
-    """The queue of a broker's large Metadata responses, which an executor thread makes one at a time."""
+    """Makes the large Metadata responses of a broker, one at a time in an executor thread."""
 
     def __init__(self, environment: Environment, topics: TopicCreation, spawn: Spawn) -> None:
         self._environment = environment
@@ -151,7 +153,7 @@ class LargeMetadata:
         self._spawn = spawn
         self._turn = asyncio.Lock()
         self._kept: list[KeptAnswer] = []
-        """The answers that are kept, from the oldest to the newest."""
+        """The kept responses, the oldest first."""
         self._visible: dict[tuple[Client, int], MetadataQuery] = {}
         self.made_count = 0
 
@@ -160,9 +162,8 @@ class LargeMetadata:
         return next((kept.response for kept in self._kept if kept.answers(question, version)), None)
 
     def visible(self, client: Client, question: MetadataQuery, allowed: Callable[[], MetadataQuery]) -> MetadataQuery:
-        """Turn a question for all topics into a question for the topics that the client may see. `allowed` finds these
-        topics. Its result is kept until the topics or the ACLs change.
-        """
+        """Turn a question for all topics into one for the topics that the client may describe. `allowed` finds these
+        topics; its result is kept until the topics or the ACLs change."""
         asked, topics = (client, question.topic_operations), question.image.topics
         known = self._visible.pop(asked, None)
         if known is None or known.image.topics is not topics:
@@ -178,11 +179,11 @@ class LargeMetadata:
         return self._in_turn(lambda: self._answer(question, version, make))
 
     def describe(self, question: MetadataQuery, make: MakeAnswer) -> Pending[MetadataResponse]:
-        """Make a part of a response, which is not encoded yet."""
+        """Make the response to a part of a request. It is not encoded yet."""
         return self._in_turn(lambda: self._describe(question, make))
 
     def _in_turn(self, answer: Callable[[], Coroutine[object, object, T]]) -> Pending[T]:
-        """Answer after all earlier questions. If the client has disconnected, `waits` is empty and nothing is made."""
+        """Make a response after all earlier ones are made. If the client disconnects before, nothing is made."""
         waits = [True]
         reply: Pending[T] = Pending(waits.clear, EXECUTOR)
 
@@ -222,7 +223,7 @@ class LargeMetadata:
 
 
 def made(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[EncodedResponse, list[str]]:
-    """The encoded response, and the names of the topics to be created."""
+    """Make and encode the response to a question. Returns it with the names of the topics to create."""
     from moldau.protocol.compiler import encoder_of
     from moldau.protocol.messages.metadata import MetadataResponse
 

@@ -1,4 +1,4 @@
-"""The number of elements in the lists of a request. Every request is counted, so this module is compiled."""
+"""Counts the elements in the lists of a request. This module is compiled, because every request is counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 
 class LengthGuard:
-    """A handler of an API whose long requests have a handler of their own."""
+    """Passes long requests of an API to a handler of their own."""
 
     def __init__(
         self,
@@ -21,16 +21,16 @@ class LengthGuard:
         self._answer_long = answer_long
 
     def handle(self, context: object, request: object) -> object:
-        """Give the request to `answer_long` if its lists have more than `most` elements, otherwise to `answer`."""
+        """Pass a request whose lists have more than `most` elements together to `answer_long`, others to `answer`."""
         if exceeds(request, self._lists, self._most):
             return self._answer_long(context, request)
         return self._answer(context, request)
 
 
 def exceeds(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> bool:
-    """Whether lists of a request have more than `most` elements together. `lists` has their paths. The innermost lists
-    of a path are counted; an element whose list is empty counts as one. The count stops above `most`.
-    """
+    """Whether the lists of a request have more than `most` elements together. `lists` has the path of each list, of
+    which the innermost lists are counted. An element whose inner list is empty counts as one. The count stops above
+    `most`."""
     left = most
     for names in lists:
         elements = getattr(request, names[0])
@@ -46,7 +46,8 @@ def exceeds(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> b
 
 
 def weight(element: object, names: Sequence[str], at: int, most: int) -> int:
-    """The number of elements inside an element, at least 1. `names[at:]` is their path; the count ends above `most`."""
+    """The number of elements in the lists at the path `names[at:]` inside an element, but at least 1. The count stops
+    above `most`."""
     if at == len(names):
         return 1
     below = getattr(element, names[at])

@@ -1,6 +1,6 @@
-"""Lists that are handled whole: the words in which an API declares them, and the refusal of too many elements.
+"""Declares that lists of a request are handled whole, and refuses requests with too many elements.
 
-A long list is cut into parts (`parts.py`), has a bound, or is handled in one short pass.
+Each long list is cut into parts (`parts.py`), has a maximal length, or is handled in one short pass.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from moldau.protocol.refusals import refused
 
 
 class AtMost(NamedTuple):
-    """The maximal number of elements of the lists at some paths of a request.
+    """The most elements of the lists at some paths of a request.
 
-    DIVERGES: a request with more is refused with INVALID_REQUEST; Apache Kafka has no such limits.
-    """
+    DIVERGES: a request with more is refused with INVALID_REQUEST; Apache Kafka has no such limits."""
 
     most: int
     paths: tuple[str, ...]
@@ -32,7 +31,8 @@ class OnePass(NamedTuple):
 
 
 def at_most(most: int, *paths: str) -> AtMost:
-    """Declare the most elements of lists: the outer list is named first; without paths, all lists of the request."""
+    """Declare the most elements of lists at these paths, the outer list first. If no path is given, of all lists of the
+    request."""
     return AtMost(most, paths)
 
 
@@ -41,13 +41,13 @@ def one_pass(what: str, *paths: str) -> OnePass:
 
 
 def bounded(limits: Mapping[str, int], answer: Handler, *, is_cut: bool = False) -> Handler:
-    """A handler that refuses a request if a list has more elements than `limits` says. `answer` handles it in one step.
+    """Make a handler that refuses a request if a list has more elements than `limits` says, and otherwise calls
+    `answer`.
 
-    Lists inside the elements of another list count together. If the outer list is cut into parts (`is_cut`), each list
-    inside its elements counts by itself.
+    The inner lists of all elements of an outer list count together. If the outer list is cut into parts (`is_cut`),
+    each inner list counts by itself.
 
-    DIVERGES: Apache Kafka limits these requests by their size alone, those of members of groups among them.
-    """
+    DIVERGES: Apache Kafka limits these requests by their size alone, those of members of groups among them."""
     paths = [(path.split("."), most) for path, most in limits.items()]
     count = _longest if is_cut else _count
 
@@ -61,7 +61,7 @@ def bounded(limits: Mapping[str, int], answer: Handler, *, is_cut: bool = False)
 
 
 def _longest(holder: object, path: Sequence[str], most: int) -> int:
-    """The number of elements of the longest list at the end of a path; the search ends above `most`."""
+    """The length of the longest list at a path. The search stops above `most`."""
     elements = getattr(holder, path[0]) or ()
     if len(path) == 1:
         return len(elements)
@@ -74,7 +74,7 @@ def _longest(holder: object, path: Sequence[str], most: int) -> int:
 
 
 def _count(holder: object, path: Sequence[str], most: int) -> int:
-    """The number of elements in the lists at the end of a path; the count ends above `most`."""
+    """The number of elements in all lists at a path. The count stops above `most`."""
     elements = getattr(holder, path[0]) or ()
     if len(path) == 1:
         return len(elements)

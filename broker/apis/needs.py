@@ -1,9 +1,9 @@
-"""A rule: a function that runs before the handler of an API and asks the ACLs.
+"""Rules: a rule runs before the handler of an API, and checks the ACLs.
 
     request ──▶ rule ──▶ handler, with the elements that are allowed ──▶ rule: refusals are added ──▶ response
                   └──▶ the response that refuses everything
 
-A node without an authorizer has no rules at all: its handlers are called directly.
+A node without an authorizer has no rules: its handlers are called directly.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
 
 Answer = Callable[["RequestContext", object], object]
-"""The handler behind a rule."""
+"""The handler that a rule calls."""
 Rule = Callable[["Services", "RequestContext", object, Answer], object]
-"""Checks what the client may do, calls the handler for what is allowed, and returns what a handler returns."""
+"""A rule: checks what the client may do, and calls the handler with the allowed part of the request."""
 Response = TypeVar("Response")
 Element = TypeVar("Element")
 
@@ -46,9 +46,7 @@ class Need(NamedTuple):
         return access.allows(self.operation, self.kind, self.name)
 
     def is_met_quietly(self, access: Access) -> bool:
-        """Whether the client has the permission. A refusal is not logged, as another permission may allow the
-        request.
-        """
+        """Whether the client has the permission. A denial is not logged: another permission may allow the request."""
         return access.allows(self.operation, self.kind, self.name, logs_denied=False)
 
 
@@ -78,7 +76,7 @@ def on_transactional_id(operation: AclOperation, name: str) -> Need:
 
 
 def change_response(response: object, change: Callable[[Response], Response]) -> object:
-    """Apply a change to the response of a handler: at once, or when a `Pending` is completed with the response."""
+    """Change the response of a handler by `change`; a `Pending` response is changed when it is completed."""
     if not isinstance(response, Pending):
         return change(response)  # type: ignore[arg-type]
     reply: Pending[Response] = Pending(response.abandon, response.waits_for)
@@ -87,7 +85,7 @@ def change_response(response: object, change: Callable[[Response], Response]) ->
 
 
 def with_field(request: Response, name: str, value: object) -> Response:
-    """A copy of a request with one field replaced. The request itself must stay unchanged, because hooks compare it."""
+    """Copy a request with one field replaced. The request itself stays unchanged, because hooks compare it."""
     changed = copy(request)
     setattr(changed, name, value)
     return changed
@@ -102,7 +100,7 @@ def open_to_all(services: Services, context: RequestContext, request: object, an
 
 
 def handler_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """A rule that checks nothing: the handler finds out what to check while it answers."""
+    """A rule that checks nothing, because the handler itself checks permissions."""
     return answer(context, request)
 
 
@@ -114,13 +112,13 @@ def controller_asks(services: Services, context: RequestContext, request: object
 # Rules of what a request needs
 
 Of = Callable[[AclOperation, str], Need]
-"""Makes the need for a named resource: `on_topic`, `on_group` or `on_transactional_id`."""
+"""Makes the `Need` for a named resource: `on_topic`, `on_group` or `on_transactional_id`."""
 NeedOf = Callable[["Services", "RequestContext", Any], "Need | None"]
 """The permission that an element of a request needs; None if it needs no permission."""
 
 
 def all_of(*rules: Rule) -> Rule:
-    """Return a rule that applies several rules in order. Elements that one rule refuses are not passed to the next."""
+    """Make a rule that applies several rules in order. Elements that one rule refuses are not passed to the next."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         behind = answer
@@ -136,7 +134,7 @@ def _ask_next(rule: Rule, services: Services, behind: Answer, context: RequestCo
 
 
 def needs_cluster(operation: AclOperation) -> Rule:
-    """Return a rule: the client needs the operation on the cluster."""
+    """Make a rule: the client needs the operation on the cluster."""
     need = on_cluster(operation)
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -148,7 +146,7 @@ def needs_cluster(operation: AclOperation) -> Rule:
 
 
 def unless(operation: AclOperation, rule: Rule) -> Rule:
-    """Return a rule: clients with the operation on the cluster may send the request. `rule` applies to others."""
+    """Make a rule: clients with the operation on the cluster may send the request; `rule` decides for other clients."""
     need = on_cluster(operation)
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -160,7 +158,7 @@ def unless(operation: AclOperation, rule: Rule) -> Rule:
 
 
 def needs(of: Of, operation: AclOperation, field: str) -> Rule:
-    """Return a rule: the client needs the operation on the resource that a field of the request names."""
+    """Make a rule: the client needs the operation on the resource that a field of the request names."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         need = of(operation, getattr(request, field))
@@ -172,9 +170,8 @@ def needs(of: Of, operation: AclOperation, field: str) -> Rule:
 
 
 def every(of: Of, operation: AclOperation, field: str) -> Rule:
-    """Return a rule: the client needs the operation on each resource that the request lists in `field`. If any
-    permission is missing, the whole request is refused. Long lists are checked in steps, to delay no others.
-    """
+    """Make a rule: the client needs the operation on each resource in the list `field`. If one permission is missing,
+    the whole request is refused. Long lists are checked in slices, so that other tasks run."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         names = dict.fromkeys(getattr(request, field) or ())
@@ -193,9 +190,9 @@ def every(of: Of, operation: AclOperation, field: str) -> Rule:
 
 
 def each_in(elements: str, of: Of, operation: AclOperation, field: str | None = "name", *, results: str = "") -> Rule:
-    """Return a rule: the client needs the operation on the resource of each element of a list. `field` of the element
-    names the resource; None if the element is the name. `results`: the list of the response, if it has another name.
-    """
+    """Make a rule: the client needs the operation on the resource of each element in a list. `field` of the element has
+    the resource's name; if it is None, the element is the name. `results` is the list in the response, if its name
+    differs."""
 
     def need_of(services: Services, context: RequestContext, element: object) -> Need:
         return of(operation, element if field is None else getattr(element, field))  # type: ignore[arg-type]
@@ -204,9 +201,8 @@ def each_in(elements: str, of: Of, operation: AclOperation, field: str | None = 
 
 
 def topic_by_id(operation: AclOperation, since: int) -> NeedOf:
-    """The permission that a topic of a request needs. From version `since` on the request names topics by id. An
-    unknown id needs no permission: it gets the usual error, which reveals no topic.
-    """
+    """Make a function that gives the permission for a topic of a request. From version `since` on the request has topic
+    ids. An unknown id needs no permission: it gets the usual error, which reveals no topic."""
 
     def need_of(services: Services, context: RequestContext, element: Any) -> Need | None:
         if context.version < since:
@@ -218,10 +214,8 @@ def topic_by_id(operation: AclOperation, since: int) -> NeedOf:
 
 
 def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
-    """Return a rule: `need_of` says which permission each element of a list needs. The results of refused elements come
-    after the others, unless the whole request failed. A permission that several elements need is decided and logged
-    once.
-    """
+    """Make a rule: `need_of` gives the permission for each element of a list. The results of refused elements follow
+    the others, unless the whole request failed. A permission of several elements is decided and logged once."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         allowed, denied = divided(services, context, getattr(request, elements), need_of)
@@ -237,7 +231,7 @@ def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
 def divided(
     services: Services, context: RequestContext, elements: Iterable[Element], need_of: NeedOf
 ) -> tuple[list[Element], list[tuple[Element, ErrorCode]]]:
-    """The elements that are allowed, and the others, each with the error that refuses it."""
+    """Split the elements of a list into those that are allowed, and the refused ones with their errors."""
     allowed, denied = [], []
     met: dict[Need | None, bool] = {None: True}
     for element in elements:
@@ -255,7 +249,7 @@ def divided(
 def refusals_of(
     context: RequestContext, request: object, elements: str, results: str, denied: Sequence[tuple[object, ErrorCode]]
 ) -> list[Any]:
-    """The results of elements that are refused, in their order."""
+    """Make the results of refused elements, in order."""
     refusals: list[Any] = []
     for error, same in groupby(denied, key=itemgetter(1)):
         part = with_field(request, elements, [element for element, _ in same])
@@ -270,9 +264,8 @@ def _with_refusals(results: str, refusals: list[object], response: object) -> ob
 
 
 def visible(results: str, of: Of, operation: AclOperation, field: str) -> Rule:
-    """A rule: the response keeps only the elements of a list on whose resource the client has the operation. The list
-    may be long, so that the elements are chosen in slices.
-    """
+    """Make a rule: elements of the list `results` in the response are removed if the client may not do the operation on
+    their resource. Long lists are filtered in slices."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         access = context.access
@@ -335,7 +328,7 @@ CLUSTER_OPERATIONS: Final = _bits(
 
 
 def permitted(access: Access, operations: int, kind: ResourceKind, name: str) -> int:
-    """Those of some operations that the client may do on a resource, as a bit field. Nothing is logged."""
+    """Which of some operations the client may do on a resource, as a bit field. The decisions are not logged."""
     if access.is_unrestricted:
         return operations
     return _bits(
@@ -349,7 +342,7 @@ def permitted(access: Access, operations: int, kind: ResourceKind, name: str) ->
 
 
 def permitted_on_cluster(access: Access) -> int:
-    """The operations that the client may do on the cluster; none if it may not describe the cluster."""
+    """The operations that the client may do on the cluster, as a bit field; 0 if it may not describe the cluster."""
     if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
         return 0
     return permitted(access, CLUSTER_OPERATIONS, ResourceKind.CLUSTER, CLUSTER_NAME)
@@ -358,7 +351,7 @@ def permitted_on_cluster(access: Access) -> int:
 def guarded(
     rule: Rule, role: ListenerRole, services: Services, answer: Answer
 ) -> Callable[[RequestContext, object], object]:
-    """The handler of an API behind its rule. `role` is that of the listener, BROKER or CONTROLLER."""
+    """Make the handler of an API that first applies a rule. `role` is that of the listener, BROKER or CONTROLLER."""
     is_for_leader = role is ListenerRole.CONTROLLER
 
     def handle(context: RequestContext, request: object) -> object:

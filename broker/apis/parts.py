@@ -1,11 +1,11 @@
-"""Long requests: a request whose lists have more elements than a part is handled part by part.
+"""Handles long requests in parts: a request with long lists is cut, and each part is handled like a request.
 
     request ──▶ parts of at most `size` elements ──▶ rule and handler, for each part ──▶ their responses, joined
                  the first ones at once, the others in later iterations of the loop
 
-To the rule and the handler of an API each part is a request of its own. The connection handles its next request after
-the last part, so its requests keep their order. Between parts the event loop serves other clients, heartbeats and
-timers: in one iteration only one of the long requests of a node has a slice of `SLICE_NS`.
+The connection handles its next request after the last part, so its requests keep their order. Between parts the event
+loop serves other clients, heartbeats and timers: in one iteration only one of the node's long requests has a slice of
+`SLICE_NS`.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import fields_of
 
 SIZE: Final = 32
-"""The most elements of a part. A handler takes about a millisecond for them."""
+"""The default for the most elements of a part. A handler takes about a millisecond for them."""
 LIGHT_SIZE: Final = 128
 """The most elements of a part if the handler only looks each element up in a dictionary."""
 RECORDS_SIZE: Final = 256
-"""The most elements of a part whose handler writes records. The records of a part are one batch."""
+"""The most elements of a part if the handler writes a record for each. The records of a part are one batch."""
 OPEN_MAX: Final = 8
-"""The most parts of a request that wait for the controller, so that it answers other requests between them."""
+"""The most parts of one request that wait for the controller, so that it can answer other requests in between."""
 SLICE_NS: Final = 2_000_000
-"""The length (ns) of a slice, after which the event loop does other work."""
+"""The length (ns) of a slice, after which other tasks of the event loop run."""
 SLICE_PARTS_MAX: Final = 16
-"""The most parts in a slice. It ends a slice also under a simulated clock, which stands still meanwhile."""
+"""The most parts in a slice. It also ends a slice under a simulated clock, which does not advance meanwhile."""
 FREED_PARTS_MAX: Final = 256
 """The most parts that are dropped in a slice."""
 JOINED_AT_ONCE: Final = 256
-"""The most responses of parts that are joined without a pause, and the most keys that are freed without a pause."""
+"""The most responses of parts that are joined, or keys that are freed, without letting other tasks run."""
 ANSWERED_AT_ONCE: Final = 128
-"""The most elements of an answer that is given at once."""
+"""The most elements of an answer that is made without slices."""
 STEP: Final = 32
-"""The number of elements of a longer answer after which the clock is read."""
+"""The number of elements of an answer after which the clock is read."""
 ANSWER_SLICE_NS: Final = 500_000
-"""The length (ns) of a slice of a longer answer: short, because it keeps its elements, and garbage may be collected."""
+"""The length (ns) of a slice of an answer. It is short, because the elements stay in memory, and a garbage collection
+may follow."""
 SORTED_AT_ONCE: Final = 64
-"""The most names that are sorted without a pause."""
+"""The most names that are sorted without letting other tasks run."""
 Answering = Generator[None, None, object]
-"""A generator that makes a response. It yields at every element that it looks at, and returns the response."""
+"""A generator that makes and returns a response. It yields after each element, so that other tasks may run."""
 
 
 class ListPath(NamedTuple):
-    """A list of a request that is cut into parts, and the list of the response with the results of its elements.
+    """A list of a request that is cut into parts, and the list of the response that has the results of its elements.
 
-    Each is a path of field names; the elements of the innermost list are counted. `topics.partitions` cuts a list of
-    topics, and also the partitions of a topic that has more of them than fit into a part.
-    """
+    Each is a path of field names, and the elements of the innermost lists are counted. With `topics.partitions`, a list
+    of topics is cut, and also the partitions of a topic that has more of them than a part may have."""
 
     request: str
     response: str
@@ -75,35 +75,35 @@ class Parts:
     lists: tuple[ListPath, ...]
     size: int = SIZE
     long_from: int = 0
-    """The number of elements above which a request is cut, if that is more than `size`."""
+    """The number of elements above which a request is cut; 0 if that is `size`."""
     open_max: int = 0
-    """The most parts that wait for their response at a time; 0 for any number."""
+    """The most parts that wait for their responses at the same time; 0 for no limit."""
     is_distinct: bool = False
-    """Whether an element that the request has named before is left out, because its result may be large.
+    """Whether an element that repeats an earlier one is left out, because its result may be large.
 
-    DIVERGES: Apache Kafka repeats it.
-    """
+    DIVERGES: Apache Kafka repeats it."""
     groups_results: bool = False
-    """Whether the results of all parts are grouped in the same few elements, such as log directories."""
+    """Whether the results of all parts belong to the same few elements of the response, such as log directories."""
     refuses: Callable[[object], Handler | None] | None = None
-    """Gives the handler that refuses the parts of a request with too many elements; None for other requests."""
+    """Gives the handler that refuses the parts of a request with too many elements; None for a request that is not
+    refused."""
     is_exempt: Callable[[RequestContext, object], bool] | None = None
-    """Whether a long request is handled whole nevertheless."""
+    """Whether a request is handled whole, although it is long."""
 
     def is_long(self, request: object) -> bool:
-        """Whether a request has more elements than a part."""
+        """Whether a request has so many elements that it is cut."""
         return exceeds(request, self.names, max(self.size, self.long_from))
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
-        """The names of the fields on the way to each list."""
+        """The field names of each list's path."""
         return tuple(tuple(each.request.split(".")) for each in self.lists)
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
-        """Yield the parts of a request, whose lists are consumed; None if the next part takes long to find.
+        """Yield the parts of a request. None is yielded if it takes long to find the next part. The lists of the
+        request are consumed.
 
-        The caller sends in the response to a part; if `open_max` is not 1, it may send a `Pending` of it.
-        """
+        The caller sends the response to each part into the generator, or a `Pending` of it if `open_max` is not 1."""
         names = [each.request.partition(".")[0] for each in self.lists]
         for each in self.lists:
             path = each.request.split(".")
@@ -134,7 +134,7 @@ def cut(
     groups_results: bool = False,
     refuses: Callable[[object], Handler | None] | None = None,
 ) -> Parts:
-    """Declare how requests with one list are cut: the path of the list, and that of its results if it differs."""
+    """Declare that a list is cut into parts. `response` is the path of its results, if it differs from `request`."""
     return Parts(
         (ListPath(request, response or request),),
         size,
@@ -146,22 +146,22 @@ def cut(
 
 
 class RequestPart(NamedTuple):
-    """A part of a request."""
+    """One part of a long request."""
 
     request: object
     path: ListPath
     continues: bool
-    """Whether the part has a single element, which is a further piece of the last element of the part before."""
+    """Whether the part continues the last element of the previous part, and has no other element."""
 
 
 class Pause(NamedTuple):
-    """A wait (ms) after which the parts begin anew: earlier responses are dropped."""
+    """A wait (ms), after which the parts begin again from the first one. The responses before it are dropped."""
 
     wait_ms: int
 
 
 class ListPiece(NamedTuple):
-    """Successive elements of a list, or one piece of an element with more elements inside than a part."""
+    """Consecutive elements of a list, or a piece of one element that has too many inner elements for one part."""
 
     elements: list[object]
     continues: bool
@@ -170,9 +170,8 @@ class ListPiece(NamedTuple):
 def pieces(
     elements: Iterable[object], inner: Sequence[str], size: int, *, consumes: bool = True
 ) -> Iterator[ListPiece]:
-    """Cut a list into pieces of at most `size` elements, counted in the innermost list of the path. `consumes`: whether
-    the lists inside an element that is cut are consumed.
-    """
+    """Cut a list into pieces of at most `size` elements, counted at the innermost path `inner`. `consumes`: whether the
+    inner lists of an element that is cut are consumed."""
     piece: list[object] = []
     left = size
     for element in elements:
@@ -196,7 +195,7 @@ def pieces(
 
 
 def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, object, Iterator[str]]:
-    """Sort the names that are not below `first`, in slices; the generator returns an iterator over them."""
+    """Sort the names from `first` on, in slices. The generator returns an iterator over them."""
     runs: list[list[str]] = []
     left = iter(names)
     while run := [*islice(left, SORTED_AT_ONCE)]:
@@ -206,14 +205,15 @@ def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, o
 
 
 def consumed(elements: list[object]) -> Iterator[object]:
-    """Iterate over the elements of a list, and remove each from the list: to free them all at once would take long."""
+    """Iterate over a list, and remove each element from it, because freeing all elements at once would take long."""
     elements.reverse()
     while elements:
         yield elements.pop()
 
 
 def distinct(elements: Iterable[object], seen: set[object]) -> Iterator[object]:
-    """The elements, which are texts or structs, without repetitions. Lists in structs are not compared."""
+    """Yield elements, which are texts or structs, without repetitions. Lists in structs are not compared. `seen` has
+    earlier elements."""
     for element in elements:
         key: object = element
         if not isinstance(element, str):
@@ -224,14 +224,15 @@ def distinct(elements: Iterable[object], seen: set[object]) -> Iterator[object]:
 
 
 class JoinedResponse:
-    """The response to a request, joined from the responses to its parts."""
+    """The response to a long request, joined from the responses to its parts."""
 
     def __init__(self, plan: Parts) -> None:
         self._plan = plan
         self.response: object | None = None
 
     def add(self, part: RequestPart, response: object) -> bool:
-        """Add the response to a part. False if it refuses the whole request: then it replaces the joined response."""
+        """Append the response to a part. Returns False if it refuses the whole request; then it replaces the joined
+        response."""
         whole = self.response
         if whole is None:
             self.response = response
@@ -253,9 +254,8 @@ class JoinedResponse:
 
 
 def extend(whole: object, more: object, path: Sequence[str], *, continues: bool, groups: bool = False) -> None:
-    """Append the results of a part to those of the parts before. With `continues` the first new result is merged with
-    the last earlier one if both are about one element; with `groups` each new result with any earlier one.
-    """
+    """Append the results of a part to those of earlier parts. With `continues`, the first new result is merged with the
+    last earlier one if both are about the same element; with `groups`, each new result with an earlier one."""
     name, inner = path[0], path[1:]
     added = cast("list[object] | None", getattr(more, name))
     results = cast("list[object] | None", getattr(whole, name))
@@ -277,14 +277,14 @@ def extend(whole: object, more: object, path: Sequence[str], *, continues: bool,
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two results are about the same element, so that they differ at most in lists."""
+    """Whether two results are about the same element: only their lists differ."""
     return all(
         getattr(one, field.name) == getattr(other, field.name) for field in fields_of(type(one)) if not field.is_array
     )
 
 
 def is_last_refused(response: object, path: ListPath) -> bool:
-    """Whether the last element of a response is refused as a whole, without results of the elements inside it."""
+    """Whether the last element of a response is refused as a whole, without results for its inner elements."""
     name, _, inner = path.response.partition(".")
     elements = getattr(response, name, None)
     if not inner or not elements:
@@ -293,7 +293,7 @@ def is_last_refused(response: object, path: ListPath) -> bool:
 
 
 class LongRequests:
-    """The long requests of a node: they take turns on the event loop."""
+    """Schedules the long requests of a node: they get slices of the event loop one after the other."""
 
     def __init__(self, environment: Environment, loop: asyncio.AbstractEventLoop, spawn: Spawn) -> None:
         self._loop = loop
@@ -307,12 +307,11 @@ class LongRequests:
         self._spawn(work, "a long request")
 
     def answer(self, context: RequestContext, answering: Answering) -> object:
-        """The response that a generator returns, or a `Pending` of it: for a short request with a long answer.
+        """Run a generator that makes a response. Returns the response, or a `Pending` of it if the answer is long.
 
-        After `ANSWERED_AT_ONCE` elements the generator goes on in slices, between which the event loop does other work.
-        An executor thread then encodes the response, and the connection handles its next request. The decisions of all
-        slices are told to the audit log together.
-        """
+        After `ANSWERED_AT_ONCE` elements the generator continues in slices, between which other tasks of the event loop
+        run. Then an executor thread encodes the response, and the connection handles its next request. The decisions of
+        all slices go to the audit log together."""
         begins, is_answered = context.access.begin_request(), True
         try:
             for _ in range(ANSWERED_AT_ONCE):
@@ -351,7 +350,8 @@ class LongRequests:
                 context.access.end_request()
 
     async def turn(self) -> None:
-        """Wait until each other long request that waits has had a slice, and callbacks of the loop have run."""
+        """Wait until all other waiting long requests have had a slice, and other callbacks of the event loop have
+        run."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(future)
         if len(self._waiting) == 1:
@@ -388,13 +388,13 @@ class LongRequest:
         self._is_refused = False
         """Whether a part was refused as a whole."""
         self._is_element_refused = False
-        """Whether the last part was refused as a whole element. Then further pieces of that element are not handled."""
+        """Whether the last part's element was refused as a whole, so that its further pieces are not handled."""
         self._room: asyncio.Future[None] | None = None
-        """Done when the controller has answered a part."""
+        """A future that is done when the controller has answered a part."""
         self._expects_response = getattr(request, "acks", 1) != 0
 
     def begin(self) -> object:
-        """Handle the first parts. Returns the response or a `Pending` of it; None if the client expects none."""
+        """Handle the first parts. Returns the response or a `Pending` of it; None if the client expects no response."""
         context = self._context
         context.is_part = True
         begins = context.access.begin_request()
@@ -419,7 +419,7 @@ class LongRequest:
         return self._reply if self._expects_response else None
 
     def _slice(self) -> None:
-        """Handle parts for the time of a slice."""
+        """Handle parts until the time of a slice is over."""
         clock_ns = self._turns.clock_ns
         end_ns = clock_ns() + SLICE_NS
         for _ in range(SLICE_PARTS_MAX):
@@ -470,13 +470,13 @@ class LongRequest:
             self._end()
 
     def _refusal(self) -> object:
-        """The last response, which refuses the whole request."""
+        """Return the last response, which refuses the whole request, and drop the others."""
         ((_, response),) = self._answered[-1:]
         self._answered = []
         return response
 
     async def _free_parts(self) -> None:
-        """Drop the parts that will not be handled, in slices: to free all elements at once would take long."""
+        """Drop the parts that will not be handled, in slices, because freeing all elements at once would take long."""
         if self._plan.open_max:
             self._parts.close()  # Its parts follow from the responses.
         clock_ns = self._turns.clock_ns
@@ -511,7 +511,7 @@ class LongRequest:
         self._end()
 
     def _end(self) -> None:
-        """Join the responses once every part is answered."""
+        """Join the responses, and complete the reply, if all parts are answered."""
         if self._unanswered or self._is_abandoned or not self._expects_response:
             return
         if len(self._answered) <= JOINED_AT_ONCE:
@@ -521,7 +521,7 @@ class LongRequest:
             self._turns.begin(self._join_later())
 
     def _join(self, count_max: int = JOINED_AT_ONCE) -> None:
-        """Join the responses of at most `count_max` parts, up to one that refuses the whole request."""
+        """Join the responses of the next `count_max` parts, but stop after one that refuses the whole request."""
         for part, response in self._answered[:count_max]:
             if not self._joined.add(part, response):
                 self._answered = []
@@ -536,7 +536,7 @@ class LongRequest:
             self._reply.complete(self._joined.response)
 
     def _abandon(self) -> None:
-        """Stop, because the client has disconnected."""
+        """Stop handling parts, because the client has disconnected."""
         self._is_abandoned = True
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
@@ -546,7 +546,7 @@ class LongRequest:
 
 
 def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
-    """A handler that handles long requests in parts. `turns` gives the long requests of the node."""
+    """Make a handler that handles long requests in parts. `turns` gives the scheduler of the node's long requests."""
 
     def answer_long(context: RequestContext, request: object) -> object:
         if plan.is_exempt is not None and plan.is_exempt(context, request):

@@ -1,4 +1,4 @@
-"""Earlier releases of Apache Kafka whose API versions a node can offer in place of its own, for tests of clients
+"""Earlier releases of Apache Kafka whose API versions a node can serve instead of its own, for tests of clients
 (`moldau.emulated.release`).
 
 Source: the message declarations in kafka-clients of each release (2.4.1, 2.5.1, 2.6.3, 2.7.2, 2.8.2, 3.0.2, 3.1.2,
@@ -42,7 +42,7 @@ CHANGES: Final = {
     "4.1": "0:13 1:18 45:1 66:2 74:1 76:1 77:1 78:1 79:1 83:0 84:0 85:0 86:0 87:0 90:0 91:0 92:0",
     "4.2": "2:11 8:10 9:10 27:2 78:2 79:2 80:1 85:1 87:1 88:0 89:0 90:1",
 }
-"""The last version of each API key, if it differs from the release before."""
+"""For each release, the last version of each API key that it changed, as KEY:VERSION."""
 FEATURES: Final = {
     "3.3": (METADATA_VERSION,),
     "3.9": (KRAFT_VERSION,),
@@ -50,11 +50,11 @@ FEATURES: Final = {
     "4.1": (SHARE_VERSION,),
     "4.2": ("streams.version",),
 }
-"""The features that brokers tell clients from each release on."""
+"""The features that ApiVersions lists, by the first release that has them."""
 
 
 def order(release: str) -> tuple[int, ...]:
-    """The numbers of a release, by which releases are ordered."""
+    """The numbers of a release, as a sort key."""
     return tuple(map(int, release.split(".")))
 
 
@@ -68,7 +68,7 @@ def versions_of(release: str) -> dict[int, int]:
 
 
 def features_of(release: str) -> frozenset[str]:
-    """The features that a release tells clients."""
+    """The features that ApiVersions of a release lists."""
     return frozenset(name for first, names in FEATURES.items() if order(first) <= order(release) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""The services of a node for its handlers."""
+"""The services of a node that handlers use."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """All services, made once, in `broker/node/`. They are used only on the event loop."""
+    """The services of a node, made once in `broker/node/`. They are used only on the event loop."""
 
     node_id: int
     config: Config
-    """The configuration at the start; `settings` includes dynamic changes."""
+    """The configuration at the start of the node; `settings` has the dynamic changes."""
     environment: Environment
     spawn: Spawn
     cluster: ClusterView
@@ -80,19 +80,18 @@ class Services:
     fetch_sessions: FetchSessions
     fetch_planner: FetchPlanner
     fetch_size_max: int
-    """fetch.max.bytes, in bytes."""
+    """The value of fetch.max.bytes."""
     remote_offsets: RemoteOffsets | None
-    """Lookups in remote storage; None if tiered storage is off."""
+    """Looks up offsets in remote storage; None if tiered storage is off."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
     long_requests: LongRequests
     told_versions: dict[tuple[str, bool], tuple[object, object]] = field(default_factory=dict)
-    """The last responses of ApiVersions, each with the values from which it was made. The key is the name of the
-    listener, and whether the response has features whose lowest level is 0.
-    """
+    """The last responses of ApiVersions, with the values from which they were made. The key is the listener's name, and
+    whether the response has features whose lowest level is 0."""
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
     lag_history: LagHistory = field(default_factory=LagHistory)
-    """The lags of the groups that this broker coordinates, in the last hour."""
+    """The lags, in the last hour, of the groups that this broker coordinates."""
     node_status: NodeStatus = field(default_factory=NodeStatus)
     has_authorizer: bool = False
     """Whether an authorizer decides what clients may do."""

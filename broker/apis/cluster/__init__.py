@@ -1,1 +1,1 @@
-"""The APIs of the cluster: versions, settings, the quorum, telemetry."""
+"""The APIs about the cluster: versions, settings, the quorum and telemetry."""

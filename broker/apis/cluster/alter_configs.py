@@ -1,5 +1,5 @@
-"""Changes of settings. A node alters the levels of its own loggers itself (KIP-412), and refuses changes for nodes that
-it does not know; the controller decides on everything else.
+"""Changes of settings. A node changes the levels of its own loggers itself (KIP-412), and refuses changes of other
+brokers' settings. The controller decides on everything else.
 
 AlterConfigs (API key 33, versions 0-2; KIP-133): replaces all overrides of a resource.
 1: throttled replies come before the wait (KIP-219) · 2: tagged fields (KIP-482).
@@ -49,14 +49,14 @@ BROKER_LOGGER: Final = 8
 
 
 class Verdict(NamedTuple):
-    """The result for one resource; the error is NONE for a change that was made."""
+    """The result of a change of one resource's settings: an error, or NONE if the change was made."""
 
     error: ErrorCode
     message: str | None = None
 
 
 class ConfigChange(NamedTuple):
-    """One operation of IncrementalAlterConfigs on one setting: its name, the code of the operation, the value."""
+    """A change of one setting by IncrementalAlterConfigs: the setting's name, the operation's code, and the value."""
 
     name: str
     operation: int
@@ -94,7 +94,8 @@ def _passed_on(
     result_of: Callable[..., object],
     response_of: Callable[..., object],
 ) -> object:
-    """Answer with the verdicts, and the controller's results for resources without one, in the order of the request."""
+    """Answer with the verdict of each resource that has one. The other resources are forwarded to the controller, whose
+    results are merged in the order of the request."""
     results = [
         None
         if verdict is None
@@ -122,7 +123,7 @@ def _passed_on(
 def _own(
     services: Services, context: RequestContext, resource: AlterConfigsResource, validate_only: bool
 ) -> Verdict | None:
-    """The result for a resource that this node itself alters; None if the controller alters it."""
+    """The result for a resource that this node changes or refuses itself; None if the controller decides on it."""
     changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
     refusal = refusal_of_changes(changes)
     if refusal is not None:
@@ -141,9 +142,8 @@ def _own(
 
 
 def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
-    """Refuse a setting that is named twice or that lacks its value. Apache Kafka checks this before it checks which
-    node the settings are for.
-    """
+    """Refuse changes that name a setting twice, or that lack a value; None if they do not. Like Apache Kafka, this is
+    checked before the node that the settings are for."""
     if len({each.name for each in changes}) < len(changes):
         return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
@@ -153,9 +153,8 @@ def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
 
 
 def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | None:
-    """The refusal of settings for another broker than `node_id`; None if the settings are for this broker, for all
-    brokers, or not for brokers.
-    """
+    """Refuse settings for a broker other than `node_id`; None if they are for it, for all brokers, or not for
+    brokers."""
     if resource_type != ResourceType.BROKER or not name:
         return None
     problem = _not_a_number(name)
@@ -165,7 +164,7 @@ def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | 
 
 
 def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> Verdict:
-    """Set or reset levels of this process's loggers: all changes of the request, or none."""
+    """Set or reset the levels of this process's loggers. If one change is refused, none is made."""
     problem = _not_a_number(name)
     if problem is None and int(name) != node_id:
         problem = f"Unexpected node id. Expected {node_id}, but received {name}"
@@ -180,7 +179,8 @@ def _not_a_number(name: str) -> str | None:
 
 
 def need_of_settings(operation: AclOperation, services: Services, context: RequestContext, element: Any) -> Need:
-    """The resource of the permission: the topic or group for its own settings, the cluster for all others."""
+    """The permission that a client needs for the settings of a resource: on the topic or group if they are its own
+    settings, otherwise on the cluster."""
     if element.resource_type == ResourceType.TOPIC:
         return on_topic(operation, element.resource_name)
     if element.resource_type == ResourceType.GROUP:
@@ -189,9 +189,8 @@ def need_of_settings(operation: AclOperation, services: Services, context: Reque
 
 
 def loggers_allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """A rule for brokers: a change of this broker's loggers needs ALTER_CONFIGS on the cluster. For all other resources
-    the controller checks the ACLs.
-    """
+    """A rule for brokers. A change of this broker's loggers needs ALTER_CONFIGS on the cluster. For all other resources
+    the controller checks the ACLs."""
     assert isinstance(request, IncrementalAlterConfigsRequest)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     if not loggers or on_cluster(AclOperation.ALTER_CONFIGS).is_met(context.access):

@@ -1,9 +1,10 @@
-"""ApiVersions (API key 18, versions 0-5; KIP-35, KIP-511, KIP-584, KIP-1242): what this listener serves.
+"""ApiVersions (API key 18, versions 0-5; KIP-35, KIP-511, KIP-584, KIP-1242): the APIs and features that this listener
+serves.
 
-3: clients say which library they are (KIP-511), and get the features of the cluster (KIP-584) whose lowest level is
-above 0 · 4: clients get also the features whose lowest level is 0 · 5: a client may name the cluster and the broker
-that it means to reach; if it has reached another broker, it has to begin again with its bootstrap servers (KIP-1242). A
-version that is not served is answered in version 0 (KIP-511), so that a client can go on.
+3: clients name their library (KIP-511), and get the features of the cluster (KIP-584) whose lowest level is above 0 ·
+4: clients also get the features whose lowest level is 0 · 5: a client may name the cluster and the broker that it
+expects; if it has reached another broker, it must begin again with its bootstrap servers (KIP-1242). A request in a
+version that is not served is answered in version 0 (KIP-511), so that the client can try again.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3
 """The first version in which clients name their library, and responses have features."""
 ZERO_MINIMUM_VERSION: Final = 4
-"""Clients of earlier versions fail on a supported feature whose lowest level is 0."""
+"""The first version whose clients can read a supported feature with the lowest level 0."""
 NO_NODE: Final = -1
-"""The node id of a client that does not say which broker it means."""
+"""The node id of a client that does not name a broker."""
 SOFTWARE_LENGTH_MAX: Final = 255
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
@@ -50,7 +51,7 @@ def handle(services: Services, context: RequestContext, request: ApiVersionsRequ
 
 
 def _told(services: Services, context: RequestContext) -> ApiVersionsResponse:
-    """The response: one object for all clients of a listener and a version, until the cluster's metadata changes."""
+    """The response. It is one object for all clients of the same listener and version, until the metadata changes."""
     image = services.cluster.image
     kraft_version, tells_zero = services.quorum.kraft_version, context.version >= ZERO_MINIMUM_VERSION
     asked, told_of = (context.listener.name, tells_zero), (image.provenance, image.features, kraft_version)
@@ -83,9 +84,8 @@ def _told(services: Services, context: RequestContext) -> ApiVersionsResponse:
 
 
 def refusal_of_meant_broker(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ErrorCode:
-    """REBOOTSTRAP_REQUIRED if the client means another cluster or broker than it has reached, INVALID_REQUEST if it
-    names only a cluster or only a broker, NONE otherwise. A controller does not compare the names with its own.
-    """
+    """REBOOTSTRAP_REQUIRED if the client expects another cluster or broker, INVALID_REQUEST if it names only one of the
+    two, otherwise NONE. A controller does not compare them."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return ErrorCode.INVALID_REQUEST
     if request.cluster_id is None or context.listener.role is not ListenerRole.BROKER:
@@ -95,9 +95,8 @@ def refusal_of_meant_broker(services: Services, context: RequestContext, request
 
 
 def unsupported_version(route: Route) -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that is not served. It names the versions that this node serves, so that
-    the client can try again.
-    """
+    """The response, in version 0, to a version that is not served. It has the versions that are served, so that the
+    client can try again."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
 
 

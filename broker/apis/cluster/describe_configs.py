@@ -47,12 +47,12 @@ from moldau.protocol.messages.describe_configs import (
 from moldau.security.access import AclOperation, ResourceKind
 
 RECEIPT_PREFIX: Final = "moldau.erase."
-"""Settings of a topic that begin so are the receipts of erase orders."""
+"""The prefix of a topic's settings whose values are the receipts of erase orders."""
 REMEMBERED: Final = {
     HISTORY_SETTING: "What happened to the group, as its coordinator remembers it: JSON, for `moldau group explain`.",
     LAG_SETTING: "Records that the group had not read, a point each minute of the last hour: JSON, for the console.",
 }
-"""What the coordinator of a group remembers of it, by setting. The lag needs the right to describe all topics."""
+"""Settings of a group that its coordinator has in memory, with descriptions. The lag needs DESCRIBE on all topics."""
 
 
 def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -141,13 +141,12 @@ def _group(
 def _remembered(
     services: Services, context: RequestContext, group_id: str, names: Iterable[str]
 ) -> list[ConfigEntry] | ErrorCode:
-    """What the coordinator of a group remembers of the group: those of the settings in `REMEMBERED` that the request
-    names. An error if the client may not describe the group, or if this broker is not the group's coordinator.
+    """The settings of a group in `REMEMBERED` that the request names. An error if the client may not describe the
+    group, or if this broker is not its coordinator.
 
     DIVERGES: Apache Kafka has no such settings. They are given only to a request that names them, so that no tool shows
     them that does not ask; no API key is added, so that clients of any kind go on as before. The request goes to the
-    coordinator of the group, as OffsetFetch does.
-    """
+    coordinator of the group, as OffsetFetch does."""
     wanted = [name for name in REMEMBERED if name in names]
     if not wanted:
         return []

@@ -1,7 +1,7 @@
 """Envelope (API key 58, version 0; KIP-590): a broker forwards a client's request to the controller.
 
-The request inside is as the client sent it, with the client's principal and address. Only an API that may be
-forwarded is accepted inside; its response travels back in the same way.
+The envelope has the request as the client sent it, with the client's principal and address. Only an API that may be
+forwarded is accepted. The response is returned in an envelope too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 
 
 def handle(services: Services, context: RequestContext, request: EnvelopeRequest) -> Reply[EnvelopeResponse]:
-    """Answer the enclosed request as if its client had sent it here; the response returns in the envelope, with its own
-    header. What takes long to decode or to encode is decoded or encoded in an executor thread, as outside an envelope.
-    """
+    """Handle the enclosed request as if its client had sent it here. The response is enclosed with its own header. Like
+    other requests, one that takes long to decode or encode is decoded or encoded in an executor thread."""
     try:
         principal = read_principal(request.request_principal)
     except (MalformedMessage, IndexError):
@@ -95,7 +94,8 @@ async def _decoded_aside(
 
 
 class EnvelopedClient(StandInConnection):
-    """The connection of the client of an enclosed request. To close it closes that of the broker that forwarded it."""
+    """Stands for the connection of the client whose request is enclosed. `close` closes the connection of the broker
+    that forwarded the request."""
 
     def __init__(self, connection: ClientConnection, access: Access, client_host: str) -> None:
         super().__init__(connection.listener, access, client_host)
@@ -108,9 +108,9 @@ class EnvelopedClient(StandInConnection):
 def _opened(
     context: RequestContext, envelope: EnvelopeRequest, principal: Principal
 ) -> tuple[RequestContext, memoryview]:
-    """The context of the enclosed request, and the bytes after its header. Raises `MalformedMessage` or `IndexError` if
-    the header is malformed, and `MalformedMessage` if the API may not be enclosed.
-    """
+    """Parse the header of the enclosed request. Returns its context, and the bytes after the header. Raises
+    `MalformedMessage` or `IndexError` if the header is malformed, and `MalformedMessage` if the API may not be
+    enclosed."""
     if len(envelope.client_host_address) not in ADDRESS_SIZES:
         raise MalformedMessage("the client's address is none")
     data = memoryview(envelope.request_data)
@@ -134,9 +134,8 @@ def _opened(
 
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
-    """Put a response into the response to the envelope. NOT_CONTROLLER becomes the error of the envelope itself,
-    because the broker that sent the envelope has to look for the leader.
-    """
+    """Enclose the response to a request in the response to its envelope. NOT_CONTROLLER becomes the error of the
+    envelope itself, so that the broker that sent it looks for the leader."""
     if not isinstance(response, EncodedResponse) and error_of(response) is ErrorCode.NOT_CONTROLLER:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     route, version = inner.route, inner.version

@@ -56,7 +56,7 @@ def _listed(image: MetadataImage, types: Iterable[int]) -> Answering:
 
 
 def _names(image: MetadataImage, kind: int) -> Iterable[str]:
-    """The names of the resources of a kind, and an empty one for each resource that is of another kind."""
+    """The names of the resources of a type. Resources of other types may be among them as empty names."""
     if kind == ResourceType.TOPIC:
         return image.topics.ids
     if kind in (ResourceType.BROKER, BROKER_LOGGER):

@@ -1,4 +1,5 @@
-"""Requests of the quorum, at controller listeners: the Raft machine answers them. Brokers forward those of clients.
+"""The requests of the quorum, at controller listeners. The Raft state machine answers them; brokers forward those of
+clients.
 
 Vote (API key 52, versions 0-2; KIP-595, KIP-853, KIP-996): a candidate asks for a vote.
 1: directory ids of voters (KIP-853) · 2: pre-votes (KIP-996).
@@ -40,12 +41,12 @@ from moldau.security.access import AclOperation
 
 
 def handle(services: Services, context: RequestContext, request: QuorumRequest) -> Pending[object]:
-    """Pass the request to the Raft machine, which answers at once or later."""
+    """Pass a request to the Raft state machine, which answers at once or later."""
     return services.quorum.receive(request, context.version, context.listener.name)
 
 
 def of_members(request: type[Any]) -> Api[Any]:
-    """An API between members of the quorum."""
+    """Declare an API that is used only between members of the quorum."""
     needed = needs_cluster(AclOperation.CLUSTER_ACTION)
     return Api(request, controller=handle, needs=needed, lists=[at_most(ENTRIES_MAX)])
 

@@ -1,5 +1,5 @@
-"""Metrics of clients (KIP-714). No receiver of them exists here, so the APIs are served and not advertised, as in
-Apache Kafka without a receiver.
+"""Client metrics (KIP-714). This server has no receiver of metrics. So it serves these APIs, but does not advertise
+them, like Apache Kafka without a receiver.
 
 GetTelemetrySubscriptions (API key 71, version 0; KIP-714): the metrics that a client is to push.
 PushTelemetry (API key 72, version 0; KIP-714): the metrics of a client are checked and dropped.
@@ -73,7 +73,7 @@ MATCH: Final = "match"
 
 
 class MetricsSubscription(NamedTuple):
-    """The metrics that one client has to push, by prefixes of their names; `*` for all of them."""
+    """The metrics that one client has to push, as prefixes of their names; `*` means all metrics."""
 
     id: int
     push_interval_ms: int
@@ -81,9 +81,8 @@ class MetricsSubscription(NamedTuple):
 
 
 def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
-    """Merge all subscriptions that match the client of this connection. The id of the result is a checksum of the
-    merged subscriptions and of the client's instance id.
-    """
+    """Merge the subscriptions that match the client of this connection. The id of the result is a checksum of them and
+    of the client's instance id."""
     name, version = context.connection.software
     client = {
         "client_id": context.client_id or "",

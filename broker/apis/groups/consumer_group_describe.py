@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (API key 69, versions 0-1; KIP-848, KIP-1099): members and assignments of consumer groups.
 
-1: the type of each member (KIP-1099). The reply tells only what is committed: it waits for the writes before it.
+1: the type of each member (KIP-1099). The reply waits for earlier writes, so that it has only what is committed.
 """
 
 from __future__ import annotations

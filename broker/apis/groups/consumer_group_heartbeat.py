@@ -1,10 +1,11 @@
-"""ConsumerGroupHeartbeat (API key 68, versions 0-1; KIP-848, KIP-1082): members of a consumer group join, stay and go.
+"""ConsumerGroupHeartbeat (API key 68, versions 0-1; KIP-848, KIP-1082): members of a consumer group join, stay and
+leave.
 
-1: the member makes its id itself, and may subscribe by a regular expression (KIP-1082). The reply waits until what the
-heartbeat changes is committed. Topics of a regular expression are filtered by the ACLs when it is resolved.
+1: the member chooses its own id, and may subscribe by a regular expression (KIP-1082). The reply waits until the
+changes of the heartbeat are committed. The topics of a regular expression are filtered by the ACLs when it is resolved.
 
-DIVERGES: a client without rights on the group or the topics is told so also if group.version is 0; Apache Kafka
-answers UNSUPPORTED_VERSION before it asks the ACLs.
+DIVERGES: a client without rights on the group or the topics is told so also if group.version is 0; Apache Kafka answers
+UNSUPPORTED_VERSION before it asks the ACLs.
 """
 
 from __future__ import annotations

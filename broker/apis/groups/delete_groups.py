@@ -1,9 +1,9 @@
-"""DeleteGroups (API key 42, versions 0-3; KIP-229): delete groups without members, with their offsets.
+"""DeleteGroups (API key 42, versions 0-3; KIP-229): deletes groups without members, with their offsets.
 
-3: a message beside an error. The groups of a request may belong to several shards of this broker: the reply waits for
-all of them. The state of a share group is deleted at the share coordinator first (KIP-932), so that a later group of
-the same name begins anew. Before that the group records that its state will be deleted: if the group is not deleted,
-because a member joined meanwhile or a coordinator failed, it initializes its state anew.
+3: a message beside an error. The groups of a request may belong to several shards of this broker; the reply waits for
+all of them. For a share group, the share coordinator first deletes the state (KIP-932), so that a later group of the
+same name has none. Before that, the group records that its state will be deleted. If the group is then not deleted,
+because a member joined or a coordinator failed, it initializes its state again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from moldau.broker.coordinators.groups import GroupRunner
 
 SHARE: Final = "share"
-"""The kind of group whose state the share coordinator keeps."""
+"""The type of groups whose state the share coordinator stores."""
 GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""What the share coordinator answers if a state is deleted: now, or earlier together with its topic."""
+"""The answers of the share coordinator if a state is deleted: now, or earlier with its topic."""
 
 
 def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
-    """Submit one event for each shard. The results of groups whose shard is not on this broker come first."""
+    """Submit one event for each shard. Results of groups whose shard is not on this broker come first."""
     shards = by_shard(services.groups, request.groups_names)
     parts = [submit_part(services, context.version, names) for names in shards]
     parts.sort(key=lambda part: isinstance(part, Pending))
@@ -61,7 +61,7 @@ def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
 
 
 def submit_part(services: Services, version: int, names: list[str]) -> Reply[DeleteGroupsResponse]:
-    """Delete groups of one shard. If there are share groups among them, their state is deleted first."""
+    """Delete groups of one shard. The state of share groups among them is deleted first."""
     runner = services.groups.runner_of(names[0])
     shared = [] if isinstance(runner, ErrorCode) else [name for name in names if is_share_group(runner, name)]
     if isinstance(runner, ErrorCode) or not shared:
@@ -99,13 +99,13 @@ def submit_part(services: Services, version: int, names: list[str]) -> Reply[Del
 
 
 def is_share_group(runner: GroupRunner, group_id: str) -> bool:
-    """Whether a group is a share group that can be deleted."""
+    """Whether a group is a share group, and may be deleted."""
     group = runner.shard.group(group_id)
     return group is not None and group.type_name == SHARE and group.deletion_error() is ErrorCode.NONE
 
 
 def submit(groups: Groups, version: int, names: list[str]) -> Reply[DeleteGroupsResponse]:
-    """Submit the deletion of groups of one shard."""
+    """Submit the deletion of groups to the state machine of their shard."""
     return submit_event(
         groups.runner_of(names[0]),
         version,

@@ -1,6 +1,5 @@
-"""Requests about the offsets of a group are divided: the coordinator gets only the partitions that exist. Its results
-and the errors of the other partitions become one response.
-"""
+"""Splits requests about offsets of a group: the coordinator gets only the partitions that exist. Its results and the
+errors of the other partitions are merged into one response."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from moldau.protocol.schema import ZERO_UUID
 
 
 def divide(cluster: ClusterView, request: Any, version: int, *, by_id: bool = False) -> list[Any]:
-    """Remove the partitions that do not exist from a request, and complete the names and ids of its topics. Returns the
-    results of the removed partitions, by topic. `by_id`: this version of the request names topics by id.
-    """
+    """Remove the partitions that do not exist from a request, and add the missing names or ids of its topics. Returns
+    results with errors for the removed partitions, by topic. `by_id`: whether this version of the request names topics
+    by id."""
     topics = cluster.image.topics
     missing: list[Any] = []
     accepted = []
@@ -39,7 +38,8 @@ def divide(cluster: ClusterView, request: Any, version: int, *, by_id: bool = Fa
 
 
 def merged(missing: list[Any], by_id: bool, response: Any) -> Any:
-    """The coordinator's response, with the results of partitions that do not exist before its own."""
+    """Merge the coordinator's response with the results of partitions that do not exist (`missing`, which come
+    first)."""
     if not by_id:
         for topic in response.topics:
             if hasattr(topic, "topic_id"):
@@ -50,7 +50,7 @@ def merged(missing: list[Any], by_id: bool, response: Any) -> Any:
 
 
 def joined(results: list[Any], more: list[Any], *, by_id: bool) -> list[Any]:
-    """The results of both lists, with one element for each topic."""
+    """Merge two lists of results, so that each topic has one element."""
     known = {topic.topic_id if by_id else topic.name: topic for topic in results}
     for topic in more:
         before = known.setdefault(topic.topic_id if by_id else topic.name, topic)

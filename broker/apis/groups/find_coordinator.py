@@ -1,9 +1,8 @@
-"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699, KIP-932): the broker that coordinates a group or a
-transaction, or keeps the state of a share partition.
+"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699, KIP-932): finds the broker that coordinates a group or a
+transaction, or stores the state of a share partition.
 
 1: transactional ids (KIP-98) · 4: several keys (KIP-699) · 6: keys of share state (KIP-932). The coordinator of a key
-is the leader of the partition of the internal topic that keeps the key. The first request for a coordinator has its
-topic created.
+is the leader of a partition of an internal topic, which is created at the first request.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from moldau.security.access import AclOperation
 BATCH_VERSION: Final = 4
 """The first version in which a request has several keys."""
 SHARE_VERSION: Final = 6
-"""From this version on brokers look up the keys of share partitions."""
+"""The first version with keys of share partitions, which only brokers request."""
 NO_NODE: Final = -1
 
 
@@ -39,9 +38,7 @@ def handle(services: Services, context: RequestContext, request: FindCoordinator
 
 
 def in_version(found: list[Coordinator], version: int, *, is_share: bool = False) -> FindCoordinatorResponse:
-    """The response in the form that the version of the request defines. From version 4 on there is a message only for
-    keys of an unknown type.
-    """
+    """Make the response in the form of the request's version. From 4 on, only keys of an unknown type get a message."""
     if version >= BATCH_VERSION:
         for coordinator in found:
             if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE or is_share:
@@ -58,7 +55,7 @@ def in_version(found: list[Coordinator], version: int, *, is_share: bool = False
 
 
 def find(services: Services, context: RequestContext, keys: Sequence[str], key_type: int) -> list[Coordinator]:
-    """The coordinators of keys. The leader of each partition of the internal topic is looked up once."""
+    """Find the coordinators of keys. The leader of each partition of the internal topic is looked up once."""
     coordinator = services.coordinators.of_key_type(key_type)
     is_share = key_type == KeyType.SHARE
     if coordinator is None or (is_share and context.version < SHARE_VERSION):
@@ -82,7 +79,8 @@ def find(services: Services, context: RequestContext, keys: Sequence[str], key_t
 
 
 def _leader(services: Services, context: RequestContext, topic: InternalTopic, index: int) -> NodeAddress | None:
-    """The leader's address; None if there is no leader yet, or it cannot be reached. A missing topic is created."""
+    """The address of a partition's leader; None if there is no leader yet, or if it is not reachable. If the topic does
+    not exist, its creation is requested."""
     partition = services.cluster.image.topics.partition(topic.name, index)
     if partition is None:
         services.topics.create_internal(topic)
@@ -99,9 +97,9 @@ def refused(key: str, error: ErrorCode) -> Coordinator:
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The rule: DESCRIBE on each group or transactional id, and CLUSTER_ACTION for a key of share state, which only
-    brokers look up. A type of keys that the version does not have needs no permission, because every client is refused.
-    """
+    """The rule: DESCRIBE on each group or transactional id, and CLUSTER_ACTION for keys of share state, which only
+    brokers request. If the version does not have the type of keys, no permission is needed, because the request is
+    refused anyway."""
     assert isinstance(request, FindCoordinatorRequest)
     kind = request.key_type
     if kind not in (KeyType.GROUP, KeyType.TRANSACTION) and (kind != KeyType.SHARE or context.version < SHARE_VERSION):

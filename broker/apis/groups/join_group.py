@@ -1,7 +1,7 @@
-"""JoinGroup (API key 11, versions 0-9; KIP-62, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814): enter a classic group.
+"""JoinGroup (API key 11, versions 0-9; KIP-62, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814): joins a classic group.
 
 1: a rebalance timeout (KIP-62) · 4: a member id is required first (KIP-394) · 5: static members (KIP-345) · 7: the type
-of the protocol, which is null in refusals as its name is (KIP-559) · 8: a reason (KIP-800) · 9: a leader may skip the
+of the protocol, which like its name is null in refusals (KIP-559) · 8: a reason (KIP-800) · 9: a leader may skip the
 assignment (KIP-814). The reply waits until the rebalance is over.
 """
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (API key 13, versions 0-5; KIP-345, KIP-800): remove members from a classic group.
+"""LeaveGroup (API key 13, versions 0-5; KIP-345, KIP-800): removes members from a classic group.
 
 3: several members in one request, static ones by instance id (KIP-345) · 5: a reason (KIP-800).
 """

@@ -26,7 +26,8 @@ def handle(services: Services, context: RequestContext, request: ListGroupsReque
 
 
 def _listed(services: Services, request: ListGroupsRequest) -> Answering:
-    """The groups of all shards; an error while a shard is loading, because its groups are not known yet."""
+    """List the groups of all shards, in slices. The response is an error if a shard is loading, because its groups are
+    not known yet."""
     response = ListGroupsResponse()
     for runner in services.groups.runners:
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

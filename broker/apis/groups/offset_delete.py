@@ -1,4 +1,4 @@
-"""OffsetDelete (API key 47, version 0; KIP-496): delete committed offsets of a group.
+"""OffsetDelete (API key 47, version 0; KIP-496): deletes committed offsets of a group.
 
 Only offsets of topics to which no member of the group is subscribed are deleted.
 """

@@ -1,8 +1,8 @@
 """OffsetFetch (API key 9, versions 1-10; KIP-447, KIP-709, KIP-848): reads the committed offsets of groups.
 
-2: an error for the whole group · 7: with `require_stable` the response waits until earlier commits are decided, and
-says UNSTABLE_OFFSET_COMMIT of a partition with an offset in an open transaction (KIP-447) · 8: several groups (KIP-709)
-· 9: member epochs · 10: topics by id (KIP-848).
+2: an error for the whole group · 7: with `require_stable`, the response waits until earlier commits are committed, and
+a partition with an offset in an open transaction has the error UNSTABLE_OFFSET_COMMIT (KIP-447) · 8: several groups
+(KIP-709) · 9: member epochs · 10: topics by id (KIP-848).
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def fetch_offsets(
 def with_unknown(
     cluster: ClusterView, unknown: list[OffsetFetchResponseTopics], version: int, response: object
 ) -> OffsetFetchResponseGroup:
-    """Complete the machine's response for a group: topic ids, and the results of ids that do not exist (`unknown`)."""
+    """Complete the state machine's response for a group: add the topic ids, and the results of topic ids that do not
+    exist (`unknown`)."""
     assert isinstance(response, OffsetFetchResponseGroup)
     if version >= TOPIC_ID_VERSION:
         response.topics = [topic for topic in response.topics if identify(cluster, topic)]
@@ -83,7 +84,7 @@ def with_unknown(
 
 
 def identify(cluster: ClusterView, topic: OffsetFetchResponseTopics) -> bool:
-    """Add the topic's id; False if the topic does not exist any more."""
+    """Set the id of a topic in a response. Returns False if the topic does not exist any more."""
     known = cluster.image.topics.by_name(topic.name)
     if known is None:
         return False
@@ -92,7 +93,7 @@ def identify(cluster: ClusterView, topic: OffsetFetchResponseTopics) -> bool:
 
 
 def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    """A request of versions 1 to 7 in the form of the later ones."""
+    """Convert a request of versions 1 to 7 into the group element of later versions."""
     topics = None
     if request.topics is not None:
         topics = [
@@ -105,7 +106,7 @@ def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 def replace_topic_ids(
     cluster: ClusterView, group: OffsetFetchRequestGroup, version: int
 ) -> list[OffsetFetchResponseTopics]:
-    """Replace the topic ids of a request by names. Returns the results for the ids that do not exist."""
+    """Replace the topic ids in a request by names. Returns results with errors for the ids that do not exist."""
     if version < TOPIC_ID_VERSION or group.topics is None:
         return []
     unknown: list[OffsetFetchResponseTopics] = []
@@ -140,7 +141,7 @@ def no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetch
 
 
 def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
-    """The response in the form that the version of the request defines."""
+    """Make the response in the form of the request's version."""
     if version >= GROUPS_VERSION:
         if version < TOPIC_ID_VERSION:
             for topic in (topic for group in groups for topic in group.topics):
@@ -207,7 +208,7 @@ def allowed(services: Services, context: RequestContext, request: object, answer
 def _divided(
     services: Services, context: RequestContext, each: OffsetFetchRequestGroup
 ) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """The group with the topics that are allowed, and refusals for the others."""
+    """Split the topics of a group: returns an element with the allowed topics, and refusals for the others."""
     if each.topics is None:
         return each, []
     allowed, denied = divided(services, context, each.topics, _described)
@@ -221,13 +222,13 @@ _described = topic_by_id(AclOperation.DESCRIBE, TOPIC_ID_VERSION)
 def _visible(
     services: Services, context: RequestContext, told: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The topics of a response that the client may describe, without topics whose id does not exist any more."""
+    """The topics in a response that the client may describe and that still exist."""
     wishes = ((each, _described(services, context, each)) for each in told)
     return [each for each, need in wishes if need is not None and need.is_met_quietly(context.access)]
 
 
 def _offsets_of_one(services: Services, context: RequestContext, request: OffsetFetchRequest, answer: Answer) -> object:
-    """The rule for the versions that ask for one group (1 to 7)."""
+    """The rule for versions 1 to 7, whose requests have one group."""
     access, asked = context.access, single_group(request)
     if not on_group(AclOperation.DESCRIBE, request.group_id).is_met(access):
         return refused_with_text(request, context.version, ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -26,7 +26,7 @@ from moldau.protocol.messages.streams_group_describe import (
 from moldau.security.access import Access, AclOperation
 
 NOT_STORED: Final = 1
-"""The status of the description of a topology that is not stored: no broker here has a plugin that stores them."""
+"""The status of a topology's description that is not stored. No broker here stores one, as that needs a plugin."""
 HIDDEN: Final = "The described group uses topics that the client is not authorized to describe."
 
 
@@ -45,7 +45,8 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupDes
 
 
 def as_seen(group: DescribedGroup, access: Access) -> DescribedGroup:
-    """The group, or a refusal if the client may not describe one of its topics, which the audit log notes."""
+    """The description of a group, or a refusal if the client may not describe one of its topics. A denial goes to the
+    audit log."""
     if access.is_unrestricted or group.topology is None:
         return group
     if denied_of(topics_of(group.topology.subtopologies or ()), AclOperation.DESCRIBE, access):

@@ -1,8 +1,9 @@
-"""StreamsGroupHeartbeat (API key 88, versions 0-1; KIP-1071, KIP-1331): members of a streams group join, stay and go.
+"""StreamsGroupHeartbeat (API key 88, versions 0-1; KIP-1071, KIP-1331): members of a streams group join, stay and
+leave.
 
-1: whether the broker asks for a description of the topology (KIP-1331), which it never does here. The names of the
-topics of a topology are checked here, and the right to describe them. Internal topics that are missing are created
-after the heartbeat, if the client has the right to create them.
+1: whether the broker asks for a description of the topology (KIP-1331), which it never does here. Here the names of a
+topology's topics are checked, and the permission to describe them. Missing internal topics are created after the
+heartbeat, if the client may create them.
 
 DIVERGES: in version 1 Apache Kafka tells the lag at which a warm-up task counts as caught up; here there are no warm-up
 tasks, and the lag is -1.
@@ -38,7 +39,7 @@ from moldau.security.access import Access, AclOperation
 
 FEATURE: Final = "streams.version"
 LISTED_ERRORS_MAX: Final = 3
-"""The most topics for which a status says why they could not be created."""
+"""The most topics for which a status says why they were not created."""
 
 
 def handle(services: Services, context: RequestContext, request: StreamsGroupHeartbeatRequest) -> object:
@@ -72,9 +73,8 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupHea
 def refusal_of_topics(
     names: Sequence[str], access: Access
 ) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
-    """The refusal of a topology with internal topics of Kafka, with invalid names, or with topics that the client may
-    not describe; None if there are none of these. Yields at every name.
-    """
+    """Refuse a topology with Kafka's internal topics, invalid topic names, or topics that the client may not describe;
+    None if it has none. Yields after every name, so that other tasks run."""
     own, invalid = [], []
     for name in names:
         if name in INTERNAL_TOPICS:
@@ -96,7 +96,7 @@ def refusal_of_topics(
 
 
 def topics_of(subtopologies: Iterable[Any]) -> list[str]:
-    """All topics of the subtopologies of a request, or of a response, which have another class. Each is named once."""
+    """The names of all topics in the subtopologies of a request or of a response, without repetitions."""
     names: dict[str, None] = {}
     for subtopology in subtopologies:
         names |= dict.fromkeys((*subtopology.source_topics, *subtopology.repartition_sink_topics))
@@ -106,10 +106,10 @@ def topics_of(subtopologies: Iterable[Any]) -> list[str]:
 
 
 def with_topics_created(services: Services, access: Access, reply: object) -> StreamsGroupHeartbeatResponse:
-    """The response to a heartbeat. Topics that are missing are requested from the controller, and not waited for.
+    """Complete the response to a heartbeat, and request the creation of missing topics from the controller without
+    waiting.
 
-    A topic that could not be created is requested again after two heartbeats.
-    """
+    A topic that was not created is requested again after two heartbeats."""
     assert isinstance(reply, HeartbeatReply)
     response, topics = reply
     if not topics:
@@ -140,12 +140,12 @@ def with_topics_created(services: Services, access: Access, reply: object) -> St
 
 
 def denied_of(names: Iterable[str], operation: AclOperation, access: Access) -> list[str]:
-    """The topics on which the client has no right to the operation. The decisions go to the audit log."""
+    """The names of the topics on which the client may not do the operation. The decisions go to the audit log."""
     return [name for name in names if not on_topic(operation, name).is_met(access)]
 
 
 def add_to_status(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
-    """Add a detail to the status of a response that tells about missing internal topics."""
+    """Add a detail to the status MISSING_INTERNAL_TOPICS of a response."""
     statuses = response.status = response.status or []
     for status in statuses:
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:

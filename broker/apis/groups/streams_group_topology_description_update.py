@@ -1,7 +1,7 @@
-"""StreamsGroupTopologyDescriptionUpdate (API key 93, version 0; KIP-1331): descriptions of topologies are not stored.
+"""StreamsGroupTopologyDescriptionUpdate (API key 93, version 0; KIP-1331): refused, because no descriptions are stored.
 
-In Apache Kafka a plugin in Java stores them; without it Apache Kafka answers so, too. Heartbeats ask for no
-description.
+In Apache Kafka a Java plugin stores descriptions; without a plugin its answer is the same. Heartbeats here do not ask
+for descriptions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handle(
 
 
 NODE_LISTS: Final = ("source_topics", "stores", "successors")
-"""The lists of a node in the description of a topology."""
+"""The lists in a node of a topology's description."""
 NODES: Final = ("subtopologies.nodes", "global_stores.source", "global_stores.processor")
 DESCRIPTION: Final = "topology_description"
 

@@ -1,4 +1,4 @@
-"""SyncGroup (API key 14, versions 0-5; KIP-345, KIP-559): send and receive the assignment of a generation.
+"""SyncGroup (API key 14, versions 0-5; KIP-345, KIP-559): sends and receives the assignment of a generation.
 
 3: static members (KIP-345) · 5: type and name of the protocol (KIP-559). The reply waits until the assignment is
 committed.
@@ -46,7 +46,7 @@ PROTOCOL_VERSION: Final = 5
 
 
 def names_protocol(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """A rule: as in Apache Kafka, a request without the protocol's type or name is refused before ACLs are asked."""
+    """A rule: like Apache Kafka, refuse a request without the protocol's type or name before the ACLs are checked."""
     assert isinstance(request, SyncGroupRequest)
     lacks = context.version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name)
     if lacks:

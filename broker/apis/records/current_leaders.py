@@ -22,7 +22,7 @@ Endpoint = TypeVar("Endpoint")
 
 
 class Leaders:
-    """The current leaders that a response names, and their endpoints on the listener through which the client came."""
+    """The current leaders that a response names, and their endpoints at the listener that the client uses."""
 
     def __init__(self, services: Services, listener_name: str) -> None:
         self._services = services
@@ -30,9 +30,8 @@ class Leaders:
         self._ids: set[int] = set()
 
     def of(self, key: tuple[str | bytes, int], make: Callable[..., Leader]) -> Leader:
-        """The leader of a partition and its epoch: as this broker's replica knows them, or, if the broker has no
-        replica, as the metadata has them. Both are -1 if there is no leader, or the partition is not known.
-        """
+        """The leader and the leader epoch of a partition. They come from this broker's replica, or else from the
+        metadata. Both are -1 if there is no leader, or if the partition is not known."""
         leader_id, epoch = self._leader(key)
         self._ids.add(leader_id)
         return make(leader_id=leader_id, leader_epoch=epoch)
@@ -48,7 +47,7 @@ class Leaders:
         return (NO_LEADER, NO_EPOCH) if assigned is None else (assigned.leader, assigned.leader_epoch)
 
     def endpoints(self, make: Callable[..., Endpoint]) -> list[Endpoint]:
-        """The endpoints of the leaders that were named, each once."""
+        """The endpoints of all leaders that `of` has returned, without repetitions."""
         nodes = self._services.cluster.live_nodes(self._listener_name) if self._ids else ()
         return [
             make(node_id=node.id, host=node.host, port=node.port, rack=node.rack)

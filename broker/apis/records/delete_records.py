@@ -1,9 +1,9 @@
 """DeleteRecords (API key 21, versions 0-2; KIP-107): moves a partition's log start offset forward.
 
 2: tagged fields (KIP-482). The new log start offset is at most the high watermark. The leader deletes at once. The
-response waits in the purgatory until the low watermark has reached the same offset, that is until all live replicas
-have deleted the records: then no later leader has them. A follower learns the leader's log start offset from a fetch
-response, and sends its own with its next fetch.
+response waits in the purgatory until the low watermark has reached the new offset: then all live replicas have deleted
+the records, so no later leader has them. A follower gets the leader's log start offset in a fetch response, and sends
+its own with its next fetch.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from moldau.replication.partition import Partition
 from moldau.security.access import AclOperation
 
 UP_TO_HIGH_WATERMARK: Final = -1
-"""The value of an offset that stands for the high watermark: delete everything up to it."""
+"""The offset in a request that means the high watermark: delete all committed records."""
 NO_LOW_WATERMARK: Final = -1
 
 
 class DeletionUnderWay(NamedTuple):
-    """A partition, the offset before which its records are deleted here, and its result in the response."""
+    """A partition whose records were deleted here before `offset`, and its result in the response."""
 
     partition: Partition
     offset: int
@@ -44,7 +44,7 @@ class DeletionUnderWay(NamedTuple):
 
 
 def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> Reply[DeleteRecordsResponse]:
-    """Delete records. The response is there at once if no other replica has to delete them too."""
+    """Delete records. The response is returned at once, unless other replicas have to delete the records too."""
     waiting: list[DeletionUnderWay] = []
     response = DeleteRecordsResponse()
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
@@ -69,7 +69,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
 
 
 def _partition(services: Services, topic: str, index: int) -> Partition | ErrorCode:
-    """The partition if its records may be deleted here, otherwise the error."""
+    """The partition, if its records may be deleted at this broker, otherwise the error."""
     if topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     partition = services.replicas.get(topic, index)
@@ -83,7 +83,7 @@ def _partition(services: Services, topic: str, index: int) -> Partition | ErrorC
 
 
 def _delete(partition: Partition, wanted: int, answer: DeleteRecordsPartitionResult) -> DeletionUnderWay | ErrorCode:
-    """Delete the records before an offset."""
+    """Delete a partition's records before the offset `wanted`, at this broker. Returns the deletion, or an error."""
     offset = partition.high_watermark if wanted == UP_TO_HIGH_WATERMARK else wanted
     if offset < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -112,7 +112,8 @@ def _wait(
 
 
 def _settle(services: Services, deleted: DeletionUnderWay) -> bool:
-    """Put the low watermark, or an error, into the answer; False if a live replica still has some of the records."""
+    """Put the low watermark, or an error, into the result of a deletion. Returns False if a live replica has not
+    deleted the records yet."""
     partition, answer = deleted.partition, deleted.answer
     if partition not in services.replicas:
         _refuse(answer, services.replicas.error_of(partition.topic, partition.index))

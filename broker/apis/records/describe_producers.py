@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61, version 0; KIP-664): the producers that a partition's producer state remembers.
+"""DescribeProducers (API key 61, version 0; KIP-664): the producers in a partition's producer state.
 
 The leader of the partition answers.
 """

@@ -1,9 +1,9 @@
-"""Erasing records (decision 36): orders, which are sent in Produce, and receipts, which DescribeConfigs of the topic
-gives.
+"""Erasure of records (decision 36). Clients send erase orders in Produce, and read receipts by DescribeConfigs of the
+topic.
 
-DIVERGES: Apache Kafka refuses every control batch of a client. Here an erase order is appended if
-`moldau.erase.enable` is on and the client has DELETE on the topic and ALTER on the cluster, besides the WRITE that a
-produce needs. The leader writes the time and the principal into the order.
+DIVERGES: Apache Kafka refuses every control batch of a client. Here an erase order is appended if `moldau.erase.enable`
+is on and the client has DELETE on the topic and ALTER on the cluster, besides the WRITE that a produce needs. The
+leader writes the time and the principal into the order.
 
 Each broker with a replica has a receipt of the order, as read-only settings `moldau.erase.PARTITION.ORDER.PAGE`:
 
@@ -59,9 +59,8 @@ def appended_order(
     now_ms: int,
     refused: AppendResult,
 ) -> AppendResult:
-    """Append a batch that was `refused` because clients do not write such batches, if it is an erase order and the
-    client may erase. Otherwise the log is unchanged. Returns the result of the append, or the refusal.
-    """
+    """Append a control batch, if it is an erase order and the client may erase records. Otherwise nothing is appended.
+    `refused` is the result with which the log has refused the batch; it is returned if the batch is not appended."""
     if len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & CONTROL_BIT:
         return refused
     order = read_sent_order(bytes(records))
@@ -101,7 +100,7 @@ def _refusal(
 
 
 def _write_line(context: RequestContext, partition: Partition, order: EraseOrder, result: AppendResult) -> None:
-    """Write the line of the audit log. It names no record, and has only the hash of the predicate."""
+    """Write a line about an erase order to the audit log. It has no record, and only the hash of the predicate."""
     log.info(
         "%s ordered the erasure of %d runs of offsets in %s-%d, as order %s at offset %d, predicate SHA-256 %s: %s",
         context.principal,
@@ -116,7 +115,7 @@ def _write_line(context: RequestContext, partition: Partition, order: EraseOrder
 
 
 def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> list[ConfigEntry]:
-    """The pages of receipts among these settings; none for a partition without a replica on this broker."""
+    """The pages of receipts that these settings name. A partition without a replica on this broker has none."""
     receipt = cache(partial(_receipt, services))
     entries = []
     for match in [found for name in names if (found := _NAME.fullmatch(name))][:RECEIPT_PAGES_MAX]:
@@ -129,7 +128,7 @@ def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> lis
 
 
 def _receipt(services: Services, directory: str, order_id: str) -> bytes:
-    """A whole receipt; empty if this broker has not begun the order."""
+    """The whole receipt of an erase order for one partition; empty if this broker has not begun the order."""
     from moldau.storage.erasure.receipts import receipt_path
 
     try:

@@ -44,22 +44,22 @@ from moldau.storage.files.file_slice import FileSlice
 log = logging.getLogger("moldau.fetch")
 
 NONE: Final = ErrorCode.NONE
-"""Looked up once: an enum's member costs as much as a call."""
+"""The enum's member as a global name, because its lookup costs as much as a call."""
 AWAITED: Final = {
     FetchIsolation.LOG_END: LOG_END_OFFSET,
     FetchIsolation.HIGH_WATERMARK: HIGH_WATERMARK,
     FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,
 }
-"""The offset that has to move before more can be read."""
+"""The offset that must move before more can be read, by isolation of the fetch."""
 SIZE_SIZE: Final = 4
-"""The bytes of the size in front of a frame, which count for the quota."""
+"""The bytes of the size before a frame. They count for the quota."""
 NO_REFUSALS: Final[Sequence[PlannedRead]] = ()
 COLD_LOOKUPS_MAX: Final = 16
-"""How often a fetch is planned anew because the page cache lacks a page; then a lookup waits for the disk."""
+"""How often a fetch is planned again because the page cache lacks a page. After that, lookups wait for the disk."""
 
 
 def handle(services: Services, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
-    """Answer a fetch: at once if enough bytes are there, otherwise later."""
+    """Answer a fetch: at once if enough bytes are available, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = services.environment.monotonic_ms()
@@ -73,9 +73,8 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
 
 
 def _refused(request: FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
-    """The response that refuses the whole request. Before version 7 it has no error of its own, so each partition gets
-    the error; from version 13 on, in which topics are named by id, it has no partitions, as in Apache Kafka.
-    """
+    """Make the response that refuses the whole request. Before version 7 each partition gets the error. From version 13
+    on, whose requests have topic ids, the response has no partitions, as in Apache Kafka."""
     if version >= TOPIC_ID_VERSION:
         return FetchResponse(error_code=error)
     responses = [
@@ -90,7 +89,7 @@ def _refused(request: FetchRequest, version: int, error: ErrorCode) -> FetchResp
 
 
 class Fetch:
-    """One Fetch request until it is answered. It is the `FetchRoom` of its plans."""
+    """One Fetch request, until it is answered. It is also the `FetchRoom` that limits what is planned for it."""
 
     __slots__ = (
         "_agreeing",
@@ -112,16 +111,17 @@ class Fetch:
         self._fetch = fetch
         self._replica = replica_of(request)
         self._permissions: FetchPermissions | None = None
-        """What the client may read; None if its access is not restricted."""
+        """The partitions that the client may read; None if its access is not restricted."""
         if not context.access.is_unrestricted:
             self._restrict(context.access)
         self._quota = services.quotas.fetch if self._replica is None else None
-        """The byte rates of consumers; None if there are none, and for a follower."""
+        """The byte rates of consumers; None if no quota is set, or if the client is a follower."""
         self._lookups_left = COLD_LOOKUPS_MAX
         self._remote_deadline_ms: int | None = None
-        """The time (monotonic) at which the wait for remote storage ends; None before the first such wait."""
+        """The monotonic time (ms) at which the wait for remote storage ends; None before such a wait."""
         self._agreeing: dict[PartitionKey, None] = {}
-        """The partitions whose logs at the follower and here agree, as was found in this iteration of the loop."""
+        """The partitions whose log here was found, in this iteration of the event loop, to agree with the
+        follower's."""
 
     def _restrict(self, access: Access) -> None:
         is_follower = self._replica is not None
@@ -158,9 +158,8 @@ class Fetch:
         return self._attempt(request.max_wait_ms <= 0) or self._wait()
 
     def _has_all(self) -> bool:
-        """Whether a follower is at the log end offset of all its partitions, and has deleted everything that the leader
-        has deleted. If so, its fetch waits without a plan of what to read.
-        """
+        """Whether a follower has all records of all its partitions, and has deleted everything that the leader has
+        deleted. Then its fetch waits without planning reads."""
         fetch = self._fetch
         if not fetch.awaits_updates() or fetch.has_further_updates():
             return False
@@ -174,7 +173,7 @@ class Fetch:
         return True
 
     def _attempt(self, is_last: bool) -> Reply[FetchResponse] | None:
-        """The response; None if there are fewer bytes than the client asks for and its wait is not over."""
+        """Make the response; None if fewer bytes are available than the client asks for, and `is_last` is False."""
         request, fetch, planner = self._request, self._fetch, self._services.fetch_planner
         fetch.refresh_wanted()
         waits, agreeing, self._agreeing = self._lookups_left == 0, self._agreeing, {}
@@ -220,7 +219,7 @@ class Fetch:
         return [found for key, _ in self._fetch.wanted if (found := replicas.find(key)) is not None]
 
     def _warm(self, cold: PageCacheMiss, is_last: bool) -> Pending[FetchResponse]:
-        """Read the bytes that a lookup needs into the page cache on an executor thread, then plan once more."""
+        """Read the bytes for a lookup into the page cache in an executor thread, then plan the fetch again."""
         reply: Pending[FetchResponse] = Pending(waits_for=DISK)
         self._lookups_left -= 1
 
@@ -233,9 +232,8 @@ class Fetch:
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[FetchResponse]:
-        """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over. In the second
-        case the read goes on, and the client's next fetch finds its records.
-        """
+        """Plan the fetch again when a read of remote storage ends, or when remote.fetch.max.wait.ms is over. In the
+        second case the read continues, and the client's next fetch finds its records."""
         reply: Pending[FetchResponse] = Pending(waits_for=DISK)
         services = self._services
         now_ms = services.environment.monotonic_ms()
@@ -256,9 +254,8 @@ class Fetch:
 
 
 async def warm(services: Services, cold: PageCacheMiss, plan_again: Callable[[bool], None]) -> None:
-    """Read the bytes that a lookup needs into the page cache on an executor thread; then `plan_again` is called with
-    whether the disk has failed.
-    """
+    """Read the bytes for a lookup into the page cache in an executor thread. Then call `plan_again` with True if the
+    disk failed, otherwise with False."""
     has_failed = False
     try:
         await services.environment.offload(cold.place.warm)
@@ -271,7 +268,7 @@ async def warm(services: Services, cold: PageCacheMiss, plan_again: Callable[[bo
 
 
 def when_read(remote: PendingRemoteRead, wait_ms: int, plan_again: Callable[[], None]) -> None:
-    """Call `plan_again` once: when the read of remote storage has ended, or when the wait (ms) is over."""
+    """Call `plan_again` once: when a read of remote storage ends, or after `wait_ms`."""
     loop, is_over = asyncio.get_running_loop(), False
 
     def once() -> None:
@@ -290,25 +287,24 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
 
 
 class FetchPermissions:
-    """The decisions of the ACLs for the partitions of one request. Each is made once.
+    """The decisions of the ACLs for the partitions of one Fetch. Each decision is made once.
 
-    A follower needs CLUSTER_ACTION. A client that names a replica id without this permission reads nothing, and moves
+    A follower needs CLUSTER_ACTION. A client that sends a replica id without this permission reads nothing, and moves
     no high watermark (CVE-2018-1288). A consumer needs READ on each topic. An unknown topic id needs no permission: it
-    gets the usual error, which reveals no topic.
-    """
+    gets the usual error, which reveals no topic."""
 
     def __init__(self, access: Access, cluster: ClusterView, *, is_follower: bool) -> None:
         self._access = access
         self._topics = cluster.image.topics
         self._by_topic: dict[str | bytes, bool] = {}
         self.replicates = is_follower and on_cluster(AclOperation.CLUSTER_ACTION).is_met(access)
-        """Whether the client is a follower that may fetch."""
+        """Whether the client is a follower with the permission to fetch."""
         self._reads_nothing = is_follower and not self.replicates
 
     def divided(
         self, wanted: Iterable[tuple[PartitionKey, FetchPartition]]
     ) -> tuple[list[tuple[PartitionKey, FetchPartition]], list[PlannedRead]]:
-        """The partitions that may be read, and the error responses of the others."""
+        """Split the wanted partitions into those that the client may read, and error responses for the others."""
         allowed: list[tuple[PartitionKey, FetchPartition]] = []
         refusals: list[PlannedRead] = []
         for key, requested in wanted:
@@ -338,13 +334,14 @@ class FetchPermissions:
 
 
 def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int) -> int:
-    """The most bytes of records in one response: never more than the client's quota allows over all windows."""
+    """The most bytes of records in one response: `size_max`, but at most what the client's quota allows over all
+    windows."""
     most = quota.value_max(context.principal.name, context.client_id or "")
     return size_max if most is None else min(size_max, int(most))
 
 
 def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
-    """How long the client has to wait, in ms. If it is 0, the bytes of the response count in the client's rate."""
+    """The throttle time (ms) of a fetch. If it is 0, the bytes of the response are counted in the client's rate."""
     user, client_id = context.principal.name, context.client_id or ""
     size = response_size(reads, context.version)
     throttle_ms = quota.record(user, client_id, size, now_ms)
@@ -354,7 +351,7 @@ def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: lis
 
 
 def response_size(reads: Iterable[PlannedRead], version: int) -> int:
-    """The size in bytes of the response for these planned reads, whose records are not read yet."""
+    """The size in bytes of the response with these planned reads, before their records are read."""
     topics: dict[object, FetchableTopicResponse] = {}
     records_size = 0
     for read in reads:
@@ -374,7 +371,7 @@ def response_size(reads: Iterable[PlannedRead], version: int) -> int:
 
 
 def from_metadata_log(services: Services, context: RequestContext, request: FetchRequest) -> Pending[object]:
-    """A member of the quorum fetches the metadata log: the Raft machine answers."""
+    """Pass a fetch of the metadata log, by a member of the quorum, to the Raft state machine, which answers it."""
     return services.quorum.receive(request, context.version, context.listener.name)
 
 

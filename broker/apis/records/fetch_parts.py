@@ -1,4 +1,4 @@
-"""How a long fetch of a consumer is cut into parts."""
+"""Cuts long fetches of consumers into parts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 
 TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
 EXAMINED_AT_ONCE: Final = 4_096
-"""The most topics of a fetch that are examined without a pause."""
+"""The most topics of a fetch that are examined without letting other tasks run."""
 FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")
 
 
 @dataclass(frozen=True, slots=True)
 class FetchParts(Parts):
-    """How the fetches of consumers are cut. DIVERGES: records that arrive while such a fetch waits are sent when its
-    wait is over; Apache Kafka sends them at once.
-    """
+    """How fetches of consumers are cut into parts. DIVERGES: records that arrive while such a fetch waits are sent when
+    its wait is over; Apache Kafka sends them at once."""
 
     lists: tuple[ListPath, ...] = (TOPICS, FORGOTTEN)
     long_from: int = SESSION_PARTITIONS_MAX
@@ -67,11 +66,11 @@ def _changed(request: FetchRequest, **fields: object) -> FetchRequest:
 
 
 def records_size(response: object) -> int:
-    """The bytes of the records in a response."""
+    """The number of bytes of all records in a response."""
     assert isinstance(response, FetchResponse)
     return sum(len(data.records) for topic in response.responses for data in topic.partitions if data.records)
 
 
 def _has_failed(response: object) -> bool:
-    """Whether the whole request failed, or the client is throttled."""
+    """Whether a response refuses the whole request, or throttles the client."""
     return isinstance(response, FetchResponse) and (response.error_code != 0 or response.throttle_time_ms > 0)

@@ -1,8 +1,8 @@
-"""The records of a planned fetch: read at once if the page cache has them, otherwise by an executor thread.
+"""Reads the records of planned fetches: at once if the page cache has them, otherwise in an executor thread.
 
-sent from its file 32 KiB and more, if the connection supports it: only the page cache is checked
-copied all other records
-checked first records that a client requests twice in a row, because it may have found them damaged
+sent from its file   32 KiB and more, if the connection supports it: only the page cache is checked
+copied               all other records
+checked              first records that a client requests twice in a row, because it may have found them damaged
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from moldau.storage.segment.batch_scan import damage_in
 log = logging.getLogger("moldau.fetch")
 
 SERVED_MAX: Final = 10_000
-"""The most partitions for which a connection remembers the last fetch offset; beyond that the table is cleared."""
+"""The most partitions whose last fetch offset is kept for a connection. If there are more, all are dropped."""
 
 
 def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
-    """Whether a reply holds a slice of a file instead of its bytes."""
+    """Whether records are sent from their file, without being copied into the reply."""
     return place.size >= SLICE_SIZE_MIN and place.file.fileno() is not None and connection.sends_files()
 
 
 def read_records(
     services: Services, connection: ClientConnection, reads: list[PlannedRead], respond: Callable[[], FetchResponse]
 ) -> Reply[FetchResponse]:
-    """Read the records of the planned reads, or set their error; then `respond` makes the response."""
+    """Read the records of planned reads, or set their errors. Then `respond` makes the response."""
     cold: list[PlannedRead] = []
     suspects: list[PlannedRead] = []
     # Entries are kept: a follower that refused a batch fetches other partitions before it fetches that one again.
@@ -68,7 +68,7 @@ def read_records(
 
 
 def _cached(connection: ClientConnection, place: FileSlice) -> FetchedRecords | None:
-    """The records for the reply; None if the page cache lacks some of them. Raises OSError."""
+    """The records at a place of a file, for the reply; None if the page cache lacks some of them. Raises OSError."""
     if sends_from_file(connection, place):
         return place if place.file.is_cached(place.size, place.position) else None
     return place.file.pread_cached(place.size, place.position)
@@ -109,7 +109,8 @@ def _read_on_executor(
 def _reading(
     connection: ClientConnection, read: PlannedRead, is_suspect: bool
 ) -> Callable[[], tuple[FetchedRecords, str | None]]:
-    """A function for an executor thread, which returns the records, and damage that it found. It raises OSError."""
+    """Make a function that reads the records of a planned read in an executor thread. It returns the records, and a
+    text about damage that it found, or None. It raises OSError."""
     place = read.place
     assert place is not None
     is_sent_from_file = sends_from_file(connection, place)
@@ -127,9 +128,8 @@ def _reading(
 
 
 def _damaged(read: PlannedRead, damage: str) -> None:
-    """Handle a damaged batch: it is not sent, so that the client does not fail on it again, and the log is marked as
-    damaged, so that another replica becomes the leader.
-    """
+    """Handle a damaged batch. It is not sent, so that the client does not fail on it again. The log is marked as
+    damaged, so that another replica becomes the leader."""
     assert read.partition is not None and read.place is not None
     read.partition.log.damaged(f"{damage}, at or after position {read.place.position} of a segment")
     read.data.records = b""
@@ -137,9 +137,8 @@ def _damaged(read: PlannedRead, damage: str) -> None:
 
 
 def _unreadable(read: PlannedRead, error: OSError) -> None:
-    """Answer a partition whose disk returned an error, or that was deleted meanwhile. The other partitions of the
-    request are still answered.
-    """
+    """Answer for a partition whose read failed, because of the disk or because it was deleted. Other partitions of the
+    request are not affected."""
     assert read.partition is not None
     log.error("%s-%d cannot be read for a fetch: %s", read.partition.topic, read.partition.index, error)
     read.partition.log.fail_unless_passing(error)

@@ -1,10 +1,10 @@
 """ListOffsets (API key 2, versions 1-11; KIP-79, KIP-207, KIP-320, KIP-405, KIP-734, KIP-1005): finds an offset.
 
-1: the offset of a timestamp, or the earliest or the latest one (KIP-79) · 2: up to the last stable offset (KIP-98) · 4:
-leader epochs (KIP-320) · 5: a leader that does not know its high watermark yet says so, and answers no latest offset
-(KIP-207) · 7: that of the largest timestamp (KIP-734) · 8: the earliest of the local log (KIP-405) · 9: the latest in
-remote storage (KIP-1005) · 10: a timeout (KIP-1075) · 11: the earliest that is not in remote storage (KIP-1023). A time
-is looked for in remote storage first.
+1: the offset for a timestamp, or the earliest or latest offset (KIP-79) · 2: up to the last stable offset (KIP-98) · 4:
+leader epochs (KIP-320) · 5: a leader that does not know its high watermark yet answers OFFSET_NOT_AVAILABLE (KIP-207) ·
+7: the offset of the largest timestamp (KIP-734) · 8: the earliest of the local log (KIP-405) · 9: the latest in remote
+storage (KIP-1005) · 10: a timeout (KIP-1075) · 11: the earliest that is not in remote storage (KIP-1023). A timestamp
+is searched in remote storage first.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ FIRST_VERSIONS: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version that brought each special timestamp. A request of an earlier version with this timestamp is refused."""
+"""The first version with each special timestamp. It is refused in a request of an earlier version."""
 CONSUMER_REPLICA_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 
 
 def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> Reply[ListOffsetsResponse]:
-    """Find the offsets. The response is there at once if no partition needs remote storage."""
+    """Find offsets. The response is returned at once, unless a search of remote storage is needed."""
     remote: list[RemoteSearch] = []
     asked = Counter(
         (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
@@ -96,13 +96,13 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
 
 
 class RemoteSearch(NamedTuple):
-    """A partition whose answer may be an offset in remote storage."""
+    """A partition for whose timestamp remote storage must be searched."""
 
     partition: Partition
     requested: ListOffsetsPartition
     answers: list[ListOffsetsPartitionResponse]
     slot: int
-    """The index in `answers` of the partition's answer, which holds the offset from the local log."""
+    """The index of the partition's answer in `answers`. It has the offset from the local log."""
 
 
 def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
@@ -112,9 +112,8 @@ def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
 def _search_remotely(
     services: Services, request: ListOffsetsRequest, response: ListOffsetsResponse, searches: list[RemoteSearch]
 ) -> Pending[ListOffsetsResponse]:
-    """Look up times in remote storage, for the partitions without an error. An offset that is found in remote storage
-    is earlier than any in the local log, and so replaces the offset from the local log.
-    """
+    """Search remote storage for timestamps, for the partitions without an error. An offset found there is earlier than
+    every local one, so it replaces the offset from the local log."""
     offsets = services.remote_offsets
     assert offsets is not None
     reply: Pending[ListOffsetsResponse] = Pending(waits_for=DISK)
@@ -169,7 +168,7 @@ POSITIONS: Final[dict[int, Callable[[Log], int]]] = {
     LATEST_TIERED: lambda log: log.tiered_end_offset - 1 if log.config.is_tiered else NO_OFFSET,
     EARLIEST_PENDING_UPLOAD: _earliest_pending_upload,
 }
-"""The positions that a log knows without a search."""
+"""The functions that give the offsets for special timestamps that need no search."""
 
 
 def _refused(requested: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:

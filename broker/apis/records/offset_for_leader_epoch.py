@@ -1,10 +1,11 @@
-"""OffsetForLeaderEpoch (API key 23, versions 2-4; KIP-101, KIP-279, KIP-320): where an epoch ends in the leader's log.
+"""OffsetForLeaderEpoch (API key 23, versions 2-4; KIP-101, KIP-279, KIP-320): finds where an epoch ends in the leader's
+log.
 
-2: the leader epoch that the client knows (KIP-320) · 3: says whether a broker asks. By the answer a consumer detects
-that records which it has read were truncated since. A follower does not send this request: the response to its Fetch
-names a diverging epoch (KIP-595).
+2: the leader epoch that the client knows (KIP-320) · 3: whether a broker asks. From the answer a consumer detects that
+records which it has read were truncated. A follower does not send this request, because the response to its Fetch has
+the diverging epoch (KIP-595).
 
-Brokers ask with CLUSTER_ACTION, consumers with DESCRIBE on each topic.
+Brokers need CLUSTER_ACTION, consumers DESCRIBE on each topic.
 """
 
 from __future__ import annotations

@@ -56,19 +56,18 @@ from moldau.storage.log.append import AppendResult
 from moldau.storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
-"""Looked up once: an enum's member costs as much as a call."""
+"""The enum's member as a global name, because its lookup costs as much as a call."""
 
 
 def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse] | None:
-    """Append the batches of a request. A batch that waits for an executor thread because of its size, or for the
-    transaction coordinator, is appended later, and the connection is not read meanwhile. The reply waits for followers
-    under acks=all, and for a sync if flush.messages asks for one.
-    """
+    """Append the batches of a request. A batch that must be validated in an executor thread because of its size, or
+    that must be verified with the transaction coordinator, is appended later; until then the connection is not read.
+    The reply waits for followers if acks=all, and for a sync if flush.messages asks for one."""
     return Produce(services, context, request).answer()
 
 
 class Produce:
-    """One Produce request until it is answered."""
+    """One Produce request, until it is answered."""
 
     __slots__ = ("_context", "_large", "_now_ms", "_parked", "_request", "_responses", "_services", "_unverified")
 
@@ -79,11 +78,11 @@ class Produce:
         self._now_ms = services.environment.wall_ms()
         self._responses: list[TopicProduceResponse] = []
         self._parked: list[AppendedRecords] = []
-        """Records that are appended, and wait for followers or a sync."""
+        """Appended records that wait for followers or for a sync."""
         self._large: list[LargeBatch] = []
-        """Batches that an executor thread examines before they are appended."""
+        """Batches that an executor thread validates before they are appended."""
         self._unverified: list[UnverifiedBatch] = []
-        """Batches that wait for the transaction coordinator before they are appended."""
+        """Batches that must be verified with the transaction coordinator before they are appended."""
 
     def answer(self) -> Reply[ProduceResponse] | None:
         services, request = self._services, self._request
@@ -116,7 +115,8 @@ class Produce:
         return finish(services, self._context, request, self._responses, self._parked, has_failed)
 
     def _append(self, partition: Partition, records: BytesLike | None) -> PartitionProduceResponse:
-        """Append a batch, unless it must be verified or examined before. Returns its answer, which may change later."""
+        """Append a batch, unless it must be verified or validated first. Returns its answer, which may be filled
+        later."""
         if records is None:
             # DIVERGES: Apache Kafka fails on null and never answers.
             return answer_of(partition.index, AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1))
@@ -135,7 +135,7 @@ class Produce:
         return answer
 
     def _append_verified(self, batch: UnverifiedBatch) -> None:
-        """Append a batch whose partition is part of the transaction, unless the partition was removed meanwhile."""
+        """Append a batch that the transaction coordinator has verified, unless the replica was removed meanwhile."""
         partition = batch.partition
         if self._is_gone(partition, batch.answer):
             return
@@ -152,9 +152,8 @@ class Produce:
         answer: PartitionProduceResponse,
         result: AppendResult,
     ) -> None:
-        """Note what a batch waits for after it was given to the log. A large batch is copied, because the buffer of its
-        connection is used again; a batch that was verified is a copy already.
-        """
+        """Note what a batch still waits for after it was given to the log: validation, followers or a sync. A large
+        batch is copied, because the buffer of its connection is used again. A verified batch is a copy already."""
         if result.is_postponed:
             copy = records if guard is not None and isinstance(records, bytearray) else bytearray(records)
             append = partial(self._append_examined, partition, len(copy), answer, guard)
@@ -172,7 +171,7 @@ class Produce:
         guard: VerificationGuard | None,
         examined: ValidBatch | RejectedBatch,
     ) -> None:
-        """Append a batch that an executor thread has examined, unless the partition was removed meanwhile."""
+        """Append a batch that an executor thread has validated, unless this broker's replica was removed meanwhile."""
         if self._is_gone(partition, answer):
             return
         services, acks = self._services, self._request.acks
@@ -183,7 +182,7 @@ class Produce:
             self._parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
 
     def _is_gone(self, partition: Partition, answer: PartitionProduceResponse) -> bool:
-        """Whether the partition was removed; the answer says so then."""
+        """Whether this broker's replica was removed. If so, the error is put into the answer."""
         replicas = self._services.replicas
         if partition in replicas:
             return False
@@ -191,10 +190,9 @@ class Produce:
         return True
 
     def _postpone(self) -> Reply[ProduceResponse] | None:
-        """Continue when the transaction coordinator has answered and the large batches are examined. All batches are
-        then appended or refused, and before, their copies count as request memory. If the coordinator answers at
-        once and no batch is large, nothing is postponed.
-        """
+        """Continue the request when the transaction coordinator has answered and the large batches are validated. Then
+        all batches are appended or refused. Until then their copies count as request memory. If the coordinator has
+        answered already and no batch is large, the request is finished at once."""
         services, context = self._services, self._context
         verification = Verification(services.transaction_verifier, self._request, context.version, self._unverified)
         copied_size = sum(len(each.records) for each in self._unverified) + sum(len(each.batch) for each in self._large)
@@ -233,10 +231,9 @@ class Produce:
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The rule: WRITE on each topic, and on the transactional id if any batch belongs to a transaction. Every batch of
-    a partition is examined for that (CVE-2018-17196). An unknown topic id needs no permission: it gets the usual error,
-    which reveals no topic.
-    """
+    """The rule: WRITE on each topic, and on the transactional id if a batch belongs to a transaction. All batches of a
+    partition are checked for that (CVE-2018-17196). An unknown topic id needs no permission: it gets the usual error,
+    which reveals no topic."""
     assert isinstance(request, ProduceRequest)
     access = context.access
     if any(

@@ -1,9 +1,9 @@
-"""The hook of Produce: a small produce that repeats the previous one is appended and answered without being decoded.
+"""The hook of Produce: appends and answers a small request that repeats the previous one, without decoding it.
 
-The hook learns from the second of two successive produces to the same single partition, and keeps the common parts of
-their frames (`RepeatedProduce`). Later it appends a frame with the same parts, with the result that `handle` would
-have, and answers it. A frame that differs, or whose records are to be examined in an executor thread, is decoded and
-handled like any other. Successive produces to a partition differ only in the correlation id, the sizes and the records:
+The hook learns from the second of two successive requests for the same single partition: it keeps the parts that their
+frames have in common (`RepeatedProduce`). A later frame with the same parts is appended with the result that `handle`
+would have. A frame that differs, or whose records must be validated in an executor thread, is decoded and handled like
+any other. Successive frames differ only in the correlation id, the sizes and the records:
 
     request   size · key, version · correlation id · PREFIX (client id to partition index) · size · records · TAGS
     reply     size · correlation id · MIDDLE (topic, index, no error) · base offset, append time, start offset · TAIL
@@ -33,27 +33,27 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.storage.log.append import AppendResult
 
 NONE: Final = ErrorCode.NONE
-"""A local name for the enum member, because its lookup takes as long as a call."""
+"""The enum's member as a global name, because its lookup costs as much as a call."""
 _CORRELATION_ID: Final = struct.Struct(">i").unpack_from
 CORRELATION_ID: Final = slice(4, 8)
 PREFIX_POSITION: Final = 8
 FIRST_VERSION: Final = 5
-"""The first version whose response has base offset, append time and log start offset next to each other."""
+"""The first version whose response has base offset, append time and log start offset in sequence."""
 FIRST_FLEXIBLE_VERSION: Final = 9
 TAGS: Final = b"\0\0\0"
-"""The empty tagged fields of the partition, the topic and the request, in flexible versions."""
+"""The empty tagged fields of the partition, the topic and the request, in a flexible version."""
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 PLACES: Final = struct.Struct(">qqq").pack
 MARKS: Final = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
-"""Placeholders for base offset, append time and start offset, by which their positions are found."""
+"""Placeholders for base offset, append time and log start offset, with which their positions in the reply are found."""
 SIZE: Final = struct.Struct(">i").unpack_from
 REPLY_HEAD: Final = struct.Struct(">i").pack
 RECORDS_SIZE_MAX: Final = 1 << 21
-"""The most bytes of records. A larger size takes more than three bytes, and the hook would gain nothing."""
+"""The most bytes of records in a frame that the hook answers. A larger size field has more than three bytes."""
 
 
 class ProduceHook(FrameHook):
-    """The hook of one connection. Most producers send to one partition several times in a row."""
+    """The hook of one connection. It saves time because most producers send to one partition several times in a row."""
 
     def __init__(self, services: Services, route: Route) -> None:
         super().__init__(route)
@@ -62,9 +62,9 @@ class ProduceHook(FrameHook):
         self._flusher = services.flusher
         self._wall_ms = services.environment.wall_ms
         self._repeated: RepeatedProduce | None = None
-        """The common parts of the last produces."""
+        """The common parts of the last requests; None if the next request must be decoded."""
         self._last_place: Place | None = None
-        """The partition of the last decoded produce; None if it had several."""
+        """The partition of the last decoded request; None if it had several."""
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
         repeated = self._repeated
@@ -99,9 +99,8 @@ class ProduceHook(FrameHook):
         return context
 
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
-        """Prepare for the frames that repeat this one, if it is the second in a row to its partition. Returns whether
-        such frames are answered here from now on.
-        """
+        """Prepare for frames that repeat this one, if it is the second in a row for its partition. Returns whether such
+        frames are answered here from now on."""
         assert isinstance(request, ProduceRequest)
         self.client_id = context.client_id
         place = place_of(request)
@@ -126,7 +125,8 @@ class ProduceHook(FrameHook):
         return repeated_produce_of(frame, context.version, request, partition, self._replicas.generation)
 
     def _response(self, context: RequestContext, repeated: RepeatedProduce, result: AppendResult) -> object:
-        """The response that `handle` would make: a refusal at once; for an append, when it may be acknowledged."""
+        """Make the response that `handle` would make. A refusal is sent at once, an acknowledgement when `acks` allows
+        it."""
         request, partition = repeated.request, repeated.partition
         asked = request.topic_data[0]
         answer = answer_of(partition.index, result)
@@ -136,17 +136,16 @@ class ProduceHook(FrameHook):
 
 
 class AuthorizedProduceHook(ProduceHook):
-    """The hook on a node with an authorizer: the common parts are used only as long as the client may write to the
-    topic.
+    """The hook on a node with an authorizer. Frames are answered here only while the client may write to the topic.
 
-    A decision is used again until what it depends on has changed, unless the audit log has a line for each.
+    A decision of the ACLs is used again until it may have changed, unless the audit log needs a line for each request.
     """
 
     def __init__(self, services: Services, route: Route) -> None:
         super().__init__(services, route)
         self._remembers = not services.config.flag("moldau.audit.log.allowed")
         self._allowed: RepeatedProduce | None = None
-        """The common parts that the client may use as long as `_access` is its access and has the stamp `_stamp`."""
+        """The common parts that the client may use, while its access is `_access` and has the stamp `_stamp`."""
         self._access: Access | None = None
         self._stamp = 0
 
@@ -167,7 +166,7 @@ class AuthorizedProduceHook(ProduceHook):
 
 
 def produce_hook(services: Services, route: Route) -> ProduceHook:
-    """The hook of a new connection."""
+    """Make the hook of a new connection."""
     return AuthorizedProduceHook(services, route) if services.has_authorizer else ProduceHook(services, route)
 
 
@@ -175,7 +174,7 @@ def produce_hook(services: Services, route: Route) -> ProduceHook:
 
 
 class RepeatedProduce:
-    """The common parts of one producer's requests to one partition, in one version."""
+    """The parts that the frames of one producer for one partition have in common, in one version."""
 
     __slots__ = (
         "_end",
@@ -194,7 +193,8 @@ class RepeatedProduce:
     def __init__(
         self, head: bytes, prefix: bytes, version: int, request: ProduceRequest, partition: Partition, generation: int
     ) -> None:
-        """`request` is the last decoded request, `generation` that of the replicas at the lookup of its partition."""
+        """`request` is the last decoded request. `generation` is that of the replicas when its partition was looked
+        up."""
         self._head = head
         self._prefix = prefix
         self._end = PREFIX_POSITION + len(prefix)
@@ -210,10 +210,9 @@ class RepeatedProduce:
         self._reply_size = REPLY_HEAD(4 + len(self._middle) + 24 + len(self._tail))
 
     def records_in(self, frame: memoryview) -> memoryview | None:
-        """The records in a frame with the common parts.
+        """The records in a frame, if it has the common parts.
 
-        Returns None for any other frame, for records of a transaction, and for control records.
-        """
+        Returns None for any other frame, for records of a transaction, and for control records."""
         position = self._end
         if bytes(frame[:4]) != self._head or bytes(frame[PREFIX_POSITION:position]) != self._prefix:
             return None
@@ -234,13 +233,14 @@ class RepeatedProduce:
         return frame[position:end] if is_plain else None
 
     def reply(self, frame: memoryview, result: AppendResult) -> bytes:
-        """The whole reply frame to `frame`, whose records were appended."""
+        """Make the reply to `frame`, whose records were appended, as a whole frame."""
         places = PLACES(result.base_offset, result.log_append_time_ms, result.log_start_offset)
         return b"".join((self._reply_size, frame[CORRELATION_ID], self._middle, places, self._tail))
 
 
 def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
-    """The response to a successful request to one partition. `places` has base offset, append time and start offset."""
+    """The response to a successful request for one partition. `places` has base offset, append time and log start
+    offset."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     base_offset, log_append_time_ms, log_start_offset = places
@@ -257,7 +257,7 @@ def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProd
 def repeated_produce_of(
     frame: memoryview, version: int, request: ProduceRequest, partition: Partition, generation: int
 ) -> RepeatedProduce | None:
-    """The common parts of further requests like this one; None if they could not be recognised without decoding."""
+    """The common parts of further requests like this one; None if these cannot be recognised without decoding."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     records = data.records
@@ -280,7 +280,7 @@ def repeated_produce_of(
 
 
 def compact_size(frame: memoryview, position: int) -> tuple[int, int]:
-    """A size of at most three bytes in compact form, and the position after it; -1 for a longer one."""
+    """Parse a compact size of at most three bytes, and return it with the position after it; -1 for a longer one."""
     first = frame[position]
     if first < 0x80:
         return first - 1, position + 1
@@ -294,11 +294,11 @@ def compact_size(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 Place = tuple[str, bytes, int]
-"""Topic by name or id, and partition index."""
+"""A partition: the topic's name, the topic's id, and the partition index. One of the first two is empty."""
 
 
 def place_of(request: ProduceRequest) -> Place | None:
-    """The partition of a request that is acknowledged and has a single partition; None for others."""
+    """The partition of a request that has only one partition and is acknowledged; None for other requests."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks not in (-1, 1):
         return None

@@ -1,6 +1,6 @@
-"""The reply to a Produce: how it tells the result of an append, and when it is sent.
+"""The reply to a Produce: when it is sent, and how it states the results of appends.
 
-It is sent once the records are committed (acks=all), or durable if a topic asks for that.
+It is sent when the records are committed (acks=all), or synced if a topic asks for that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moldau.replication.partition import ACKS_ALL, Partition
 from moldau.storage.log.append import AppendResult
 
 NONE: Final = ErrorCode.NONE
-"""Looked up once: an enum's member costs as much as a call."""
+"""The enum's member as a global name, because its lookup costs as much as a call."""
 TOPIC_ID_VERSION: Final = 13
 """The first version in which requests name topics by id."""
 
@@ -38,7 +38,7 @@ def finish(
     parked: list[AppendedRecords],
     has_failed: bool,
 ) -> Reply[ProduceResponse] | None:
-    """Answer, or wait in the purgatory until the records are committed, or durable if a topic asks for that."""
+    """Return the response, or a `Pending` until the records are committed, or synced if a topic asks for that."""
     if has_failed:
         context.route.count_errors(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code
@@ -78,7 +78,7 @@ def finish(
 
 
 def _add_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
-    """Name the current leaders in a response with errors, if the client's version knows them."""
+    """Add the current leaders to a response with errors, if the version of the request has that field."""
     if context.version >= FIRST_PRODUCE_VERSION:
         add_to_produce(services, context.listener.name, response)
 
@@ -88,7 +88,8 @@ def must_wait(partition: Partition, acks: int) -> bool:
 
 
 def _refuse(answer: PartitionProduceResponse, message: str) -> None:
-    """Answer with KAFKA_STORAGE_ERROR: the disk failed before the records were durable, so they may be lost."""
+    """Answer KAFKA_STORAGE_ERROR for a partition: the disk failed before the records were synced, so they may be
+    lost."""
     answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
     answer.error_message = message

@@ -1,10 +1,10 @@
-"""The first records of a transaction in a partition, which wait until the transaction coordinator has confirmed the
-partition.
+"""The first records of a transaction in a partition, which are appended after the transaction coordinator has verified
+that the partition is part of the transaction.
 
 KIP-890: a request that arrives late, after its transaction has ended, must not begin another transaction, which no
-coordinator would end. The log provides a guard (`batch_verification`), the broker asks the coordinator, and
-then appends the records with the guard: the log refuses them if a marker was appended meanwhile. The connection is
-not read meanwhile, so that a producer's batches stay in order. Later records of the same transaction need no
+coordinator would end. The log makes a verification guard (`batch_verification`), the broker asks the coordinator, and
+then appends the records with the guard. The log refuses them if a marker was appended meanwhile. The connection is not
+read during this, so that a producer's batches stay in order. Later records of the same transaction need no
 verification.
 """
 
@@ -24,9 +24,9 @@ from moldau.storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
-"""The position in a batch of the byte that says whether it is transactional."""
+"""The position in a batch of the byte with the transactional bit."""
 NEW_PROTOCOL_VERSION: Final = 12
-"""From this version on a produce adds its partition to the transaction."""
+"""The first version in which a produce adds its partition to the transaction."""
 RETRIABLE: Final = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -40,7 +40,7 @@ RETRIABLE: Final = (
 
 
 class UnverifiedBatch:
-    """A copy of the bytes of a batch for one partition, with the answer that waits for the coordinator."""
+    """A copy of a batch for one partition that must be verified with the transaction coordinator, and its answer."""
 
     __slots__ = ("answer", "guard", "partition", "producer_epoch", "producer_id", "records")
 
@@ -50,7 +50,7 @@ class UnverifiedBatch:
         self.partition = partition
         self.records = bytearray(records)
         self.guard = guard
-        """The guard; None if the batch is refused already."""
+        """The verification guard of the log; None if the batch is refused already."""
         self.answer = PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1)
         self.producer_id = self.producer_epoch = -1
         if guard is not None:
@@ -65,10 +65,9 @@ def is_transactional(records: BytesLike) -> bool:
 def unverified_batch(
     request: ProduceRequest, partition: Partition, records: BytesLike, now_ms: int, version: int
 ) -> UnverifiedBatch | None:
-    """The batch, if it has to be verified first, or is refused because the request has no transactional id.
+    """The batch, if it must be verified before the append, or is refused because the request has no transactional id.
 
-    None if the batch may be appended at once, or if the log itself refuses it.
-    """
+    None if the batch may be appended at once, or if the log will refuse it."""
     if request.transactional_id is None:
         return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     guard = batch_verification(partition, records, now_ms, version)
@@ -76,10 +75,9 @@ def unverified_batch(
 
 
 class Verification:
-    """The question of a request to the transaction coordinator, and its answer.
+    """The verification of a request's batches with the transaction coordinator.
 
-    The coordinator answers within the constructor if it is on this broker and its record is committed at once.
-    """
+    The coordinator answers within the constructor if it is on this broker and its record is committed at once."""
 
     __slots__ = ("_answer", "_answered", "_asked")
 
@@ -88,7 +86,7 @@ class Verification:
     ) -> None:
         self._answer: Answer | None = None
         self._answered: asyncio.Future[None] | None = None
-        """The future that the answer completes; None if no task waits for the answer."""
+        """A future that is done when the coordinator answers; None if no task waits for that."""
         self._asked = asked_together(batches)
         if not self._asked:
             self._answer = {}
@@ -116,7 +114,7 @@ class Verification:
             await self._answered
 
     def accepted(self) -> list[UnverifiedBatch]:
-        """The batches that may be appended now that the coordinator has answered; the others are refused."""
+        """The batches that may be appended. The other ones are refused. The coordinator must have answered."""
         answer = self._answer
         assert answer is not None, "the coordinator has answered"
         accepted = []
@@ -135,7 +133,7 @@ class Verification:
 
 
 def asked_together(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
-    """The batches about which the coordinator is asked: those of one producer. The batches of others are refused."""
+    """The batches to verify, which are those of one producer. The batches of other producers are refused."""
     asked = [each for each in batches if each.guard is not None]
     others = [each for each in asked if each.producer_id != asked[0].producer_id]
     if not others:
@@ -146,7 +144,7 @@ def asked_together(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
 
 
 def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    """Put the coordinator's error into the answer of a partition, in the form that a producer knows."""
+    """Put the coordinator's error into the answer of a partition, as an error that producers know."""
     if error is ErrorCode.PRODUCER_FENCED:
         answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
     elif error in RETRIABLE:

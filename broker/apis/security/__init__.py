@@ -1,1 +1,1 @@
-"""The APIs of logins, tokens, ACLs and credentials."""
+"""The APIs for logins, delegation tokens, ACLs and SCRAM credentials."""

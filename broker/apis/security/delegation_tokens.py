@@ -42,9 +42,8 @@ NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def create(services: Services, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
-    """Refuse a request that can be refused without the controller, and pass any other one on. A controller's listener
-    gets it in an Envelope or directly.
-    """
+    """Refuse a request if that needs no controller, otherwise forward it. A controller listener gets the request in an
+    Envelope or directly."""
     requester, access = context.principal, context.access
     owner = owner_of(request, requester)
     if not may_hold_tokens(requester):
@@ -57,7 +56,7 @@ def create(services: Services, context: RequestContext, request: CreateDelegatio
 def change(
     services: Services, context: RequestContext, request: RenewDelegationTokenRequest | ExpireDelegationTokenRequest
 ) -> object:
-    """Refuse a principal that may not use tokens at all; the controller decides about the others."""
+    """Refuse a principal that may not use delegation tokens at all. The controller decides on other requests."""
     if may_hold_tokens(context.principal):
         return forward(services, context, request)
     response: Any = response_class_of(type(request))
@@ -67,7 +66,7 @@ def change(
 def describe(
     services: Services, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Answer with the tokens that the client may see, and their secrets."""
+    """Answer with the delegation tokens that the client may see, and their HMACs."""
     if not may_hold_tokens(context.principal):
         return DescribeDelegationTokenResponse(error_code=NOT_ALLOWED)
     key = token_key(services.config)

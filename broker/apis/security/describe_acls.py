@@ -1,6 +1,6 @@
 """DescribeAcls (API key 29, versions 1-3; KIP-11, KIP-290, KIP-373): the ACLs that a filter selects, by pattern.
 
-1: prefixes (KIP-290) · 3: ACLs on users (KIP-373). Without an authorizer there are none to list.
+1: prefixes (KIP-290) · 3: ACLs on users (KIP-373). If there is no authorizer, the error is SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from moldau.security.access import AclOperation
 from moldau.security.acl.bindings import AclFilter
 
 DICTIONARIES: Final = 256
-"""The number of dictionaries for the patterns that were seen. One that grows is copied at once, so each stays small."""
+"""The number of dictionaries over which the patterns are spread. A dictionary that grows is copied at once, so each
+must stay small."""
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 

@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (API key 50, version 0; KIP-554): the mechanisms and iterations of users, never keys.
 
-Without names the answer lists all users that have credentials.
+If the request names no user, the response has all users with credentials.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _all_described(credentials: Credentials) -> Answering:
 
 
 def _infos(credentials: Credentials, user: str) -> list[CredentialInfo]:
-    """The credentials of a user, in the order of the mechanisms."""
+    """The credentials of a user, sorted by mechanism."""
     found = ((code, credentials.get(ScramKey(user, code))) for code in SCRAM_MECHANISMS.values())
     return [CredentialInfo(mechanism=code, iterations=each.iterations) for code, each in found if each is not None]
 

@@ -20,7 +20,7 @@ from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 
 
 def handshake(services: object, context: RequestContext, request: SaslHandshakeRequest) -> object:
-    """Pass the request to the SASL exchange of the connection. A listener without SASL refuses the request."""
+    """Pass the request to the SASL exchange of the connection. A listener without SASL refuses it."""
     authentication = context.connection.authentication
     if authentication is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
@@ -28,7 +28,7 @@ def handshake(services: object, context: RequestContext, request: SaslHandshakeR
 
 
 def authenticate(services: object, context: RequestContext, request: SaslAuthenticateRequest) -> object:
-    """Pass the message to the SASL exchange of the connection. A listener without SASL refuses the request."""
+    """Pass the message to the SASL exchange of the connection. A listener without SASL refuses it."""
     authentication = context.connection.authentication
     if authentication is None:
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=LATE_TOKEN)

@@ -1,7 +1,7 @@
-"""ShareAcknowledge (API key 79, versions 1-2; KIP-932, KIP-1222): a member of a share group tells the fate of records.
+"""ShareAcknowledge (API key 79, versions 1-2; KIP-932, KIP-1222): a member of a share group acknowledges records.
 
-2: a lock may be renewed (KIP-1222). The answer comes when the share coordinator has stored the changes.
-`acknowledge` serves the acknowledgements in a ShareFetch too.
+2: a lock may be renewed (KIP-1222). The response is sent when the share coordinator has stored the changes.
+`acknowledge` also handles the acknowledgements in a ShareFetch.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from moldau.replication.share.sessions import FINAL_EPOCH, SESSION_PARTITIONS_MA
 from moldau.security.access import AclOperation, ResourceKind
 
 RENEW_VERSION: Final = 2
-"""From this version on locks may be renewed, and the limit on records of a ShareFetch may be strict."""
+"""The first version in which locks may be renewed, and the record limit of a ShareFetch may be strict."""
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Outcome(NamedTuple):
-    """What became of the acknowledgements of one partition."""
+    """The result of the acknowledgements of one partition."""
 
     error: ErrorCode
     message: str | None = None
@@ -77,14 +77,15 @@ def handle(services: Services, context: RequestContext, request: ShareAcknowledg
 
 
 def named(request: ShareAcknowledgeRequest | ShareFetchRequest) -> Iterator[tuple[SessionPartition, AboutPartition]]:
-    """The partitions that a request names, each with what the request says of it."""
+    """The partitions in a request, with their elements."""
     for topic in request.topics:
         for each in topic.partitions:
             yield SessionPartition(topic.topic_id, each.partition_index), each
 
 
 def refusal_of(services: Services, context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
-    """The error of a request of a member, before its session is looked up."""
+    """The error of a member's request, as far as it is known before the share session is looked up; NONE if there is
+    none."""
     if services.cluster.image.features.levels.get(SHARE_VERSION, 0) < 1:
         return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
@@ -97,7 +98,7 @@ def refusal_of(services: Services, context: RequestContext, group_id: str | None
 
 
 def release_session(services: Services, key: SessionKey) -> None:
-    """End the session of a member, and release the records that it has acquired."""
+    """End the share session of a member, and release the records that it has acquired."""
     for topic_id, index in services.share_sessions.remove(key):
         shared = services.share_partitions.find(ShareKey(key.group_id, topic_id, index))
         if shared is not None:
@@ -116,7 +117,8 @@ def acknowledge(
     *,
     is_renewal: bool,
 ) -> Iterator[None]:
-    """Acknowledge, and call `ended` once with the outcome for each partition. Yields at every partition."""
+    """Acknowledge records, and call `ended` once with the outcome for each partition. Yields after each partition, so
+    that other tasks run."""
     outcomes: Outcomes = {}
     wanted: dict[SessionPartition, list[AcknowledgementBatch]] = {}
     for partition, about in asked:
@@ -166,7 +168,8 @@ def error_of(
     *,
     is_renewal: bool,
 ) -> ErrorCode:
-    """The error of the acknowledgements of one partition, before its share partition is looked up."""
+    """The error of a partition's acknowledgements, as far as it is known before the share partition is looked up; NONE
+    if there is none."""
     topic = services.cluster.image.topics.by_id.get(partition.topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -208,10 +211,10 @@ def response_of(
 
 
 SHARED_MAX: Final = 10_000
-"""The most acknowledgements in a request of a share session. At most about as many records are in flight."""
+"""The most acknowledgements in one request. Not many more records can be in flight."""
 BATCHES: Final = "topics.partitions.acknowledgement_batches"
 ACKNOWLEDGED: Final = at_most(SHARED_MAX, BATCHES, f"{BATCHES}.acknowledge_types")
-"""The bound of the lists of acknowledgements."""
+"""Limits the lists of acknowledgements."""
 
 API: Final = Api(
     ShareAcknowledgeRequest,

@@ -1,9 +1,9 @@
 """ShareFetch (API key 78, versions 1-2; KIP-932, KIP-1206, KIP-1222): acquires records for a member of a share group.
 
-2: the limit on the records may be strict (KIP-1206), and a request that renews locks fetches nothing (KIP-1222). The
-records are found as those of a Fetch are: in the local log or in remote storage, up to the bound of the group's
-isolation level. Then the share partitions decide which of them the member acquires, and the response has the record
-batches that hold these.
+2: the record limit may be strict (KIP-1206), and a request that renews locks fetches nothing (KIP-1222). Records are
+found like those of a Fetch: in the local log or in remote storage, up to the offset that the group's isolation level
+allows. Then the share partitions decide which of them the member acquires. The response has the record batches that
+contain these.
 
     session ──▶ acknowledgements ─────────────────────────────────────────────┐
             └─▶ plan ──▶ enough bytes? ──▶ read ──▶ acquire ──▶ cut batches ──┴──▶ response
@@ -70,13 +70,13 @@ from moldau.storage.files.file_slice import FileSlice
 log = logging.getLogger("moldau.share")
 
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
-"""The acquire modes: whole batches, and a strict limit."""
+"""The acquire modes: whole batches, or a strict limit on the number of records."""
 CONSUMER_VERSION: Final = 10
-"""Reads are planned like those of a Fetch of this version, with which consumers read from the leader."""
+"""The version of Fetch like which reads are planned. In this version, consumers read from the leader."""
 PLANNED_MAX: Final = 128
-"""The most share partitions that are read at once. Each request begins with another partition of its session."""
+"""The most share partitions that one request reads. Each request begins with another partition of its session."""
 NO_LEADER: Final = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
-"""The leader if a response names none.
+"""The leader in a response that names none.
 
 DIVERGES: Apache Kafka leaves zeros, here and in ShareAcknowledge. franz-go follows them beside any error, such as that
 of a late acknowledgement: its member fetches from a broker 0 from then on, which may not exist.
@@ -110,7 +110,7 @@ def refused(error: ErrorCode, throttle_ms: int = 0) -> ShareFetchResponse:
 
 
 def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCode) -> Pending[ShareFetchResponse]:
-    """Refuse a request after its wait, so that its client does not repeat it at once."""
+    """Refuse a request after its wait time, so that its client does not repeat it at once."""
     operation: DelayedOperation[ShareFetchResponse] = DelayedOperation(
         services.purgatory, "ShareFetch", request.max_wait_ms, lambda is_last: refused(error) if is_last else None, DATA
     )
@@ -133,12 +133,12 @@ def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
 
 
 def has_unread(shared: SharePartitionRunner) -> bool:
-    """Whether the next offset to acquire is below the end of what is committed, so that a read finds records."""
+    """Whether a share partition has committed records that are not acquired yet, so that a read finds records."""
     return shared.machine.next_fetch_offset() != shared.partition.high_watermark
 
 
 class ShareFetch:
-    """One ShareFetch request until it is answered. It is the `FetchRoom` of its plans."""
+    """One ShareFetch request, until it is answered. It is also the `FetchRoom` that limits what is planned for it."""
 
     def __init__(
         self,
@@ -186,21 +186,21 @@ class ShareFetch:
         return deadline_ms is None or self._services.environment.monotonic_ms() < deadline_ms
 
     def sends_from_file(self, place: FileSlice) -> bool:
-        """False: all records are copied, because the headers of their batches are read."""
+        """Return False: all records are copied, because the headers of their batches are read."""
         return False
 
     # The two halves of the request
 
     @property
     def _has_session(self) -> bool:
-        """Whether the session of the request goes on: it may end, or begin anew, while the request waits.
+        """Whether the share session of the request still exists. It may end, or be replaced, while the request waits.
 
         DIVERGES: Apache Kafka acquires records for a session that has ended, and they wait for the end of their locks.
         """
         return self._services.share_sessions.find(self._wish.key) is self._session
 
     def answering(self) -> Answering:
-        """Handle the request and return the reply. Yields at every partition that is looked at."""
+        """Handle the request, and return the reply. Yields after each partition, so that other tasks run."""
         try:
             yield from self._begin()
         except GeneratorExit:
@@ -241,10 +241,9 @@ class ShareFetch:
             self._respond()
 
     def _abandon(self) -> None:
-        """End the session of the member, because its connection is lost.
+        """End the member's share session, because its connection is lost.
 
-        DIVERGES: Apache Kafka also notices a lost connection while no ShareFetch waits; here the locks end then.
-        """
+        DIVERGES: Apache Kafka also notices a lost connection while no ShareFetch waits; here the locks end then."""
         if self._operation is not None:
             self._operation.end()
         if self._has_session:
@@ -253,7 +252,7 @@ class ShareFetch:
     # Fetching
 
     def _find_partitions(self) -> Iterator[None]:
-        """Find the share partitions of the session that the member may read, and the errors of the others."""
+        """Find the share partitions of the session that the member may read. The other partitions get an error."""
         services, access, group_id = self._services, self._context.access, self._wish.key.group_id
         topics = services.cluster.image.topics.by_id
         for partition in self._found.partitions:
@@ -276,7 +275,7 @@ class ShareFetch:
         self._fetched[partition] = empty(partition, error)
 
     def _attempt(self, is_last: bool) -> Reply[Fetched] | None:
-        """The fetched partitions; None if there are fewer bytes than the client asks for and its wait is not over."""
+        """Fetch and acquire; None if fewer bytes are available than the client asks for, and `is_last` is False."""
         if not self._has_session:
             return self._fetched
         for partition, shared in [*self._shared.items()]:
@@ -309,7 +308,7 @@ class ShareFetch:
         return self._read(ready, reads)
 
     def _throttled_ms(self, size: int) -> int:
-        """Count bytes of the response in the rate of the client. Returns how long it has to wait, in ms.
+        """Count the bytes of the response in the client's rate. Returns the throttle time in ms.
 
         DIVERGES: a client above its quota acquires nothing, and one that exceeds it with this response gets its records
         before it is muted. In Apache Kafka it acquires them, gets none, and they are locked until their locks expire.
@@ -322,10 +321,9 @@ class ShareFetch:
     def _plan(
         self, ready: dict[SessionPartition, SharePartitionRunner]
     ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
-        """Plan the reads like those of a consumer. Each share partition may give an equal part of the bytes that the
-        client allows. From a share partition no more is read than the wanted records take, or than the client waits for
-        if that is more. This is little beside the bytes that clients allow.
-        """
+        """Plan the reads like those of a consumer. Each share partition gets an equal part of the bytes that the client
+        allows. From a share partition no more is read than the wanted records take, or than the client waits for if
+        that is more. That is usually far less than the client allows."""
         size_max = min(self._request.max_bytes, self.size_max)
         records, size_min = self._request.max_records, min(self._request.min_bytes, size_max)
         isolation = READ_COMMITTED if self._settings.reads_committed else READ_UNCOMMITTED
@@ -367,7 +365,7 @@ class ShareFetch:
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[Fetched]:
-        """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over."""
+        """Plan the reads again when the read of remote storage ends, or when remote.fetch.max.wait.ms is over."""
         reply: Pending[Fetched] = Pending()
         now_ms = self._services.environment.monotonic_ms()
         if self._remote_deadline_ms is None:
@@ -398,7 +396,7 @@ class ShareFetch:
     def _read_on_executor(
         self, ready: dict[SessionPartition, SharePartitionRunner], reads: Sequence[PlannedRead]
     ) -> Pending[Fetched]:
-        """Read on an executor thread; meanwhile no other fetch reads the same share partitions."""
+        """Read the records in an executor thread. Meanwhile no other fetch reads the same share partitions."""
         reply: Pending[Fetched] = Pending()
         for shared in ready.values():
             shared.is_read = True
@@ -428,7 +426,7 @@ class ShareFetch:
     def _acquire(
         self, ready: dict[SessionPartition, SharePartitionRunner], found: Sequence[tuple[PlannedRead, BytesLike]]
     ) -> Fetched:
-        """Acquire the records that were read, as far as the limits of the request allow."""
+        """Acquire the records that were read, within the limits of the request."""
         if not self._has_session:
             return self._fetched
         left = self._request.max_records
@@ -497,7 +495,7 @@ class ShareFetch:
 
 
 def response_size(response: ShareFetchResponse, version: int) -> int:
-    """Bytes of a response without its header. Records are not copied for this."""
+    """The size in bytes of a response without its header. The records are not copied."""
     pieces: list[Chunk] = []
     encoder_of(ShareFetchResponse, version)(response, pieces)
     return SIZE_SIZE + sum(map(len, pieces))

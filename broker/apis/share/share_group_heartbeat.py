@@ -1,9 +1,9 @@
-"""ShareGroupHeartbeat (API key 76, version 1; KIP-932): members of a share group join, stay and go.
+"""ShareGroupHeartbeat (API key 76, version 1; KIP-932): members of a share group join, stay and leave.
 
-The reply waits until what the heartbeat changes is committed.
+The reply waits until the changes of the heartbeat are committed.
 
-DIVERGES: a client without rights on the group or the topics is told so also if share.version is 0; Apache Kafka
-answers UNSUPPORTED_VERSION before it asks the ACLs.
+DIVERGES: a client without rights on the group or the topics is told so also if share.version is 0; Apache Kafka answers
+UNSUPPORTED_VERSION before it asks the ACLs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The offsets of share groups: the group says which share partitions it has, the share coordinator keeps their start
-offsets.
+"""The offsets of share groups. The group coordinator has the list of a group's share partitions, the share coordinator
+their start offsets.
 
 DescribeShareGroupOffsets (API key 90, versions 0-1; KIP-932, KIP-1226): the start offset of each share partition.
 1: the lag (KIP-1226), which counts the records after the start offset whose delivery is not complete. The leader of the
@@ -68,13 +68,13 @@ NOT_KNOWN: Final = -1
 TEXTS: Final = {
     error: ERROR_TEXTS[error] for error in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID)
 }
-"""The texts beside errors of a whole request."""
+"""The messages of errors of a whole request."""
 
 
 def submit(
     services: Services, group_id: str, event_of: Callable[[Waiter], AboutGroup], answered: Callable[[object], None]
 ) -> None:
-    """Submit an event to the machine of a group. `answered` gets its answer, or a `Refusal`."""
+    """Submit an event to the state machine of a group. `answered` gets its answer, or a `Refusal`."""
     runner = services.groups.runner_of(group_id)
     if isinstance(runner, ErrorCode):
         answered(Refusal(runner, ERROR_TEXTS.get(runner)))
@@ -83,7 +83,8 @@ def submit(
 
 
 def error_of(services: Services, context: RequestContext, group_id: str, operation: AclOperation) -> ErrorCode:
-    """The error of a request about a group, before the group is looked up."""
+    """The error of a request about a group, as far as it is known before the group is looked up; NONE if there is
+    none."""
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return ErrorCode.UNSUPPORTED_VERSION
     if not context.access.allows(operation, ResourceKind.GROUP, group_id):
@@ -94,7 +95,7 @@ def error_of(services: Services, context: RequestContext, group_id: str, operati
 def hidden_topics(
     context: RequestContext, request: AlterShareGroupOffsetsRequest | DeleteShareGroupOffsetsRequest
 ) -> set[str]:
-    """The topics of a request that the client may not read."""
+    """The names of the topics in a request that the client may not read."""
     names = [topic.topic_name for topic in request.topics]
     return {name for name in names if not context.access.allows(AclOperation.READ, ResourceKind.TOPIC, name)}
 
@@ -127,7 +128,7 @@ def describe_group(
 
 
 class Description:
-    """Collects the offsets of one group, and completes the reply when all of them are known."""
+    """Collects the start offsets and lags of one group, and completes the reply when all are known."""
 
     def __init__(
         self,
@@ -143,7 +144,8 @@ class Description:
         self._lags_left = 0
 
     def listed(self, answer: object) -> None:
-        """Read the offsets of the partitions that the group has listed, if the client may describe their topics."""
+        """Read the start offsets of all share partitions of the group. `answer` is the group's list of them; topics
+        that the client may not describe are left out."""
         if isinstance(answer, Refusal):
             self._described.error_code, self._described.error_message = answer
             self._reply.complete(self._described)
@@ -156,7 +158,7 @@ class Description:
         return topic is not None and self._context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name)
 
     def named(self, topics: Iterable[tuple[str, list[int]]]) -> None:
-        """Read the offsets of the partitions that the client has named. A topic that does not exist has no offsets."""
+        """Read the start offsets of the partitions that the client has named. A topic that does not exist has none."""
         states: dict[bytes, list[int]] = {}
         for name, partitions in topics:
             topic = self._services.cluster.image.topics.by_name(name)

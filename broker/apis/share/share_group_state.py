@@ -1,4 +1,4 @@
-"""The state of share groups (KIP-932): brokers ask the share coordinator of this broker.
+"""The APIs by which brokers ask the share coordinator on this broker for the state of share partitions (KIP-932).
 
 InitializeShareGroupState (API key 83, version 0; KIP-932): a share partition begins at an offset. ReadShareGroupState
 (API key 84, version 0; KIP-932): the start offset and the batches in flight. WriteShareGroupState (API key 85, versions
@@ -8,7 +8,8 @@ DeleteShareGroupState (API key 86, version 0; KIP-932): forgets a share partitio
 ReadShareGroupStateSummary (API key 87, versions 0-1; KIP-932, KIP-1226): the start offset alone.
 1: the number of records whose delivery is complete (KIP-1226).
 
-Each share partition of a request is an event of its own shard; the response comes when all of them are answered.
+Each share partition of a request is an event of the shard that stores its state. The response is sent when all are
+answered.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ as many records in flight as `group.share.max.partition.max.record.locks` says.
 
 
 def handle(services: Services, context: RequestContext, request: Any) -> Pending[object]:
-    """Answer for all share partitions of the request. A request without share partitions has an empty response."""
+    """Answer for all share partitions of a request. A request without share partitions gets an empty response."""
     answers: list[Reply[StateAnswer]] = []
     event_of = EVENTS[type(request)]
     for key, data in partitions_of(request):
@@ -65,7 +66,8 @@ def handle(services: Services, context: RequestContext, request: Any) -> Pending
 
 
 def partitions_of(request: Any) -> Iterator[tuple[ShareKey, Any]]:
-    """The keys of a request, each with its entry; none if the group id or the partitions of a topic are missing."""
+    """The keys of a request's share partitions, with their elements. Empty if the group id or the partitions of a topic
+    are missing."""
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return
     for topic in request.topics:
@@ -109,7 +111,7 @@ def response_of(request: object, answers: Sequence[StateAnswer]) -> object:
 
 
 def partition_result(result_class: type[Any], partition: int, answer: StateAnswer) -> object:
-    """The result of a share partition, with those fields of the answer that the response of the API has."""
+    """The result of a share partition. `result_class` says which fields of the answer the response has."""
     is_error = answer.error is not ErrorCode.NONE
     known = {
         "partition": partition,
@@ -128,7 +130,7 @@ def partition_result(result_class: type[Any], partition: int, answer: StateAnswe
 
 
 STATES_SIZE: Final = 256
-"""The most share partitions in a part. Their records are at most as many batches."""
+"""The most share partitions in a part of a request. Their records are at most as many batches."""
 
 
 def state_api(request: type[Any], *further: OnePass, size: int = STATES_SIZE) -> Api[Any]:

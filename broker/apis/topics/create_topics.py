@@ -24,9 +24,8 @@ from moldau.security.access import AclOperation
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The rule: CREATE on the cluster, or on each topic. The response holds a topic's settings only with
-    DESCRIBE_CONFIGS on the topic.
-    """
+    """The rule: CREATE on the cluster, or on each topic. The response has the settings of a topic only if the client
+    has DESCRIBE_CONFIGS on it."""
     assert isinstance(request, CreateTopicsRequest)
     access = context.access
     allowed, refused = request.topics, set[str]()
@@ -56,7 +55,8 @@ def allowed(services: Services, context: RequestContext, request: object, answer
 
 
 def too_many_topics(request: object) -> Handler | None:
-    """DIVERGES: Apache Kafka asks the ACLs before it refuses more than 10,000 topics; here all are refused at once."""
+    """The handler that refuses a request with too many topics; None for other requests. DIVERGES: Apache Kafka asks the
+    ACLs before it refuses more than 10,000 topics; here all are refused at once."""
     assert isinstance(request, CreateTopicsRequest)
     if len(request.topics) <= NEW_PARTITIONS_MAX:
         return None

@@ -25,10 +25,9 @@ UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The rule: DELETE on the cluster or on each topic, and DESCRIBE on each topic that is given by its name; the
-    result of an id holds the name only with DESCRIBE. What the controller refuses to every client needs no permission:
-    a topic named twice, or by name and id, an unknown id, and everything while deletion is disabled.
-    """
+    """The rule: DELETE on the cluster or on each topic, and DESCRIBE on each topic that is named. The result for an id
+    has the name only if the client may describe the topic. What the controller refuses for every client needs no
+    permission: a topic named twice, or by name and id, an unknown id, and everything while deletion is disabled."""
     assert isinstance(request, DeleteTopicsRequest)
     access = context.access
     if not services.config.flag("delete.topic.enable") or on_cluster(AclOperation.DELETE).is_met_quietly(access):
@@ -72,9 +71,8 @@ def allowed(services: Services, context: RequestContext, request: object, answer
 
 
 def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[DeletableTopicResult]) -> bool:
-    """Whether the client may delete a topic that it names; otherwise a refusal is added to `refusals`. Only a client
-    that may describe a topic learns that the topic does not exist.
-    """
+    """Whether the client may delete a topic that it has named. If not, a refusal is added to `refusals`. Only a client
+    that may describe the topic learns that it does not exist."""
     if on_topic(AclOperation.DESCRIBE, name).is_met(access):
         if topics.by_name(name) is None:
             refusals.append(DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=ERROR_TEXTS[UNKNOWN]))

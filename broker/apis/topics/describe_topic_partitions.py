@@ -1,7 +1,6 @@
 """DescribeTopicPartitions (API key 75, version 0; KIP-966): topics with their eligible leader replicas, in pages.
 
-Topics come in the order of their names; a page holds a bounded number of partitions, and its cursor names the next
-one.
+Topics are sorted by name. A page has a limited number of partitions, and its cursor names the next one.
 """
 
 from __future__ import annotations
@@ -159,14 +158,14 @@ def _need(services: Services, context: RequestContext, element: TopicRequest) ->
 
 TOPIC_NAMES: Final = ListPath("topics", "topics")
 PAGE_PARTITIONS_MAX: Final = 2_000
-"""The most partitions in a page of several parts: the default of max.request.partition.size.limit. A page may have
-fewer than the client allows.
-"""
+"""The most partitions in a page that is made in several parts: the default of max.request.partition.size.limit. A
+client that allows more gets fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPages(Parts):
-    """The parts of one page, which ends when the partitions of its topics reach the limit of the request."""
+    """How a request for a page is cut into parts. The page ends when its topics have as many partitions as the request
+    allows."""
 
     lists: tuple[ListPath, ...] = (TOPIC_NAMES,)
     open_max: int = 1

@@ -4,8 +4,8 @@
 a topic may be created · 5: offline replicas (KIP-112) · 7: leader epochs (KIP-320) · 8: authorized operations (KIP-430)
 · 10: topic ids, by which topics may be asked for from 12 on (KIP-516) · 13: an error for the whole request (KIP-1102).
 
-The answer names the brokers that are alive, and the leader of each partition of the topics that the client asks for. A
-topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an executor thread.
+The response has the brokers that are alive, and the leader of each partition of the requested topics. A topic that does
+not exist may be created (`auto.create.topics.enable`). A large response is made in an executor thread.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 NULL_MEANS_ALL_VERSION: Final = 1
-"""The first version in which null asks for all topics. In version 0 the empty list does."""
+"""The first version in which null asks for all topics. In version 0 an empty list does."""
 LARGE: Final = 200
-"""The most topics and partitions in a response that is made on the event loop. Such a response takes 2 ms at most."""
+"""The most topics and partitions in a response that is made on the event loop, which takes at most 2 ms."""
 ASKED_BY_ID_VERSION: Final = 12
-"""Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
+"""The first version whose requests may name topics by id. Versions 10 and 11 have topic ids in the response only."""
 
 
 def handle(
@@ -111,20 +111,20 @@ def _as_allowed(
 
 
 class VisibleTopics(NamedTuple):
-    """The topics of a request that the ACLs allow, and the refusals of the others."""
+    """The requested topics that the client may describe, and refusals for the others."""
 
     requested: Sequence[MetadataRequestTopic]
     denied: Sequence[MetadataResponseTopic]
-    """Refusals of topics. They show what the client has named: the name or the id of a topic, never the other."""
+    """The refusals. Each has the name or the id, whichever the client has sent, but not the other."""
 
 
 def visible_topics(
     access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None, *, creates: bool
 ) -> VisibleTopics:
-    """The requested topics that the client may describe, and refusals for the others. A request for all topics gets the
-    allowed ones. With `creates` a topic that does not exist would be created, which needs CREATE on the cluster or on
-    the topic. An unknown topic id needs no permission: it gets the usual error, which reveals no topic.
-    """
+    """Split the requested topics into those that the client may describe, and refusals for the others. If all topics
+    are requested, only the allowed ones remain. If `creates`, a topic that does not exist would be created, which needs
+    CREATE on the cluster or on the topic. An unknown topic id needs no permission: it gets the usual error, which
+    reveals no topic."""
     if requested is None:
         shown = [
             MetadataRequestTopic(name=name)
@@ -151,7 +151,8 @@ def visible_topics(
 def operations_on(
     access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None
 ) -> dict[bytes | str, int]:
-    """The operations that the client may do on each topic of the response: by topic id, or by name if it is missing."""
+    """The operations that the client may do on each requested topic: by topic id, or by name if the topic does not
+    exist."""
     operations: dict[bytes | str, int] = {}
     for each in requested or ():
         known = _found(topics, each)
@@ -171,9 +172,7 @@ def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
 
 
 def _is_large(question: MetadataQuery) -> bool:
-    """Whether the answer is made on an executor thread, because it has too many partitions for the event loop. The
-    count stops at the limit.
-    """
+    """Whether the response has too many partitions to be made on the event loop. The count stops at the limit."""
     topics, requested = question.image.topics, question.requested
     if requested is not None and len(requested) > LARGE:
         return True
@@ -187,7 +186,7 @@ def _is_large(question: MetadataQuery) -> bool:
 
 
 def answer(question: MetadataQuery) -> tuple[MetadataResponse, list[str]]:
-    """The reply, and the names of topics to be created."""
+    """Make the response to a question. Returns it with the names of the topics to create."""
     wanted = list(_wanted(question.image.topics, question.requested))
     missing_count = sum(type(topic) is not Topic for topic in wanted)
     missing: list[str] | None = [] if missing_count <= question.new_topics_max else None
@@ -213,14 +212,15 @@ def answer(question: MetadataQuery) -> tuple[MetadataResponse, list[str]]:
 
 
 def _is_by_id(requested_topic: MetadataRequestTopic) -> bool:
-    """Whether a requested topic is given by its id: if a client sends a name and an id, the id counts."""
+    """Whether a topic is requested by its id. If a client sends a name and an id, the id is used."""
     return requested_topic.name is None or requested_topic.topic_id != ZERO_UUID
 
 
 def _wanted(
     topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None
 ) -> Iterable[Topic | MetadataRequestTopic]:
-    """The requested topics, each once; for a topic that does not exist, the name or id of the request."""
+    """The requested topics, without repetitions. A topic that does not exist is represented by its element of the
+    request."""
     if requested is None:
         return topics.by_id.values()
     # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
@@ -271,7 +271,8 @@ def _partition(
 def _missing(
     question: MetadataQuery, requested_topic: MetadataRequestTopic, missing: list[str] | None
 ) -> MetadataResponseTopic:
-    """The result for a missing topic. `missing` collects the topics to create; None if the request creates none."""
+    """The result for a topic that does not exist. Its name is added to `missing`, the topics to create; None if none is
+    created."""
     if _is_by_id(requested_topic) or requested_topic.name is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=requested_topic.topic_id
@@ -293,14 +294,13 @@ def _missing(
 
 
 class MetadataParts(Parts):
-    """How requests for the metadata of topics are cut."""
+    """How requests for the metadata of topics are cut into parts."""
 
     __slots__ = ()
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
-        """Yield the parts of a request. If it has more topics than one request may create, none is created, as in
-        Apache Kafka. DIVERGES: topics that exist count here.
-        """
+        """Yield the parts of a request. If it has more topics than one request may create, no topic is created, as in
+        Apache Kafka. DIVERGES: topics that exist count here."""
         assert isinstance(request, MetadataRequest)
         if len(request.topics or ()) > NEW_PARTITIONS_MAX:
             request = copy(request)

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (API key 24, versions 0-5; KIP-98, KIP-890): adds partitions to a transaction, or verifies them.
 
 2: PRODUCER_FENCED · 4: brokers send it, with several transactions: the leader of a partition asks before the first
-records of a transaction are appended (KIP-890) · 5: TRANSACTION_ABORTABLE (KIP-890). Before version 4 producers of the
-older protocol send it, with one transaction.
+records of a transaction are appended (KIP-890) · 5: TRANSACTION_ABORTABLE (KIP-890). Versions below 4 are sent by
+producers of the older protocol, with one transaction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from moldau.protocol.refusals import refused
 from moldau.security.access import AclOperation
 
 BATCH_VERSION: Final = 4
-"""From this version on a request has several transactions, and comes from a broker."""
+"""The first version in which a request has several transactions, and comes from a broker."""
 
 TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
@@ -51,7 +51,7 @@ def handle(
 
 
 def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
-    """The transactions of a request; a request of versions 0 to 3 has one."""
+    """The transactions of a request. Versions 0 to 3 have one."""
     if version >= BATCH_VERSION:
         return request.transactions
     return [
@@ -65,7 +65,8 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
 
 
 def add_partitions(services: Services, version: int, transaction: AddPartitionsToTxnTransaction) -> Reply[Errors]:
-    """Ask the coordinator to add the partitions of one transaction. If one of them does not exist, none is added."""
+    """Ask the transaction coordinator to add a transaction's partitions. If one of them does not exist, none is
+    added."""
     partitions = partitions_of(transaction.topics)
     topics = services.cluster.image.topics
     missing = [each for each in partitions if topics.partition(*each) is None]
@@ -93,13 +94,13 @@ def event_of(
 
 
 def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:
-    """The error of each partition. `answer` is the coordinator's: one error for all partitions, or one for each."""
+    """The error of each partition. The coordinator's `answer` is one error for all partitions, or an error for each."""
     assert isinstance(answer, (ErrorCode, dict))
     return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
 
 
 def in_version(results: list[tuple[str, Errors]], version: int) -> AddPartitionsToTxnResponse:
-    """The response in the form that the version of the request defines."""
+    """Make the response in the form of the request's version."""
     response = AddPartitionsToTxnResponse()
     for transactional_id, errors in results:
         topics = results_of(errors)
@@ -126,9 +127,8 @@ def results_of(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitions
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The rule: CLUSTER_ACTION in the versions for brokers (4 and later); WRITE on the transactional id and on each
-    topic in the versions for clients. If one topic is refused, none is added.
-    """
+    """The rule: CLUSTER_ACTION in versions for brokers (4 and later), otherwise WRITE on the transactional id and on
+    each topic. If one topic is refused, no partition is added."""
     assert isinstance(request, AddPartitionsToTxnRequest)
     access = context.access
     if context.version >= BATCH_VERSION:

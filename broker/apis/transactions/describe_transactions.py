@@ -50,7 +50,7 @@ def described(transactions: TransactionCoordinator, transactional_id: str) -> Tr
 
 
 def without_hidden_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """A rule: the response names only the topics of a transaction that the client may describe."""
+    """A rule: topics that the client may not describe are removed from the transactions in the response."""
     access = context.access
 
     def hide(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:

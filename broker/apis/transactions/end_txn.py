@@ -1,8 +1,8 @@
 """EndTxn (API key 26, versions 0-5; KIP-98, KIP-890): commits or aborts a transaction.
 
-2: PRODUCER_FENCED · 4: TRANSACTION_ABORTABLE (KIP-890) · 5: the producer's epoch moves with every transaction, and the
-answer says with which producer id and epoch the producer goes on (KIP-890). The answer says that the decision is
-stored, not that its markers are written.
+2: PRODUCER_FENCED · 4: TRANSACTION_ABORTABLE (KIP-890) · 5: every transaction raises the producer's epoch, and the
+response has the producer id and epoch for the next one (KIP-890). The response is sent when the decision is stored,
+before the markers are written.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 3: the producer may ask for the next epoch of its own id (KIP-360) · 4: PRODUCER_FENCED · 5: TRANSACTION_ABORTABLE
 (KIP-890).
 
-An idempotent producer gets a fresh id, from the block that the controller has given to this broker
-(`broker/metadata/producer_ids.py`). For a transactional producer the coordinator of its transactional id answers: it
-fences the producer that used the id before, and aborts the transaction that this producer left open.
+An idempotent producer gets a new id from the block that the controller has given to this broker
+(`broker/metadata/producer_ids.py`). A transactional producer gets the answer of its transaction coordinator, which
+fences the producer that used the transactional id before, and aborts the transaction that it left open.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def refused(error: ErrorCode) -> InitProducerIdResponse:
 
 
 def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
-    """A new producer id with epoch 0, for an idempotent producer."""
+    """Get a new producer id with epoch 0, for an idempotent producer."""
     reply: Pending[InitProducerIdResponse] = Pending(waits_for=COORDINATOR)
     producer_ids.give_next_id(
         lambda error, producer_id: reply.complete(
@@ -65,9 +65,8 @@ def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The rule: WRITE on the transactional id. A request without a transactional id needs IDEMPOTENT_WRITE on the
-    cluster, or WRITE on any topic (KIP-679).
-    """
+    """The rule: WRITE on the transactional id. A request without one needs IDEMPOTENT_WRITE on the cluster, or WRITE on
+    any topic (KIP-679)."""
     assert isinstance(request, InitProducerIdRequest)
     access = context.access
     if request.transactional_id is not None:

@@ -30,7 +30,8 @@ def handle(services: Services, context: RequestContext, request: ListTransaction
 
 
 def _listed(services: Services, request: ListTransactionsRequest, is_wanted: Callable[[str], object]) -> Answering:
-    """The transactions of all shards; an error while a shard is loading, because its transactions are not known yet."""
+    """List the transactions of all shards, in slices. The response is an error if a shard is loading, because its
+    transactions are not known yet."""
     from moldau.coordinator.transaction.transaction import unknown_states
 
     response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
@@ -49,7 +50,7 @@ def _listed(services: Services, request: ListTransactionsRequest, is_wanted: Cal
 
 
 def filter_of(pattern: str | None) -> Callable[[str], object] | None:
-    """The filter for transactional ids; None if RE2 cannot compile its pattern."""
+    """Make a filter for transactional ids from a regular expression; None if RE2 cannot compile it."""
     if not pattern:
         return lambda transactional_id: True
     return linear_matcher(pattern)

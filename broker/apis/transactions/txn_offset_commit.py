@@ -33,7 +33,7 @@ from moldau.storage.producers.verification import VerificationGuard
 Merge = Callable[[object], TxnOffsetCommitResponse]
 """Makes the response to the client from the response of the coordinator."""
 NEW_PROTOCOL_VERSION: Final = 5
-"""From this version on the partition of the group is added to the transaction."""
+"""The first version in which the partition with the group's offsets is added to the transaction here."""
 TOPIC_ID_VERSION: Final = 6
 """The first version in which requests name topics by id."""
 COORDINATOR_ERRORS: Final = {
@@ -42,9 +42,8 @@ COORDINATOR_ERRORS: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-"""Errors of the transaction coordinator, each with the error that the client gets instead. A client would take
-NOT_COORDINATOR for an error of the group's coordinator; COORDINATOR_LOAD_IN_PROGRESS has it ask again.
-"""
+"""Errors of the transaction coordinator, with those that the client gets instead. A client would understand
+NOT_COORDINATOR as an error of the group coordinator. COORDINATOR_LOAD_IN_PROGRESS makes it repeat the request."""
 
 
 def handle(
@@ -70,7 +69,7 @@ def commit_offsets(
     guard: VerificationGuard | None,
     merge: Merge,
 ) -> Reply[TxnOffsetCommitResponse]:
-    """Submit the offsets to the machine of the group. `index` is the partition that keeps the group's offsets."""
+    """Submit the offsets to the state machine of the group. `index` is the partition with the group's offsets."""
     return submit_event(
         services.groups.shards.runner_at(index),
         version,
@@ -88,7 +87,7 @@ def verified(
     commit: Callable[[], Reply[TxnOffsetCommitResponse]],
     merge: Merge,
 ) -> Pending[TxnOffsetCommitResponse]:
-    """Commit the offsets once the transaction coordinator has confirmed the transaction."""
+    """Commit the offsets after the transaction coordinator has verified the transaction."""
     reply: Pending[TxnOffsetCommitResponse] = Pending(waits_for=COORDINATOR)
     partition = (GROUP_METADATA_TOPIC, index)
 
@@ -108,9 +107,8 @@ def verified(
 def guard_for(
     services: Services, request: TxnOffsetCommitRequest, index: int, version: int
 ) -> VerificationGuard | None:
-    """The guard with which the log appends the first offsets of a transaction; None if the transaction coordinator need
-    not be asked, or if the machine of the group is not on this broker.
-    """
+    """The verification guard for the first offsets of a transaction. None if the transaction coordinator need not be
+    asked, or if the state machine of the group is not on this broker."""
     partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
     if partition is None or isinstance(services.groups.shards.runner_at(index), ErrorCode):
         return None
