@@ -1,4 +1,4 @@
-"""The refusals that a user of a read sees."""
+"""The errors of a read that are reported to the user."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from collections.abc import Iterable
 
 
 class Refused(ValueError):
-    """The query cannot be run with these options; the message names the option and the reason."""
+    """The query cannot be run with these options. The message names the option and the reason."""
 
 
 class ClusterMismatch(Refused):
-    """The places to read belong to different clusters or hold different topics of one name, or a snapshot is of
-    another cluster than the files.
-    """
+    """The places to read belong to different clusters or have different topics of one name, or a snapshot is of another
+    cluster than the files."""
 
 
 class DataLost(Refused):
-    """Records of the requested offsets have been deleted, or are not in the files."""
+    """Records at the requested offsets have been deleted, or are not in the files."""
 
 
 class TopicRecreated(DataLost):
-    """The topic was deleted and another one of its name was created: earlier runs have read records of the deleted one,
-    whose offsets mean nothing in the new one.
-    """
+    """A topic was deleted and another one of the same name was created. Earlier runs of the query have read records of
+    the deleted topic, whose offsets mean nothing in the new one."""
 
 
 class SegmentReplaced(DataLost):
@@ -35,17 +33,16 @@ class HistoriesDiffer(Refused):
 
 
 class IsolationDiffers(Refused):
-    """An export that has begun with one isolation level would continue with the other."""
+    """An export that began with one isolation level would continue with the other one."""
 
 
 class SnapshotChanged(DataLost):
-    """The files below the offsets of a snapshot have changed since it was taken."""
+    """The files with the offsets of a snapshot have changed since it was taken."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar to a wrong one, as the end of a sentence. Return an empty text if none
-    is similar.
-    """
+    """Return the known name that is most similar to a wrong name, as a clause for the end of a message. Return an empty
+    text if none is similar."""
     from difflib import get_close_matches  # only a mistake needs it
 
     names = {each.lower(): each for each in known}
@@ -54,5 +51,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def warn(message: str) -> None:
-    """Warn on the standard error of the process, once for each message."""
+    """Write a warning to the standard error of the process, once for each message."""
     warnings.warn(f"moldau: {message}", UserWarning, stacklevel=2)

@@ -183,10 +183,10 @@ class LogDirectories:
         )
 
     def _topic_id(self, key: TopicPartition, replicas: Sequence[Replica]) -> bytes | None:
-        """Return the topic id of the replicas.
+        """Return the topic id of the replicas of a partition; None if no replica has one.
 
-        Raises `Refused` if the replicas belong to two topics of the same name, or to another one than the metadata of
-        the cluster have. A topic was then deleted while a broker was down.
+        Raises `Refused` if the replicas belong to two topics of the same name, or to another topic than the cluster's
+        metadata name. A topic was then deleted while a broker was down.
         """
         known: dict[bytes, str] = {}
         for replica in replicas:
@@ -252,7 +252,9 @@ class LogDirectories:
 
 
 def is_partition(fs: FileSystem, path: str) -> bool:
-    """Whether an entry with the name of a partition is a partition's directory, in which a broker has made a file.
+    """Whether an entry whose name is that of a partition is really a partition's directory, in which a broker has made
+    a file.
+
     Other entries are foreign, or are being deleted; a read of another topic must not fail because of them.
     """
     try:
@@ -274,5 +276,5 @@ def _segments_now(fs: FileSystem, place: str) -> list[ListedSegment]:
 
 
 def is_tiered_storage(fs: FileSystem, directory: str) -> bool:
-    """Whether a directory is the root of a tiered storage, and not a log directory."""
+    """Whether a directory is the root of a tiered storage. A log directory is not."""
     return fs.exists(f"{directory}/{CLUSTER_MANIFEST}")

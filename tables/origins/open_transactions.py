@@ -1,8 +1,8 @@
-"""The last stable offset of a partition, from its files.
+"""Finds the last stable offset of a partition from its files.
 
-The newest producer snapshot at or below the high watermark says which transactions were open at its offset; the batch
-headers from there to the high watermark show which transactions began and ended since. As on a broker, a transaction
-whose marker is past the high watermark is open.
+The newest producer snapshot at or below the high watermark says which transactions were open at its offset. The batch
+headers from this offset to the high watermark show which transactions began and ended since. As on a broker, a
+transaction whose marker is past the high watermark is open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from moldau.tables.origins.port import StoredSegment
 def last_stable_offset(
     fs: FileSystem, directory: str, segments: Sequence[StoredSegment], log_start_offset: int, high_watermark: int
 ) -> int:
-    """The last stable offset, between the log start and the high watermark. Raises OSError and `MalformedMessage`."""
+    """The last stable offset, at least the log start offset and at most the high watermark. Raises OSError and
+    `MalformedMessage`."""
     if not segments:
         return high_watermark
     position, opened = newest_snapshot(fs, directory, segments[0].start_offset, high_watermark)
@@ -35,11 +36,11 @@ def last_stable_offset(
 def newest_snapshot(
     fs: FileSystem, directory: str, first_offset: int, high_watermark: int
 ) -> tuple[int, dict[int, int]]:
-    """Return the newest producer snapshot, as (its offset, the first offset of the open transaction of each producer
-    id).
+    """Read the newest producer snapshot. Returns its offset, and the first offset of the open transaction of each
+    producer id that has one.
 
-    If no snapshot is between `first_offset` and the high watermark, return `first_offset` and no transactions: a
-    transaction that began before it has no record here.
+    If no snapshot is between `first_offset` and the high watermark, returns `first_offset` and no transactions: a
+    transaction that began before it has no record in these files.
     """
     names = [name for name in fs.list_directory(directory) if name.endswith(SNAPSHOT_SUFFIX)]
     for offset in sorted((offset_of_name(name) for name in names), reverse=True):
@@ -58,9 +59,8 @@ def newest_snapshot(
 def read_markers(
     fs: FileSystem, directory: str, segment: StoredSegment, start: int, end: int, opened: dict[int, int]
 ) -> None:
-    """Apply the transactional batches and markers with offsets in [start, end) of a segment to `opened`, the first
-    offset of the open transaction of each producer id.
-    """
+    """Read the transactional batches and markers with offsets in [start, end) of a segment, and apply them to `opened`,
+    the first offset of the open transaction of each producer id."""
     listed = ListedSegment(directory, segment.start_offset, segment.size, segment.end_offset)
     place = locate(fs, listed, start) if start > segment.start_offset else None
     if start > segment.start_offset and place is None:

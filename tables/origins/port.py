@@ -1,5 +1,5 @@
-"""The interface of an origin: a source of partitions' records, such as the log directories of brokers. The planner uses
-origins on the driver; only `SegmentSource` and `Slice` are pickled into the tasks.
+"""The interface of an origin: a source of partitions' segments, such as the log directories of brokers. The planner
+uses origins on the driver; only `SegmentSource` and `Slice` are pickled into the tasks.
 
 | of the port       | is                                                                  | for log directories        |
 |-------------------|---------------------------------------------------------------------|----------------------------|
@@ -10,7 +10,7 @@ origins on the driver; only `SegmentSource` and `Slice` are pickled into the tas
 | `Slice`           | whole batches of a segment, and the offsets to take from them       |                            |
 
 A segment is distinguished from one that replaced it: a file by its size, inode and time of modification, an object by
-the segment id in its name. A task compares the offsets of the batches as well (decoding/coverage.py).
+the segment id in its name. A task also compares the offsets of the batches (decoding/coverage.py).
 """
 
 from __future__ import annotations
@@ -33,78 +33,79 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class StoredSegment(NamedTuple):
-    """A segment of a partition at the time when an origin listed it. The segments of one origin do not overlap."""
+    """A segment of a partition when its origin (a source of segments) listed it. The segments that one origin lists for
+    a partition do not overlap."""
 
     start_offset: int
     end_offset: int
-    """The end offset (exclusive); for a growing segment, the end of the part that may be read."""
+    """The end offset (exclusive). For a growing segment it is the end of the part that may be read."""
     size: int
-    """Size of its records in bytes."""
+    """The size of its records in bytes."""
     name: str
-    """The name by which its source opens it: a path, or the key of an object."""
+    """The name by which its `SegmentSource` opens it: a path, or the key of an object."""
     is_growing: bool
-    """Whether a broker may append to it: its size is then a lower bound."""
+    """Whether a broker may still append to it. Its size is then a lower bound."""
     batches_start: int = 0
-    """An offset before which the segment has no batch. Of its offsets from here on, only a part may be read."""
+    """The offset before which the segment has no batch. The part to read may begin later."""
     batches_end: int = OFFSET_MAX
-    """An offset at or past which the segment has no batch."""
+    """The offset at or past which the segment has no batch."""
     is_dense: bool = False
-    """Whether its batches have every offset: no cleaner has removed any."""
+    """Whether its batches have every offset, because no cleaner has removed any."""
     stamp: FileStamp | None = None
     """The size, inode and modification time of its file when it was listed."""
 
 
 class Cut(NamedTuple):
-    """Whole batches of a segment: [start, end) in bytes."""
+    """A part of a segment that consists of whole batches: [start_position, end_position) in bytes."""
 
     start_position: int
     end_position: int
     last_offset: int | None
     """The last offset of the last batch, if it is known.
 
-    A task compares it, because in a replaced file another batch ends at this position.
+    A task compares it with the batch that it finds, because in a replaced file another batch may end at this position.
     """
 
 
 class SegmentFile(Protocol):
-    """The file of a segment, as a task reads it: the methods of `moldau.storage.files.port.File` for reading."""
+    """The file of a segment, as a task reads it: those methods of `moldau.storage.files.port.File` that read."""
 
     def size(self) -> int: ...
 
     def pread(self, size: int, position: int) -> BytesLike:
-        """Up to `size` bytes from a position; fewer bytes at the end of the segment."""
+        """Read up to `size` bytes from `position` on; fewer only at the end of the segment."""
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
 class FileInPieces(SegmentFile, Protocol):
-    """A file that comes in pieces, each of them a buffer."""
+    """A file whose bytes arrive in pieces, each of them a buffer."""
 
     def rest_of_piece(self, position: int) -> int:
-        """The number of bytes from a position to the end of the piece that contains it. `pread` returns such bytes
-        without a copy.
-        """
+        """The number of bytes from `position` to the end of the piece that contains it. `pread` returns these bytes
+        without a copy."""
 
 
 class SegmentSource(Protocol):
-    """Opens segments in a task. A small value, which is pickled with every slice."""
+    """Opens segments in a task. It is small, because it is pickled with every slice."""
 
     def open(self, wanted: Slice) -> SegmentFile:
         """Open the segment of a slice, as it was when the read was planned.
 
-        Raises `DataLost` if it is gone, `SegmentReplaced` if other bytes have its name, and OSError.
+        Raises `DataLost` if the segment does not exist any more, `SegmentReplaced` if other bytes have its name, and
+        OSError.
         """
 
 
 FoundBatch: TypeAlias = tuple[int, BatchHeader, BytesLike, int]
-"""(position at which the batch is stored, header, bytes that were read, position of the batch in these bytes)."""
+"""A batch that was read: the position at which it is stored, its header, the bytes that were read, and the position of
+the batch in these bytes."""
 
 
 def upgraded_batch(found: FoundBatch) -> FoundBatch:
-    """Return a message of format 0 or 1 as a batch of format 2, in memory of its own. Raises `MalformedMessage`, also
-    if its checksum does not match.
-    """
+    """Convert a message of format 0 or 1 into a batch of format 2, in memory of its own. Raises `MalformedMessage`,
+    also if the checksum of the message does not match."""
     position, header, piece, inside = found
     if not crc_is_valid(piece, inside, header):
         raise MalformedMessage(f"the checksum of the message at position {position} does not match")
@@ -113,16 +114,16 @@ def upgraded_batch(found: FoundBatch) -> FoundBatch:
 
 @runtime_checkable
 class BatchSource(SegmentSource, Protocol):
-    """A source that is read by offsets, not by positions in a file."""
+    """A `SegmentSource` that is read by offsets and not by positions in a file."""
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
-        """Yield the whole batches that have offsets of a slice, in order. Under read_committed the batches of aborted
-        transactions are left out. Raises `DataLost` and `Refused`.
-        """
+        """Yield the whole batches with offsets of a slice, in order. If only committed records are read, the batches of
+        aborted transactions are left out. Raises `DataLost` and `Refused`."""
 
 
 class Slice(NamedTuple):
-    """Whole batches of one segment, and the offsets [start_offset, end_offset) of the records to take from them."""
+    """A unit of reading: whole batches of one segment, and the offsets [start_offset, end_offset) of the records to
+    take from them."""
 
     topic: str
     partition: int
@@ -135,17 +136,16 @@ class Slice(NamedTuple):
     start_offset: int
     end_offset: int
     aborted: tuple[AbortedTransaction, ...] = ()
-    """The aborted transactions whose records are left out."""
+    """The aborted transactions whose records are left out of the result."""
     is_dense: bool = False
-    """Whether the batches have every offset of the slice, so that a task notices missing ones."""
+    """Whether the batches must have every offset of the slice. A task then reports missing offsets."""
     has_start: bool = False
-    """Whether its first batch has `start_offset`; False if the slice begins later in the segment."""
+    """Whether the first batch has `start_offset`. False if an earlier slice of the segment has it."""
     has_end: bool = False
-    """Whether its last batch has the offset before `end_offset`; False if another slice of the segment follows."""
+    """Whether the last batch has the offset before `end_offset`. False if a later slice of the segment has it."""
     finds_markers: bool = False
-    """Whether a task searches for the markers of transactions that `aborted` does not name, because it reads committed
-    records and a transaction index may be missing.
-    """
+    """Whether a task searches for the markers of transactions that `aborted` does not name. This is needed if committed
+    records are read and a transaction index may be missing."""
 
     @property
     def size(self) -> int:
@@ -163,7 +163,7 @@ Task: TypeAlias = tuple[Slice, ...]
 
 
 class PartitionOrigin(Protocol):
-    """One partition in one origin: its segments and offsets at the time when the origin listed them."""
+    """One partition in one origin (a source of segments): its segments and offsets when they were listed."""
 
     @property
     def key(self) -> TopicPartition: ...
@@ -173,31 +173,30 @@ class PartitionOrigin(Protocol):
 
     @property
     def place(self) -> str:
-        """The location of the partition as text, for messages."""
+        """The location of the partition, as text for messages."""
 
     @property
     def node_id(self) -> int | None:
-        """The id of the broker that has the replica; None if the partition is not a replica, or its directory does not
-        name a broker.
-        """
+        """The id of the broker that has the replica. None if the partition is not a replica, or its directory does not
+        name a broker."""
 
     @property
     def tier(self) -> str:
-        """The tier of the partition, as the table `segments` shows it: `local`, `remote` or `broker`."""
+        """The kind of storage, as the table `segments` shows it: `local`, `remote` or `broker`."""
 
     @property
     def source(self) -> SegmentSource: ...
 
     @property
     def segments(self) -> Sequence[StoredSegment]:
-        """The segments in the order of their offsets; they do not overlap."""
+        """The segments in the order of their offsets. They do not overlap."""
 
     @property
     def log_start_offset(self) -> int: ...
 
     @property
     def log_start_known(self) -> int:
-        """The log start offset that the origin has stored; no record before it may be read from any origin."""
+        """The log start offset that the origin has stored. No record before it may be read from any origin."""
 
     @property
     def high_watermark(self) -> int:
@@ -205,62 +204,62 @@ class PartitionOrigin(Protocol):
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether a cleaner may have removed batches, from this origin or from the one that it was copied from."""
+        """Whether a cleaner may have removed batches, from these segments or from those that they are copies of."""
 
     @property
     def lost_segments(self) -> Sequence[int]:
-        """The base offsets of segments that have an index here and no records. They show a loss in a log with gaps."""
+        """The base offsets of segments that have an index and no records. They show a loss in a log with gaps."""
 
     @property
     def incomplete(self) -> Sequence[SegmentObject]:
-        """An object of each remote segment that has no manifest, so that the segment is not read."""
+        """One object of each remote segment that has no manifest. Such a segment is not read."""
 
     @property
     def is_checkpointed(self) -> bool:
-        """Whether the high watermark is known; otherwise nothing is read."""
+        """Whether the high watermark is known. If not, nothing is read."""
 
     def last_stable_offset(self) -> int:
-        """The last stable offset: the first offset of the first transaction that is open at the high watermark, or the
-        high watermark if there is none.
-        """
+        """The last stable offset: the first offset of the earliest transaction that is open at the high watermark, or
+        the high watermark if there is none."""
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in a range of offsets."""
+        """The aborted transactions with records in [start_offset, end_offset)."""
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """Return the batches with offsets in [start_offset, end_offset), in cuts of about `slice_size` bytes.
+        """Cut the batches of a segment with offsets in [start_offset, end_offset) into parts of about `slice_size`
+        bytes.
 
         The last cut has its last offset set if it ends inside the segment, or if the segment is still growing.
         """
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The first offset below the high watermark whose record is at or after a time; None if there is none."""
+        """The first offset below the high watermark whose record is at or after `timestamp_ms`; None if
+        there is none."""
 
     def largest_timestamp(self, segment: StoredSegment) -> int | None:
-        """The largest timestamp of a segment in ms, from its index; None if the index does not give it."""
+        """The largest timestamp (ms) of a segment, from its index; None if the index does not give it."""
 
     def has_changed(self) -> bool:
-        """Whether a segment was deleted or replaced since the listing, so that a plan may be based on other files."""
+        """Whether a segment was deleted or replaced since the listing. A plan may then be based on other files."""
 
 
 class Origin(Protocol):
-    """A place that has records of partitions: log directories, a tiered storage, or brokers."""
+    """A source of partitions' segments: log directories, a tiered storage, or brokers."""
 
     @property
     def cost(self) -> int:
-        """The cost of reading an offset here, relative to other origins; the planner takes the cheapest."""
+        """The cost of reading an offset from this origin, relative to other origins. The planner takes the cheapest."""
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster id; None if the place has none."""
+        """The id of the cluster from which the records come; None if it is not known."""
 
     def partitions(self) -> Mapping[TopicPartition, object]:
-        """The partitions that the origin has. Raises `Refused` and OSError."""
+        """The partitions that this origin has, as the keys of a mapping. Raises `Refused` and OSError."""
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """The partitions that should exist according to this place, but that it does not have, each with the evidence.
-        Raises what `partitions` raises.
-        """
+        """The partitions that should exist according to this origin, but that it does not have; for each of them a text
+        with the evidence. Raises what `partitions` raises."""
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
         """List the segments of these partitions. Partitions that this origin does not have are left out. Raises what

@@ -1,8 +1,8 @@
-"""The choice of the replica that is read, if the directories of several brokers have one.
+"""The choice of the replica that is read, if the directories of several brokers have replicas of one partition.
 
 Replicas agree below their high watermarks, except after an unclean election: then the new leader lacks records that the
-others had below theirs. A leader epoch has one leader, so two logs with a batch of one epoch at one offset are equal up
-to it. The choice is therefore
+others had below their high watermarks. A leader epoch has one leader, so two logs with a batch of one epoch at one
+offset are equal up to it. The choice is therefore
 
     the reference    the replica of the leader that the metadata of the cluster name, or else the one with the latest
                      leader epoch; a later epoch than the leader's shows that the metadata are old
@@ -35,7 +35,7 @@ from moldau.tables.refusals import HistoriesDiffer
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFiles:
-    """A replica with a checkpointed high watermark, as its directory shows it."""
+    """A replica whose high watermark is checkpointed, with what its files say about its history."""
 
     fs: FileSystem
     directory: str
@@ -46,7 +46,7 @@ class ReplicaFiles:
     """The base offsets of its segments, in order."""
 
     def batch_at(self, offset: int) -> BatchHeader | None:
-        """The header of the batch that holds an offset; None if the files have none, or cannot be read there."""
+        """The header of the batch that contains `offset`; None if no batch does, or it cannot be read."""
         slot = bisect_right(self.bases, offset) - 1
         if slot < 0:
             return None
@@ -60,12 +60,12 @@ class ReplicaFiles:
             return None
 
     def epoch_at(self, offset: int) -> int | None:
-        """The leader epoch at an offset, which need not have a batch yet; None if it is not known."""
+        """The leader epoch at `offset`, which need not have a batch yet; None if the epoch is not known."""
         batch = self.batch_at(offset)
         return batch.partition_leader_epoch if batch is not None else self.epochs.epoch_of(offset)
 
     def latest_epoch(self) -> int:
-        """The epoch of the last batch, or a later one that has begun without a batch."""
+        """The leader epoch of the last batch, or a later one that has begun without a batch."""
         return max(self.epochs.latest_epoch, self._last_epoch())
 
     def _last_epoch(self) -> int:
@@ -92,16 +92,16 @@ class ReplicaFiles:
 def replica_files(
     fs: FileSystem, directory: str, node_id: int | None, high_watermark: int, *, is_only_one: bool
 ) -> ReplicaFiles:
-    """Read the leader epochs of a replica, and unless it is the only one the base offsets of its segments. Raises
-    OSError.
-    """
+    """Read the leader epochs of a replica, and the base offsets of its segments unless it is the only replica. Raises
+    OSError."""
     names = () if is_only_one else fs.list_directory(directory)
     bases = sorted(offset_of_name(name) for name in names if name.endswith(LOG_SUFFIX))
     return ReplicaFiles(fs, directory, node_id, high_watermark, read_epochs(fs, directory), bases)
 
 
 def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
-    """The leader epochs in a directory; none if their file is missing or damaged. Raises OSError."""
+    """Read the leader epochs of a log from its directory; there are none if the file is missing or damaged. Raises
+    OSError."""
     try:
         return LeaderEpochs.load(fs, directory)
     except CorruptCheckpoint:
@@ -109,9 +109,8 @@ def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
 
 
 class ReplicaChoice(NamedTuple):
-    """The replicas with the chosen history, of which the first one is read, and the other replicas, each with a message
-    for the user.
-    """
+    """The result of a choice: the replicas that have the chosen history, the first of which is read; and the other
+    replicas, each with a message for the user."""
 
     same: list[ReplicaFiles]
     others: list[tuple[ReplicaFiles, str]]
@@ -120,7 +119,8 @@ class ReplicaChoice(NamedTuple):
 def choose_replicas(
     key: TopicPartition, replicas: Sequence[ReplicaFiles], leader: int | None, *, may_have_gaps: bool
 ) -> ReplicaChoice:
-    """Choose among replicas. Raises `HistoriesDiffer` if nothing tells which history is right, and OSError."""
+    """Choose the replica of a partition to read. `leader`: the node id of its leader, if it is known. Raises
+    `HistoriesDiffer` if nothing tells which history is right, and OSError."""
     if len(replicas) < 2:
         return ReplicaChoice(list(replicas), [])
     epochs = {each.directory: each.latest_epoch() for each in replicas}
@@ -151,9 +151,8 @@ def choose_replicas(
 def has_same_history(
     key: TopicPartition, replica: ReplicaFiles, reference: ReplicaFiles, *, may_have_gaps: bool
 ) -> bool:
-    """Whether a replica has the history of the reference below its own high watermark. Raises `HistoriesDiffer` if
-    both have different batches of one epoch.
-    """
+    """Whether a replica has the history of the reference replica below its own high watermark. Raises `HistoriesDiffer`
+    if the two have different batches of one leader epoch."""
     offset = replica.high_watermark - 1
     if offset < 0:
         return True

@@ -1,6 +1,5 @@
-"""The segments of a partition in a tiered storage: which of them are current, and the offsets that are read
-from each.
-"""
+"""The segments of a partition in a tiered storage: which of them are current, and which offsets are read from each of
+them."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ from moldau.tables.origins.blocking_storage import BlockingStorage
 
 
 class TieredSegment(NamedTuple):
-    """The part of a manifest that planning needs. It is small, because there may be a million segments."""
+    """The part of a segment's manifest that planning needs. It is small, because there may be a million segments."""
 
     stem: str
-    """The key of each of its objects, without the suffix of the kind."""
+    """The part that the keys of all its objects have in common: a key without the suffix of its kind."""
     segment_id: bytes
     start_offset: int
     last_offset: int
-    """Inclusive."""
+    """The last offset of the segment (inclusive)."""
     size: int
-    """Bytes of the .log object."""
+    """The size of the .log object in bytes."""
     max_timestamp_ms: int
     epochs: tuple[EpochStart, ...]
     has_transaction_index: bool
@@ -36,12 +35,12 @@ class TieredSegment(NamedTuple):
     erased_end_offset: int = 0
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch at an offset of the segment."""
+        """The leader epoch at an offset of this segment."""
         return max((each.epoch for each in self.epochs if each.start_offset <= offset), default=-1)
 
 
 class SegmentRange(NamedTuple):
-    """The offsets [start, end) that are read from a segment."""
+    """The offsets [start_offset, end_offset) that are read from one remote segment."""
 
     start_offset: int
     end_offset: int
@@ -49,16 +48,17 @@ class SegmentRange(NamedTuple):
 
 
 class TieredListing(NamedTuple):
-    """The objects of a partition."""
+    """The segments of a partition in a tiered storage."""
 
     segments: list[TieredSegment]
     """The segments that no other segment replaces, by start offset."""
     incomplete: list[SegmentObject]
-    """An object of each segment that has no manifest: it is being copied or removed, or its manifest is lost."""
+    """An object of each segment that has no manifest, because it is being copied or removed, or its
+    manifest is lost."""
 
 
 def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePartition) -> TieredListing:
-    """List the objects of a partition. Raises `RemoteStorageError`."""
+    """List the objects of a partition, and read the manifests of its segments. Raises `RemoteStorageError`."""
     suffix = ObjectKind.MANIFEST.value
     prefix = partition_prefix(partition)
     texts = ManifestTexts(cluster_id, partition, prefix)
@@ -122,7 +122,7 @@ def stretches_of(segments: Sequence[TieredSegment]) -> list[SegmentRange]:
 
 
 def _chosen(group: Sequence[TieredSegment]) -> list[SegmentRange]:
-    """Return the ranges of offsets that are read from the segments of a group, which overlap."""
+    """Return the ranges of offsets that are read from the segments of a group, all of which overlap."""
     if len(group) == 1:
         return [SegmentRange(group[0].start_offset, group[0].last_offset + 1, group[0])]
     bounds: set[int] = set()

@@ -1,6 +1,5 @@
 """The remote segments of a partition, as their manifests described them when they were listed. The driver also reads
-their indexes, compares these with the manifests, and keeps them in memory.
-"""
+their indexes, compares these with the manifests, and keeps them in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from moldau.tables.origins.tiered_segments import TieredSegments
 
 _start_offset = attrgetter("start_offset")
 WALK_SIZE = 1 << 20
-"""Bytes of one request for batches whose records are looked at."""
+"""The bytes of one request for batches in which a record is searched for."""
 
 
 class TieredPartition:
@@ -77,9 +76,8 @@ class TieredPartition:
         return f"{self.key[0]}-{self.key[1]}"
 
     def last_stable_offset(self) -> int:
-        """The last stable offset, from the producer snapshot of the last segment, which has the state at the end of the
-        segment.
-        """
+        """The last stable offset, from the producer snapshot of the last segment, which has the state at the end of
+        that segment."""
         if not self._stretches:
             return self.high_watermark
         last = self._stretches[-1].segment
@@ -109,9 +107,9 @@ class TieredPartition:
         return sorted(set(found), key=lambda each: each.first_offset)
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """See `PartitionOrigin.cuts`. A segment that fits into one slice needs only its manifest, any other one its
-        index. The first and last slice may hold batches outside of the offsets, which the task leaves out.
-        """
+        """Return the batches with offsets in [start_offset, end_offset), in cuts of about `slice_size` bytes
+        (`PartitionOrigin.cuts`). A segment that fits into one slice needs only its manifest, any other one its index.
+        The first and the last cut may have batches outside of the offsets, which the task leaves out."""
         tiered = self._stretches[self._slot_of(segment.start_offset)].segment
         is_whole = start_offset <= tiered.start_offset and end_offset > tiered.last_offset
         if is_whole and segment.size <= slice_size:
@@ -138,7 +136,7 @@ class TieredPartition:
         return timestamp if timestamp >= 0 else None
 
     def has_changed(self) -> bool:
-        """Always False: objects are never changed, and a task notices an object that was deleted."""
+        """Return False, because objects are never changed, and a task notices an object that was deleted."""
         return False
 
     def _offset_in(self, segment: TieredSegment, timestamp_ms: int, start_offset: int, end_offset: int) -> int | None:
@@ -158,7 +156,8 @@ class TieredPartition:
         return None
 
     def _batches(self, segment: TieredSegment, position: int) -> Iterator[bytes]:
-        """The whole batches from a position on. Raises `MalformedMessage`, which names the object."""
+        """Yield the whole batches of a segment from `position` on. Raises `MalformedMessage`, which
+        names the object."""
         key = self._key(segment, ObjectKind.LOG)
         data = b""
         while position < segment.size:
@@ -182,7 +181,7 @@ class TieredPartition:
         return RemoteOffsetIndex(key, self._object(segment, ObjectKind.OFFSET_INDEX), segment.start_offset)
 
     def _object(self, segment: TieredSegment, kind: ObjectKind) -> bytes:
-        """Read a small object, and check it against its manifest."""
+        """Read a small object of a segment, and compare it with the manifest."""
         manifest_key = self._key(segment, ObjectKind.MANIFEST)
         manifest = decode_manifest(manifest_key, self._read(manifest_key, 0, MANIFEST_SIZE_MAX))
         summary = manifest.objects[kind]
@@ -211,7 +210,8 @@ TIME_ENTRY: Final = Struct(">qi")
 
 
 class RemoteOffsetIndex:
-    """Offsets and positions of some batches. An entry has an offset of the batch that begins at its position."""
+    """The offset index of a remote segment: an entry has an offset of a batch, and the position at which the batch
+    begins."""
 
     def __init__(self, key: str, data: bytes, start_offset: int) -> None:
         """Parse an offset index. Raises `CorruptObject`."""
@@ -220,20 +220,20 @@ class RemoteOffsetIndex:
         self._positions = array("q", [position for _, position in entries])
 
     def position_at_or_before(self, offset: int) -> int:
-        """The position of the last indexed batch that begins at or before the batch with this offset; 0 if there is
-        none.
-        """
+        """The position of the last indexed batch that begins at or before the batch with `offset`; 0 if
+        there is none."""
         slot = bisect_right(self._offsets, offset)
         return self._positions[slot - 1] if slot else 0
 
     def position_past(self, offset: int) -> int | None:
-        """The position of a batch whose records are all at or past an offset; None if no index entry gives one."""
+        """The position of a batch whose records are all at or past `offset`; None if no index entry gives one."""
         # The entry may have the last offset of its batch: only the next one begins past the offset for certain.
         slot = bisect_left(self._offsets, offset) + 1
         return self._positions[slot] if slot < len(self._positions) else None
 
     def cuts(self, start_position: int, end_position: int, slice_size: int) -> list[int]:
-        """The positions at which slices of at least `slice_size` bytes begin."""
+        """The positions between `start_position` and `end_position` at which slices of at least `slice_size` bytes
+        begin."""
         found = [start_position]
         while True:
             slot = bisect_left(self._positions, found[-1] + slice_size)
@@ -243,9 +243,8 @@ class RemoteOffsetIndex:
 
 
 def indexed_offset(key: str, data: bytes, start_offset: int, timestamp_ms: int) -> int:
-    """The offset, according to a time index, from which to search for the first record at or after a time. Raises
-    `CorruptObject`.
-    """
+    """The offset, according to a time index, from which on to search for the first record at or after `timestamp_ms`.
+    Raises `CorruptObject`."""
     offset = start_offset
     for timestamp, delta in TIME_ENTRY.iter_unpack(whole_entries(key, data, TIME_ENTRY.size)):
         if timestamp > timestamp_ms:

@@ -1,4 +1,4 @@
-"""Opening a segment of a tiered storage in a task: its bytes are read ahead while the task decodes."""
+"""Opens a segment of a tiered storage in a task. Its bytes are requested ahead while the task decodes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from moldau.tables.origins.port import SegmentFile, Slice
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
 REQUEST_SIZE: Final = 8 << 20
-"""Bytes of one request. Larger requests cost both ends less CPU, and a task more memory."""
+"""The bytes of one request. Larger requests cost client and storage less CPU, and a task more memory."""
 REQUESTS_AHEAD: Final = 4
-"""The number of requests that are under way or not read. Their bytes are the memory that a task needs for an object,
-besides what it decodes.
-"""
+"""The most requests that are under way or whose bytes are not read yet. Their bytes are the memory that a task needs
+for an object, besides what it decodes."""
 
 
 class TieredSegments(NamedTuple):
-    """The `SegmentSource` of a tiered storage."""
+    """The `SegmentSource` that opens segments of a tiered storage."""
 
     address: StoreAddress
 
@@ -44,7 +43,7 @@ class _Piece(NamedTuple):
 
 
 class TieredFile:
-    """A slice of a `.log` object as a `FileInPieces` that is read from its beginning to its end.
+    """A slice of a .log object as a `FileInPieces`, which is read from its beginning to its end.
 
     Objects are never changed, so the object under the segment's key has the segment's bytes.
     """
@@ -54,23 +53,23 @@ class TieredFile:
         self._wanted = wanted
         self._end = wanted.end_position
         self._pieces: deque[_Piece] = deque()
-        """The bytes that were received and not read. Those of `_requests` follow them."""
+        """The received bytes that are not read yet. The bytes of `_requests` follow them."""
         self._requests: deque[_Request] = deque()
 
     def size(self) -> int:
         return self._wanted.segment.size
 
     def rest_of_piece(self, position: int) -> int:
-        """See `FileInPieces`. Raises what `pread` raises."""
+        """The number of bytes from `position` to the end of the received piece that contains it. Raises what `pread`
+        raises."""
         if position >= self._end:
             return 0
         self._receive(position, position + 1)
         return self._pieces[0].end - position
 
     def pread(self, size: int, position: int) -> BytesLike:
-        """Up to `size` bytes, fewer at the end of the slice. Raises `DataLost`, `SegmentReplaced` if the object is
-        shorter than its manifest said, and `RemoteStorageError`.
-        """
+        """Read up to `size` bytes from `position` on; fewer only at the end of the slice. Raises `DataLost`,
+        `SegmentReplaced` if the object is shorter than its manifest said, and `RemoteStorageError`."""
         end = min(position + size, self._end)
         if position >= end:
             return b""
@@ -89,7 +88,7 @@ class TieredFile:
         self._pieces.clear()
 
     def _receive(self, position: int, end: int) -> None:
-        """Drop what is before a position, request what follows it, and wait for the bytes before `end`."""
+        """Drop the bytes before `position`, request those that follow it, and wait for the bytes before `end`."""
         self._drop_before(position)
         self._request(position, end)
         while not self._pieces or self._pieces[-1].end < end:

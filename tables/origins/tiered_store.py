@@ -1,4 +1,4 @@
-"""A tiered storage as an origin: remote segments of a cluster, read without a broker.
+"""A tiered storage as a source of segments: remote segments of a cluster, read without a broker.
 
 docs/tiered_storage.md describes the objects. A broker knows the current segments from its metadata topic. Without a
 broker the manifests show them: a manifest is written last and removed first.
@@ -24,13 +24,13 @@ from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.refusals import Refused
 
 COST: Final = 10
-"""The cost of reading an offset from an object, if that from a local file is 1."""
+"""The cost of reading an offset from an object, relative to that from a local file, which is 1."""
 PAST_SEGMENTS: Final = "z"
-"""A text that is greater than the name of any segment, which begins with a digit."""
+"""A text that is greater than the name of any segment, because such a name begins with a digit."""
 
 
 class TieredStore:
-    """The `Origin` of a tiered storage."""
+    """The `Origin` that reads from a tiered storage."""
 
     def __init__(self, address: StoreAddress, storage: BlockingStorage | None = None) -> None:
         """Open the storage. Raises `Refused` if there is no tiered storage at the address, and
@@ -49,20 +49,23 @@ class TieredStore:
         self.cluster_id: str | None = cluster_id
         self._found: dict[TopicPartition, RemotePartition] | None = None
         self._others: dict[TopicPartition, RemotePartition] = {}
-        """Partitions of another topic that has the name of one of `_found`."""
+        """The partitions of a second topic that has the same name as a topic in `_found`."""
 
     def partitions(self) -> Mapping[TopicPartition, RemotePartition]:
-        """The partitions, found by one request for each: after a partition the listing skips its other segments."""
+        """The partitions in the storage. One request finds each of them, because the listing skips the other segments
+        of a partition."""
         if self._found is None:
             self._found = self._partitions()
         return self._found
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """Always empty: a bucket has the partitions that were copied, and does not tell which others there are."""
+        """Return no partition, because a storage has only the partitions that were copied, and does not tell which
+        others exist."""
         return {}
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """See `Origin.open`. Raises `Refused` if two topics have the name of one of the partitions."""
+        """List the segments of these partitions. Raises `Refused` if two topics have the name of one of the partitions,
+        and what `partitions` raises."""
         known = self.partitions()
         assert self.cluster_id is not None
         opened: list[PartitionOrigin] = []

@@ -1,1 +1,1 @@
-"""The planning of a read, from options and origins to tasks: offsets, the snapshot, slices."""
+"""Planning a read, from options and sources of segments to tasks: ranges of offsets, snapshots, slices."""

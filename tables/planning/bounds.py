@@ -1,4 +1,4 @@
-"""The range of offsets that a query reads of each partition."""
+"""Determines the range of offsets that a query reads of each partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moldau.tables.refusals import DataLost, Refused, SnapshotChanged, warn
 
 
 class OffsetRange(NamedTuple):
-    """The offsets to read of one partition: [start, end)."""
+    """The offsets to read of one partition: [start_offset, end_offset)."""
 
     view: PartitionView
     start_offset: int
@@ -27,8 +27,7 @@ class OffsetRange(NamedTuple):
     @property
     def size(self) -> int:
         """An estimate of the bytes to read: the bytes of the partition's segments, times the share of its offsets that
-        are in the range.
-        """
+        are in the range."""
         view = self.view
         return view.size * (self.end_offset - self.start_offset) // max(1, view.high_watermark - view.log_start_offset)
 
@@ -36,8 +35,8 @@ class OffsetRange(NamedTuple):
 def ranges_of(
     views: Sequence[PartitionView], options: ReadOptions, snapshot: Snapshot | None, keys: Sequence[TopicPartition]
 ) -> list[OffsetRange]:
-    """Return the range of each partition. It ends at the high watermark at the latest, or if committed records are
-    read, at the last stable offset.
+    """Return the range of offsets of each partition. It ends at the high watermark at the latest; if only committed
+    records are read, at the last stable offset.
 
     `keys`: all partitions that the options select, which offsets in JSON have to name. Raises `Refused`, and OSError
     and `MalformedMessage` of the files.
@@ -66,7 +65,8 @@ def check_names_all(side: str, choice: OffsetChoice, wanted: Iterable[TopicParti
 
 
 def range_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | None) -> OffsetRange:
-    """Return the range of one partition. Wanted offsets that the log does not have are reported as data loss."""
+    """Return the range of offsets of one partition. Requested offsets that the log does not have are reported as data
+    loss."""
     if not view.is_checkpointed and view.has_segments:
         warn(
             f"{view}: the broker has not written down its high watermark yet (it does so every few seconds and when "
@@ -92,7 +92,8 @@ def range_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | Non
 
 
 def limits_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | None) -> tuple[int, int, str]:
-    """The offsets that may be read, as (first offset, exclusive end, the name of that end)."""
+    """The offsets of a partition that may be read: the first one, the end (exclusive), and the name of that end for
+    messages."""
     if snapshot is not None:
         known = partition_in(snapshot, view)
         if options.is_committed:
@@ -130,7 +131,7 @@ def end_of(view: PartitionView, options: ReadOptions, limit: int) -> int:
 
 
 def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
-    """The first offset below a limit whose record is at or after a time; None if there is none."""
+    """The first offset below `limit` whose record is at or after `timestamp` (ms); None if there is none."""
     found = view.offset_at(timestamp)
     return None if found is None or found >= limit else found
 
@@ -138,9 +139,8 @@ def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
 def report_data_loss(
     options: ReadOptions, message: str, kind: type[DataLost] = DataLost, otherwise: str = "reads what is there"
 ) -> None:
-    """Raise `DataLost`. With failOnDataLoss=false warn instead, so that the query reads the records that exist.
-    `otherwise` says in the message what the query does with failOnDataLoss=false.
-    """
+    """Raise `DataLost`, or warn if failOnDataLoss=false, so that the query reads the records that exist. `kind`: the
+    subclass of `DataLost` to raise. `otherwise` says in the message what the query does with failOnDataLoss=false."""
     if options.fails_on_data_loss:
         raise kind(f"{message}; failOnDataLoss=false {otherwise}")
     warn(message)

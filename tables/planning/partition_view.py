@@ -1,4 +1,4 @@
-"""One partition over all origins: its offsets, and the origin from which each of them is read."""
+"""One partition over all sources of segments: its offsets, and the source from which each offset is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _start_offset = attrgetter("start_offset")
 
 
 class Piece(NamedTuple):
-    """Offsets [start, end) of a segment of an origin. The segment is None if no origin has these offsets."""
+    """The offsets [start_offset, end_offset) of a segment of an origin (a source of segments). `segment` is None if no
+    origin has these offsets."""
 
     offer: PartitionOrigin | None
     segment: StoredSegment | None
@@ -25,7 +26,7 @@ class Piece(NamedTuple):
 
 
 class PartitionView:
-    """A partition as all origins together have it."""
+    """A partition as all its origins (sources of segments) together have it."""
 
     def __init__(self, offers: Sequence[PartitionOrigin], *, is_committed: bool = False) -> None:
         """`offers` is not empty, and has the cheapest origin first.
@@ -43,7 +44,7 @@ class PartitionView:
         known = [each for each in offers if each.is_checkpointed]
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
-        """The origin with the highest high watermark."""
+        """The origin whose high watermark is highest."""
         known_start = max(each.log_start_known for each in offers)
         self.log_start_offset = max(known_start, min(each.log_start_offset for each in offers))
         self.high_watermark = max(self.log_start_offset, self.newest.high_watermark)
@@ -62,7 +63,7 @@ class PartitionView:
 
     @property
     def size(self) -> int:
-        """The bytes of the segments in the origin that has most of them, from which the size of tasks is computed."""
+        """The bytes of the segments in the origin that has the most, from which the number of tasks is computed."""
         return max(sum(segment.size for segment in each.segments) for each in self.offers)
 
     def last_stable_offset(self) -> int:
@@ -72,7 +73,8 @@ class PartitionView:
         return max(self.log_start_offset, self.newest.last_stable_offset())
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The lowest first offset, over the origins, whose record is at or after a time; None if there is none."""
+        """The lowest offset that an origin gives for the first record at or after `timestamp_ms`; None if no origin has
+        such a record."""
         found = [offset for each in self.offers if (offset := each.offset_at(timestamp_ms)) is not None]
         return min(found, default=None)
 
@@ -85,9 +87,10 @@ class PartitionView:
         return False
 
     def pieces(self, start_offset: int, end_offset: int) -> Iterator[Piece]:
-        """Yield the offsets [start_offset, end_offset) in pieces, each from the cheapest origin that has it, in order.
+        """Yield the offsets [start_offset, end_offset) in pieces, in order, each from the cheapest origin that has it.
 
-        A piece ends where a cheaper origin begins. A piece without a segment has offsets that no origin has.
+        A piece ends at the offset from which on a cheaper origin has records. A piece without a segment has offsets
+        that no origin has.
         """
         at = start_offset
         while at < end_offset:
@@ -107,9 +110,8 @@ class PartitionView:
 
     def _end_in(self, offer: PartitionOrigin, segment: StoredSegment) -> int:
         """The end of the offsets that are read from a segment of an origin. Files that lag behind a broker do not show
-        which of their open transactions were aborted later. So a committed read takes records past the last stable
-        offset of the files from the broker.
-        """
+        which of their open transactions were aborted later. So a read of committed records takes records past the last
+        stable offset of the files from the broker."""
         if not self._is_capped:
             return segment.end_offset
         if id(offer) not in self._stable:
@@ -118,9 +120,8 @@ class PartitionView:
 
 
 def topic_ids_of(views: Iterable[PartitionView]) -> dict[str, str]:
-    """The ids of the topics as text, if they are known. Raises `ClusterMismatch` if partitions of one name are of
-    different topics: a directory has some of a topic that was deleted.
-    """
+    """The ids of topics as text, by name, if they are known. Raises `ClusterMismatch` if partitions with the same topic
+    name have different topic ids, because a directory has some of a topic that was deleted."""
     found: dict[str, tuple[PartitionView, str]] = {}
     for view in views:
         if view.topic_id is None:

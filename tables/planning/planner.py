@@ -1,10 +1,10 @@
-"""Planning a read: ranges of offsets become slices of segments, and these are packed into tasks by their size.
+"""Planning a read: ranges of offsets become slices of segments, and the slices are packed into tasks by their size.
 
-A plan is made from names, sizes, checkpoints and indexes; a batch is read only if a range ends inside a segment.
-If a segment was replaced or deleted while its index was read, all origins are listed and planned again.
+A plan is made from names, sizes, checkpoints and indexes; a batch is read only if a range ends inside a segment. If a
+segment was replaced or deleted while its index was read, all sources of segments are listed and planned again.
 
 Spark plans each query in a process that has imported nothing of this package, so the clients of brokers and of object
-stores are imported only if the options name one.
+stores are imported only if the options name a broker or a store.
 """
 
 from __future__ import annotations
@@ -40,29 +40,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TASK_SIZE: Final = 64 << 20
-"""Bytes of segments for one task of a large read. Starting a task takes Spark about 40 ms; decoding these bytes takes
-several times as long.
-"""
+"""The bytes of segments for one task of a large read. Starting a task takes Spark about 40 ms; decoding these bytes
+takes several times as long."""
 TASK_SIZE_MIN: Final = 4 << 20
-"""Bytes of segments for one task of a small read, at least."""
+"""The least bytes of segments for one task of a small read."""
 TASKS_WANTED: Final = 2 * max(2, os.cpu_count() or 1)
-"""The number of tasks of a small read, so that all cores have work: two for each core of the driver's machine, and
-at least four. Spark does not tell a source how many cores its executors have. More of them cost more: a task without
-records takes some 17 ms of CPU.
-"""
+"""The number of tasks of a small read, so that all cores have work: two for each core of the driver's machine, and at
+least four. Spark does not tell a source how many cores its executors have. More tasks cost more: a task without records
+takes some 17 ms of CPU."""
 SLICE_SIZE_MIN: Final = 1 << 20
-"""Bytes of a slice if a task has several, so that the tasks of a small read become equally large. The slices of a
-large read are as large as its tasks: more of them would take more reads of indexes.
-"""
+"""The least bytes of a slice if a task has several slices, so that the tasks of a small read become equally large. The
+slices of a large read are as large as its tasks, because more slices would take more reads of indexes."""
 TASKS_MAX: Final = 20_000
-"""The most tasks; with more of them, each task would be larger instead."""
+"""The most tasks of a read. A larger read gets larger tasks instead."""
 PLANS_MAX: Final = 10
-"""The most times that a plan is made: it is made again if files changed meanwhile."""
+"""The most times that a plan is made. It is made again if files changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a query reads: the ranges of offsets, and the tasks that read them."""
+    """The plan of a query: the ranges of offsets that it reads, and the tasks that read them."""
 
     cluster_id: str | None
     ranges: tuple[OffsetRange, ...]
@@ -70,12 +67,12 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Bytes of segments that the tasks read."""
+        """The bytes of segments that the tasks read."""
         return sum(each.size for task in self.tasks for each in task)
 
 
 class Planner:
-    """Plans one query over the origins that its options name."""
+    """Plans one query over the sources of segments that its options name."""
 
     def __init__(
         self,
@@ -86,9 +83,8 @@ class Planner:
         task_size: int | None = None,
         origins: Sequence[Origin] = (),
     ) -> None:
-        """`task_size`: bytes of segments for one task; None chooses them by the size of the read. `origins` are used
-        besides those that the options name. Raises `Refused`.
-        """
+        """`task_size`: the bytes of segments for one task; None chooses them by the size of the read. `origins`:
+        sources of segments that are used besides those that the options name. Raises `Refused`."""
         self._options = options
         self._filters = filters or PushedFilters()
         self._task_size = task_size
@@ -105,7 +101,7 @@ class Planner:
         self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
         self._selected: list[TopicPartition] = []
-        """The partitions that the options select, as they were listed last."""
+        """The partitions that the options select, according to the last listing."""
         self._snapshot: Snapshot | None = None
         if options.snapshot is not None:
             self._snapshot = read_snapshot(fs, options.snapshot)
@@ -117,13 +113,12 @@ class Planner:
                 )
 
     def plan(self) -> Plan:
-        """List the segments and make the tasks. Raises `Refused`; `CorruptCheckpoint` and OSError of the files."""
+        """List the segments and make the tasks. Raises `Refused`, and `CorruptCheckpoint` and OSError of the files."""
         return self._settled(self._plan)
 
     def plan_of(self, choose: Callable[[list[PartitionView]], list[OffsetRange]]) -> Plan:
-        """Plan the ranges that `choose` returns, instead of those of the options. Raises what `plan` and `choose`
-        raise.
-        """
+        """Make the plan for the ranges that `choose` returns, instead of the ranges of the options. Raises what `plan`
+        and `choose` raise."""
 
         def made(views: list[PartitionView]) -> Plan:
             ranges = choose(views)
@@ -132,7 +127,7 @@ class Planner:
         return self._settled(made)
 
     def refresh(self) -> None:
-        """Look for topics and partitions again. Raises what `__init__` raises."""
+        """Search for topics and partitions again. Raises what `__init__` raises."""
         self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
 
@@ -152,7 +147,7 @@ class Planner:
         return sorted(origins, key=lambda each: each.cost)
 
     def snapshot(self) -> Snapshot:
-        """Describe the selected partitions as they are now. Raises what `plan` raises."""
+        """Make a snapshot of the selected partitions as they are now. Raises what `plan` raises."""
         return self._settled(lambda views: take_snapshot(self.cluster_id, views))
 
     def views(self) -> list[PartitionView]:
@@ -169,7 +164,7 @@ class Planner:
         return [PartitionView(each, is_committed=self._options.is_committed) for each in offers.values() if each]
 
     def _settled(self, make: Callable[[list[PartitionView]], T]) -> T:
-        """Compute a result from the listed partitions; list them again if they changed meanwhile."""
+        """Compute a result from the listed partitions. If they changed meanwhile, list them and compute it again."""
         gone: FileNotFoundError | None = None
         for _ in range(PLANS_MAX):
             with collector_paused():
@@ -187,9 +182,8 @@ class Planner:
         raise Refused(f"the segments changed {PLANS_MAX} times while the read was planned")
 
     def report_missing_partitions(self) -> None:
-        """Raise `DataLost` if selected partitions should exist but are in none of the places that are read. With
-        failOnDataLoss=false warn instead. Also raises what `plan` raises.
-        """
+        """Raise `DataLost`, or warn if failOnDataLoss=false, if selected partitions should exist but no origin that is
+        read has them. Also raises what `plan` raises."""
         missing: dict[TopicPartition, str] = {}
         for origin in self.origins:
             missing |= origin.missing()
@@ -214,9 +208,8 @@ class Planner:
 
 
 def warn_of_bucket(view: PartitionView) -> None:
-    """Warn of segments without a manifest whose offsets are in no place, and if only a tiered storage has the
-    partition.
-    """
+    """Warn of segments without a manifest whose offsets no origin has, and warn if only a tiered storage has the
+    partition."""
     for offer in view.offers:
         for each in offer.incomplete:
             if not view.has_offset(each.start_offset):
@@ -233,9 +226,8 @@ def warn_of_bucket(view: PartitionView) -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause Python's cyclic garbage collector inside the `with`. A plan makes values by the million, none of them in a
-    cycle, and the collector would examine all of them again and again (a quarter of the CPU of a large plan).
-    """
+    """Pause Python's cyclic garbage collector inside the `with`. A plan makes objects by the million, none of them in a
+    cycle, and the collector would examine all of them again and again (a quarter of the CPU of a large plan)."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -246,17 +238,17 @@ def collector_paused() -> Iterator[None]:
 
 
 def topics_of(selection: TopicSelection) -> list[str] | None:
-    """The topics that a selection names; None if it has a pattern, so that all topics are examined."""
+    """The topics that a selection names; None if it has a pattern or selects everything, so that all topics have to be
+    examined."""
     if selection.is_everything or selection.pattern is not None:
         return None
     return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
 
 
 def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None = None) -> list[Origin]:
-    """Open the log directories and tiered storages that the options name. A directory with the manifest of a cluster is
-    a tiered storage. `metadata`: those of the cluster, if the caller keeps them; otherwise they are read anew. Raises
-    `Refused`, `RemoteStorageError` and OSError.
-    """
+    """Open the log directories and tiered storages that the options name, as sources of segments. A directory with the
+    manifest of a cluster is a tiered storage. `metadata`: the metadata of the cluster, if the caller keeps them;
+    otherwise they are read anew. Raises `Refused`, `RemoteStorageError` and OSError."""
     directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
     found: list[Origin] = []
@@ -270,7 +262,8 @@ def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata |
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:
-    """The cluster id of all origins that have one. Raises `ClusterMismatch` if they differ."""
+    """The cluster id that all these origins share; None if none of them has one. Raises `ClusterMismatch` if they
+    differ."""
     known = {each.cluster_id for each in origins if each.cluster_id is not None}
     if len(known) > 1:
         raise ClusterMismatch(f"the places to read are of different clusters: {', '.join(sorted(known))}")
@@ -278,7 +271,7 @@ def cluster_of(origins: Sequence[Origin]) -> str | None:
 
 
 def plan(fs: FileSystem, options: ReadOptions) -> list[Task]:
-    """Return the tasks of a read. Raises what `Planner.plan` raises."""
+    """Plan a read, and return its tasks. Raises what `Planner.plan` raises."""
     return list(Planner(fs, options).plan().tasks)
 
 
@@ -288,7 +281,7 @@ def tasks_of(
     task_size: int | None = None,
     filters: PushedFilters | None = None,
 ) -> list[Task]:
-    """Cut ranges into slices and pack these into tasks, in order."""
+    """Cut ranges of offsets into slices, and pack these into tasks, in order."""
     size = sum(each.size for each in ranges)
     if task_size is None:
         task_size = min(TASK_SIZE, max(TASK_SIZE_MIN, -(-size // TASKS_WANTED)))
@@ -306,9 +299,8 @@ def tasks_of(
 
 
 def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterator[list[OffsetRange]]:
-    """Split the ranges into groups; the slices of one group are packed into tasks without those of another. With
-    maxRecordsPerPartition each group is one range of at most that many offsets; without it all ranges are one group.
-    """
+    """Split the ranges into groups. A task gets slices of one group only. With maxRecordsPerPartition (`records_max`)
+    each group is one range of at most that many offsets; without it all ranges are one group."""
     if records_max is None:
         yield list(ranges)
         return
@@ -358,8 +350,7 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
 
 def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions, *, is_dense: bool) -> None:
     """Report data loss if a segment ends before the last offset that is to be read from it. If the last offset of the
-    last cut is not known, its task finds out (decoding/coverage.py).
-    """
+    last cut is not known, the task checks it (decoding/coverage.py)."""
     offer, segment, start_offset, end_offset = piece
     assert offer is not None and segment is not None
     if not cuts:
@@ -380,16 +371,15 @@ def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: R
 
 
 class Aborts:
-    """The aborted transactions of a range, over all origins: the marker may be in a later segment than the records, and
-    this segment in another origin.
-    """
+    """The aborted transactions with records in a range of offsets, from all origins. The marker may be in a later
+    segment than the records, and that segment may be in another origin."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         self._wanted = wanted
         self._known: list[AbortedTransaction] | None = None
 
     def between(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with records in [start, end)."""
+        """The aborted transactions with records in [start_offset, end_offset)."""
         if self._known is None:
             view, start, end = self._wanted
             self._known = sorted({each for offer in view.offers for each in offer.aborted(start, end)})
@@ -399,7 +389,7 @@ class Aborts:
 
 
 def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:
-    """Join neighbouring slices into tasks of about this size, all of them about equally large."""
+    """Yield tasks of neighbouring slices. All tasks have about equal sizes, near `task_size` bytes."""
     total = sum(each.size for each in slices) or 1
     count = max(1, round(total / task_size))
     middles = (end - each.size / 2 for each, end in zip(slices, accumulate(each.size for each in slices), strict=True))
@@ -417,18 +407,18 @@ INTERNAL_TOPICS: Final = frozenset(
         "__remote_log_metadata",
     }
 )
-"""Internal topics: read when they are named, and never matched by a pattern."""
+"""Internal topics. They are read if they are named, and are never matched by a pattern."""
 TOPICS_NAMED_MAX: Final = 10
-"""The most topics that a refusal lists."""
+"""The most topic names in the message of a refusal."""
 MADE_FOR_THE_FIRST: Final = {
     "__consumer_offsets": "group, so that there is none yet, or its partitions are in other places",
     "__transaction_state": "transactional id, so that there is none yet, or its partitions are in other places",
 }
-"""The end of a message about a missing internal topic: the event at which a cluster makes this topic."""
+"""For each internal topic, the end of the message if it is missing: the event at which a cluster makes this topic."""
 
 
 def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
-    """The selected partitions, in order. Raises `Refused` if a named one does not exist."""
+    """The selected partitions, in order. Raises `Refused` if a named partition or topic does not exist."""
     keys = sorted(set(found))
     if selection.is_everything:
         return keys
@@ -457,7 +447,7 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
 
 
 def _missing_text(topic: str, topics: set[str]) -> str:
-    """The end of a message about a topic that is not there: the topics that are, the first ones if they are many."""
+    """The end of the message about a missing topic: the topics that exist, at most `TOPICS_NAMED_MAX` of them."""
     if topic in MADE_FOR_THE_FIRST:
         return f": a cluster makes this topic for its first {MADE_FOR_THE_FIRST[topic]}"
     names = sorted(topics - INTERNAL_TOPICS)
@@ -466,7 +456,9 @@ def _missing_text(topic: str, topics: set[str]) -> str:
 
 
 def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
-    """Return those of `keys` whose topic is selected by name or by pattern. A pattern selects no internal topics.
+    """Return the partitions in `keys` whose topic is selected by name or by pattern. A pattern selects no internal
+    topics.
+
     Returns an empty list if the selection is of everything, or of single partitions (`assign`), because these must
     exist already.
     """

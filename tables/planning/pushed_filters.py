@@ -1,4 +1,4 @@
-"""The predicates of a query that the source takes over: bounds on partition, offset and timestamp.
+"""The predicates of a query that are pushed down into the read: bounds on partition, offset and timestamp.
 
 All of them must hold. They are evaluated exactly: the planner leaves out partitions, offsets and segments, the tasks
 leave out rows.
@@ -18,12 +18,13 @@ EVERYTHING: Final = (-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """Half-open ranges that the values of three columns lie in, and the partitions that are wanted."""
+    """Half-open ranges for the values of three columns, and the set of wanted partitions. A row must satisfy all of
+    them."""
 
     numbers: tuple[int, int] = EVERYTHING
     """The range of partition numbers."""
     partitions: frozenset[int] | None = None
-    """The partitions that an IN names; None for all."""
+    """The partitions that an IN predicate names; None means all."""
     offsets: tuple[int, int] = EVERYTHING
     times_us: tuple[int, int] = EVERYTHING
     """The range of timestamps in microseconds since the epoch."""
@@ -33,19 +34,20 @@ class PushedFilters:
         return is_named and self.numbers[0] <= partition < self.numbers[1]
 
     def narrowed(self, wanted: OffsetRange) -> OffsetRange:
-        """The offsets of a range that can satisfy the predicates."""
+        """Return the range without the offsets that cannot satisfy the predicates."""
         start = min(max(wanted.start_offset, self.offsets[0]), wanted.end_offset)
         return OffsetRange(wanted.view, start, max(start, min(wanted.end_offset, self.offsets[1])))
 
     def is_too_old(self, offer: PartitionOrigin, segment: StoredSegment) -> bool:
-        """Whether all records of a segment are before the first wanted time."""
+        """Whether all records of a segment are before the first wanted timestamp."""
         if self.times_us[0] <= 0:
             return False
         latest = offer.largest_timestamp(segment)
         return latest is not None and latest * 1000 < self.times_us[0]
 
     def with_range(self, column: str, start: int, end: int) -> PushedFilters:
-        """The filters, restricted further to the values of a column in [start, end)."""
+        """Return the filters, restricted further to values in [start, end) of a column: `partition`, `offset` or
+        `timestamp`."""
         if column == "partition":
             return replace(self, numbers=intersection(self.numbers, start, end))
         if column == "offset":
@@ -53,7 +55,7 @@ class PushedFilters:
         return replace(self, times_us=intersection(self.times_us, start, end))
 
     def with_partitions(self, numbers: Iterable[int]) -> PushedFilters:
-        """The filters, restricted further to these partitions."""
+        """Return the filters, restricted further to these partitions."""
         wanted = frozenset(numbers)
         return replace(self, partitions=wanted if self.partitions is None else self.partitions & wanted)
 

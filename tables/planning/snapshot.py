@@ -27,14 +27,14 @@ from moldau.tables.refusals import DataLost, Refused, SnapshotChanged
 FORMAT_VERSION: Final = 1
 DIGEST_DIGITS: Final = 16
 WHOLE: Final = 1 << 62
-"""A slice size with which no segment is cut."""
+"""The size (bytes) of a slice with which no segment is cut."""
 SegmentList: TypeAlias = tuple[tuple[int, int], ...]
-"""(first offset, bytes below the high watermark) of segments, in order."""
+"""The segments of a partition in order: the first offset of each, and its bytes below the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """A partition in a snapshot."""
+    """The state of one partition in a snapshot."""
 
     topic_id: str | None
     log_start_offset: int
@@ -44,12 +44,11 @@ class PartitionSnapshot:
     size: int
     digest: str
     segment_list: SegmentList | None = None
-    """The list of segments; None if only the digest was kept."""
+    """The list of segments; None if the snapshot has only the digest."""
 
     def changes(self, segments: SegmentList, start_offset: int) -> str | None:
-        """Return how these segments differ from those of the snapshot, at or past the offset from which a query reads.
-        Return None if they do not.
-        """
+        """Return how `segments` differ from those of the snapshot, at or past the offset from which on a query reads.
+        Return None if they do not differ."""
         if digest_of(segments) == self.digest:
             return None
         if self.segment_list is None:
@@ -67,7 +66,7 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Partitions of a cluster at one time."""
+    """A snapshot of partitions of a cluster at one time."""
 
     cluster_id: str | None
     partitions: Mapping[TopicPartition, PartitionSnapshot]
@@ -110,7 +109,8 @@ def take_snapshot(cluster_id: str | None, views: Iterable[PartitionView]) -> Sna
 
 
 def segments_below(view: PartitionView, end_offset: int) -> SegmentList:
-    """The segments that hold the offsets before `end_offset`. Raises `DataLost` if no origin has some of them."""
+    """The segments with the offsets of a partition before `end_offset`. Raises `DataLost` if no origin has some of
+    these offsets."""
     found = []
     for piece in view.pieces(view.log_start_offset, end_offset):
         if piece.offer is None or piece.segment is None:
@@ -132,17 +132,17 @@ def digest_of(segments: SegmentList) -> str:
 
 
 def from_offset(segments: SegmentList, offset: int) -> SegmentList:
-    """The segments from the one that holds `offset` on."""
+    """The segments from the one that contains `offset` on."""
     following = [*(start for start, _ in segments[1:]), WHOLE]
     return tuple(pair for pair, end_offset in zip(segments, following, strict=bool(segments)) if end_offset > offset)
 
 
 def check_unchanged(snapshot: Snapshot, view: PartitionView, start_offset: int) -> str | None:
-    """Return how a partition differs from a snapshot, for a query that reads from an offset on. Return None if it does
-    not.
+    """Return how a partition differs from a snapshot, for a query that reads from `start_offset` on. Return None if it
+    does not differ.
 
-    Raises `Refused` if the snapshot does not have the partition, and `SnapshotChanged` if it has another topic of that
-    name.
+    Raises `Refused` if the snapshot does not have the partition, and `SnapshotChanged` if it has another topic of the
+    same name.
     """
     known = partition_in(snapshot, view)
     if view.log_start_offset > known.log_start_offset and start_offset < view.log_start_offset:
@@ -153,7 +153,8 @@ def check_unchanged(snapshot: Snapshot, view: PartitionView, start_offset: int) 
 
 
 def partition_in(snapshot: Snapshot, view: PartitionView) -> PartitionSnapshot:
-    """The partition in a snapshot. Raises `Refused` and `SnapshotChanged`."""
+    """Return what a snapshot says of a partition. Raises `Refused` if it does not have the partition, and
+    `SnapshotChanged` if it has another topic of the same name."""
     known = snapshot.partitions.get(view.key)
     if known is None:
         raise Refused(f"snapshot: {view} is not in it")
@@ -164,7 +165,8 @@ def partition_in(snapshot: Snapshot, view: PartitionView) -> PartitionSnapshot:
 
 
 def read_snapshot(fs: FileSystem, given: str) -> Snapshot:
-    """The snapshot in the option `snapshot`: JSON, or the path of a file with it. Raises `Refused` and OSError."""
+    """Read the snapshot in the option `snapshot`: JSON, or the path of a file with JSON. Raises
+    `Refused` and OSError."""
     text = given.strip()
     try:
         parsed = json.loads(text if text.startswith("{") else fs.read(text))
@@ -185,7 +187,7 @@ def read_snapshot(fs: FileSystem, given: str) -> Snapshot:
 
 
 def _partition(described: Mapping[str, object]) -> PartitionSnapshot:
-    """Parse a partition. Raises ValueError, KeyError and TypeError."""
+    """Parse the JSON of one partition in a snapshot. Raises ValueError, KeyError and TypeError."""
     listed = described.get("segment_list")
     segment_list = None
     if listed is not None:

@@ -1,4 +1,5 @@
-"""The planning of a streaming query: the first and last offsets of partitions, and the tasks between two offsets."""
+"""Planning a streaming query: its first and last offsets for each trigger, and the tasks that read the offsets between
+them."""
 
 from __future__ import annotations
 
@@ -17,20 +18,19 @@ from moldau.tables.planning.planner import Planner
 from moldau.tables.refusals import TopicRecreated
 
 WAIT_S: Final = 15.0
-"""How long a query waits until the files show the offsets of its checkpoint: brokers write their high watermarks down
-every five seconds, and the offsets may be those of a broker.
-"""
+"""For how long (seconds) a query waits until the files show the offsets of its checkpoint. Brokers write their high
+watermarks down every five seconds, and the offsets may have come from a broker."""
 ASK_S: Final = 0.5
 
 Offsets = Mapping[TopicPartition, int]
 TopicIds = Mapping[str, str]
-"""The ids of topics, as text."""
+"""The topic id, as text, of each topic."""
 
 
 class StreamPlanner:
-    """Plans the triggers of one query. It remembers the ids of topics, also those in the checkpoint: a topic that was
-    deleted and created again is lost data. With failOnDataLoss=false the new topic is read from its beginning.
-    """
+    """Plans the triggers of one streaming query. It remembers the ids of topics, also those in the query's checkpoint:
+    a topic that was deleted and created again is lost data. With failOnDataLoss=false the new topic is read from its
+    beginning."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class StreamPlanner:
         self._planner: Planner | None = None
 
     def starts(self) -> dict[TopicPartition, int]:
-        """The offsets at which a query without a checkpoint begins. Raises `Refused`."""
+        """The offsets at which a query without a checkpoint begins, by partition. Raises `Refused`."""
         views = self._list()
         choice = self._options.starting
         check_names_all("starting", choice, views)
@@ -71,12 +71,13 @@ class StreamPlanner:
         return found
 
     def ends(self) -> dict[TopicPartition, int]:
-        """The current ends of the partitions: high watermarks or, with read committed, last stable offsets."""
+        """The current ends of the partitions: high watermarks or, if only committed records are read, last stable
+        offsets."""
         return self._ends_of(self._list())
 
     def checked_ends(self, started: Offsets, topic_ids: TopicIds | None = None) -> dict[TopicPartition, int]:
-        """Return the current ends of the partitions, none of them before its start. `topic_ids`: the ids that the
-        topics had when the offsets of `started` were read.
+        """Return the current ends of the partitions, none of them before its start in `started`. `topic_ids`: the ids
+        that the topics had when the offsets of `started` were read.
 
         Raises `DataLost` if a partition does not exist any more, or still ends before its start after `wait_s` seconds,
         and `TopicRecreated`.
@@ -96,19 +97,20 @@ class StreamPlanner:
         return ends
 
     def carried(self, offsets: Offsets, topic_ids: TopicIds) -> dict[TopicPartition, int]:
-        """Return the offsets, without those of topics that are now known to have another id than in `topic_ids`."""
+        """Return the offsets without those of topics that were created again: their id is now known to differ from
+        `topic_ids`."""
         gone = {topic for topic, known in topic_ids.items() if self.topic_ids.get(topic, known) != known}
         return {key: offset for key, offset in offsets.items() if key[0] not in gone}
 
     def log_start(self, key: TopicPartition) -> int:
-        """The log start offset of a listed partition."""
+        """The log start offset of a partition, by the last listing; 0 if the partition was not listed."""
         return self._views[key].log_start_offset if key in self._views else 0
 
     def tasks(
         self, starts: Offsets, ends: Offsets, start_ids: TopicIds | None = None, end_ids: TopicIds | None = None
     ) -> Sequence[Task]:
-        """Return the tasks that read [start, end) of each partition. A partition that is not in `starts`, or whose
-        topic had another id there, is read from its log start.
+        """Return the tasks that read the offsets from `starts` to `ends` of each partition. A partition that is not in
+        `starts`, or whose topic had another id then, is read from its log start.
 
         Raises `Refused`, `DataLost`, and OSError and `MalformedMessage` of the files.
         """
@@ -127,7 +129,8 @@ class StreamPlanner:
         return self._planner.plan_of(ranges).tasks
 
     def _ends_when(self, is_enough: Callable[[Offsets], bool]) -> dict[TopicPartition, int]:
-        """Return the ends as soon as `is_enough` accepts them, at the latest after `wait_s` seconds."""
+        """Return the ends of the partitions as soon as `is_enough` accepts them, or after `wait_s` seconds at the
+        latest."""
         for _ in range(int(self._wait_s / ASK_S)):
             ends = self.ends()
             if is_enough(ends):
@@ -178,7 +181,8 @@ class StreamPlanner:
         return self._views
 
     def _check_topics(self, views: Iterable[PartitionView]) -> None:
-        """Raise `TopicRecreated`, or warn, if a topic is not the one that the query has read."""
+        """Raise `TopicRecreated`, or warn if failOnDataLoss=false, if a topic is not the one that the query has read
+        before."""
         for topic, topic_id in topic_ids_of(views).items():
             known = self.topic_ids.get(topic, topic_id)
             if known != topic_id:
@@ -195,5 +199,5 @@ class StreamPlanner:
 
 
 def differs(before: TopicIds, now: TopicIds, topic: str) -> bool:
-    """Whether both ids of a topic are known, and differ."""
+    """Whether the ids of a topic in both mappings are known, and differ."""
     return topic in before and topic in now and before[topic] != now[topic]

@@ -1,4 +1,4 @@
-"""The arguments of a read, as the options of a table: places, topics, start and end."""
+"""Parsing the arguments of a read in Python (places, topics, start and end) into the options of the data source."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from moldau.tables.planning.planner import Planner, selected
 from moldau.tables.refusals import Refused
 
 Place: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
-"""Log directories, roots of tiered storages (paths and URLs) and bootstrap addresses (host:port), one or several; in a
-text separated by commas.
-"""
+"""The places of a read: log directories, roots of tiered storages (paths and URLs) and bootstrap addresses (host:port).
+One or several; in a text they are separated by commas."""
 Topic: TypeAlias = "str | Sequence[str] | None"
 Bound: TypeAlias = "int | datetime | Mapping[int, int] | Literal['earliest', 'latest'] | None"
 """The start or the end of a read:
@@ -54,9 +53,8 @@ def source_options(
     snapshot: str | None,
     further: Mapping[str, str] | None,
 ) -> ReadOptions:
-    """The options of a read without start and end. `further` are options of the data source (docs/spark.md), by name.
-    Raises `Refused`.
-    """
+    """Make the options of a read, without start and end. `further`: options of the data source (docs/spark.md), by
+    name. Raises `Refused`."""
     topics = topics_in("topic", topic) if isinstance(topic, str) else tuple(dict.fromkeys(topic or ()))
     base = replace(
         options_of_places(place),
@@ -69,9 +67,8 @@ def source_options(
 
 
 def options_of_places(place: Place) -> ReadOptions:
-    """Return options that name only the places of a read. A name of the form host:port that is not a directory is the
-    address of a broker. Raises `Refused`.
-    """
+    """Make options that name only the places of a read. A name of the form host:port that is not a directory is the
+    address of a broker. Raises `Refused`."""
     given: Iterable[str | os.PathLike[str]] = [place] if isinstance(place, os.PathLike) else place
     if isinstance(place, str):
         given = place.split(",")
@@ -85,9 +82,8 @@ def options_of_places(place: Place) -> ReadOptions:
 
 
 def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:
-    """Return the options with start and end. A bound that is an int is left out: see `offset_bounds`. Raises `Refused`
-    and OSError.
-    """
+    """Return the options with a start and an end. A bound that is an int is left out, because `offset_bounds` handles
+    it. Raises `Refused` and OSError."""
     keys: list[TopicPartition] = []
     if isinstance(start, Mapping) or isinstance(end, Mapping):
         planner = Planner(LocalFiles(), options)
@@ -109,14 +105,16 @@ def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:
 
 
 def named_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """The names of columns. Raises `Refused` for a text, which would be taken for a list of letters."""
+    """Return the names of columns as a tuple. Raises `Refused` for a text, which would be taken for a
+    list of letters."""
     if isinstance(columns, str):
         raise Refused(f'columns is the text {columns!r}: a list is needed, such as ["{columns}"]')
     return tuple(columns)
 
 
 def _choice(name: str, bound: Bound, keys: Sequence[TopicPartition], otherwise: int) -> OffsetChoice | None:
-    """The choice of one end; None if it is not given, or given as an int."""
+    """Parse the start or the end of a read; None if it is not given, or is an int. `otherwise`: the offset for
+    partitions that a mapping does not name."""
     if bound is None or (isinstance(bound, int) and not isinstance(bound, bool)):
         return None
     if isinstance(bound, datetime):
@@ -132,18 +130,16 @@ def _choice(name: str, bound: Bound, keys: Sequence[TopicPartition], otherwise: 
 
 
 def milliseconds_of(name: str, time: datetime) -> int:
-    """Milliseconds since the epoch, rounded up: the first record at or after a time. Raises `Refused` if the time
-    has no time zone.
-    """
+    """Convert a time into milliseconds since the epoch, rounded up, so that the first record at or after the time is
+    found. Raises `Refused` if the time has no time zone."""
     if time.tzinfo is None:
         raise Refused(f"{name}: {time} has no time zone")
     return -((EPOCH - time) // timedelta(milliseconds=1))
 
 
 def offset_bounds(start: Bound, end: Bound) -> tuple[int | None, int | None]:
-    """Return the start and the end as offsets that hold for every partition; None for a bound that is not an int.
-    Raises `Refused`.
-    """
+    """Return the start and the end as offsets that hold for every partition. A bound that is not an int gives None.
+    Raises `Refused`."""
     found = [bound if isinstance(bound, int) and not isinstance(bound, bool) else None for bound in (start, end)]
     for name, offset in zip(("start", "end"), found, strict=True):
         if offset is not None and offset < 0:

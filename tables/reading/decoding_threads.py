@@ -1,4 +1,5 @@
-"""Decoding the tasks of a read in threads, in the order of the tasks, with a bound on the memory.
+"""Decodes the tasks of a read in threads, and returns their batches in the order of the tasks, with a bound on the
+memory.
 
 Each task is an iterator of batches. The caller takes the batches of the first task, then those of the second one, and
 so on; threads decode the tasks that come next.
@@ -10,8 +11,8 @@ so on; threads decode the tasks that come next.
 | finished   | all its batches are computed, or an error is kept, which the caller gets after its batches    |
 
 A thread takes the first waiting task as long as the computed batches are below `HELD_SIZE_MAX`; the task that the
-caller waits for is always taken. A thread that finds none ends, and the caller starts threads when it takes batches. So
-a caller that stops taking them leaves no thread that runs or waits.
+caller waits for is always taken. A thread that finds no task ends, and the caller starts threads when it takes batches.
+So a caller that stops taking batches leaves no thread that runs or waits.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 HELD_SIZE_MAX: Final = 64 << 20
-"""Bytes of computed batches that wait for the caller. Each thread may exceed it by one batch."""
+"""The most bytes of computed batches that wait for the caller. Each thread may exceed them by one batch."""
 TASKS_AHEAD: Final = 4
-"""Tasks for each thread that may be begun before the caller comes to them: each keeps a file and what it has read."""
+"""The tasks, for each thread, that may be begun before the caller reaches them. Each begun task keeps a file open, and
+what it has read."""
 
 
 @dataclass(slots=True)
 class _TaskState:
-    """The state of one task."""
+    """The state of one task of a read."""
 
     task: Any
     batches: Iterator[pa.RecordBatch] | None = None
@@ -44,7 +46,7 @@ class _TaskState:
 
 
 class DecodingThreads:
-    """Decodes tasks. Its batches may be taken once."""
+    """Decodes tasks in threads. The batches may be taken once."""
 
     def __init__(
         self,
@@ -54,7 +56,8 @@ class DecodingThreads:
         *,
         held_size_max: int = HELD_SIZE_MAX,
     ) -> None:
-        """`threads_max`: 0 decodes in the thread of the caller."""
+        """`threads_max`: the most threads; 0 decodes in the thread of the caller. `held_size_max`: see
+        `HELD_SIZE_MAX`."""
         self._states = [_TaskState(task) for task in tasks]
         self._read_task = read_task
         self._threads_max = threads_max
@@ -62,14 +65,13 @@ class DecodingThreads:
         self._held_size = 0
         self._threads_count = 0
         self._first = 0
-        """The index of the task whose batches the caller takes."""
+        """The index of the task whose batches the caller takes now."""
         self._is_stopped = False
         self._changed = Condition()
 
     def batches(self, finished: Callable[[Any], None] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of all tasks. `finished` is called with a task after its last batch. Raises what a task
-        raises, after the batches before it. Closing the iterator ends the threads.
-        """
+        """Yield the batches of all tasks, in the order of the tasks. `finished` is called with a task after its last
+        batch. Raises what a task raises, after the batches before the error. Closing the iterator ends the threads."""
         try:
             for number, state in enumerate(self._states):
                 self._first = number
@@ -82,7 +84,7 @@ class DecodingThreads:
             self.stop()
 
     def stop(self) -> None:
-        """Stop computing. A thread that is computing a batch ends after it."""
+        """Stop decoding. A thread that is computing a batch ends after it."""
         with self._changed:
             self._is_stopped = True
             for state in self._states:
@@ -91,7 +93,7 @@ class DecodingThreads:
                     self._abandon(state)
 
     def _next(self, state: _TaskState) -> pa.RecordBatch | None:
-        """The next batch of the first task; None after its last one."""
+        """Return the next batch of `state`, the task that the caller reads; None after its last batch."""
         with self._changed:
             while not state.ready:
                 if state.error is not None:
@@ -111,7 +113,7 @@ class DecodingThreads:
             return batch
 
     def _start_threads(self) -> None:
-        """Start as many threads as there are tasks for them."""
+        """Start threads until there are `threads_max`, or no task is waiting."""
         while self._threads_count < self._threads_max and (state := self._waiting()) is not None:
             state.is_running = True
             self._threads_count += 1
@@ -127,7 +129,7 @@ class DecodingThreads:
             self._threads_count -= 1
 
     def _waiting(self) -> _TaskState | None:
-        """The first task that a thread may take."""
+        """The first task that a thread may take; None if there is none."""
         if self._is_stopped:
             return None
         has_room = self._held_size < self._held_size_max
@@ -138,7 +140,7 @@ class DecodingThreads:
         return None
 
     def _compute(self, state: _TaskState) -> None:
-        """Compute one batch of a task that is marked as running. The lock is released meanwhile."""
+        """Compute one batch of a task that is marked as running. The lock is released while the batch is computed."""
         batch, error = None, None
         self._changed.release()
         try:
@@ -160,7 +162,7 @@ class DecodingThreads:
         self._changed.notify_all()
 
     def _abandon(self, state: _TaskState) -> None:
-        """Close the files of a task that is not running."""
+        """Mark a task that is not running as finished, and close its files."""
         state.is_finished = True
         close = getattr(state.batches, "close", None)
         state.batches = None

@@ -21,15 +21,14 @@ from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
 from moldau.tables.refusals import Refused
 
 BOUNDED: Final = {"partition": (0, (1 << 31) - 1), "offset": (0, (1 << 63) - 1), "timestamp": (0, (1 << 63) - 1)}
-"""The columns whose bounds leave out a part of a read, with the lowest and the highest value that is tried."""
+"""The columns whose bounds can leave out a part of a read, with the lowest and the highest value that is tried."""
 LISTED_MAX: Final = 1024
-"""The longest range of partition numbers in which each one is compared with the filter."""
+"""The longest range of partition numbers of which each number is tested against the filter."""
 
 
 class FilterBounds:
-    """Finds the bounds of one filter over rows with a schema, by asking PyArrow. Raises `Refused` if the filter does
-    not fit the schema.
-    """
+    """Finds the bounds that one PyArrow filter sets for rows with a schema. Raises `Refused` if the filter does not fit
+    the schema."""
 
     def __init__(self, wanted: pc.Expression, schema: pa.Schema) -> None:
         self._filter = wanted
@@ -86,7 +85,7 @@ class FilterBounds:
         return start, end
 
     def _can_hold(self, guarantee: pc.Expression) -> bool:
-        """Whether the filter may match a row for which the guarantee holds."""
+        """Whether the filter may match a row for which `guarantee` holds."""
         try:
             return bool(self._fragments(self._schema, guarantee))
         except pa.ArrowException:

@@ -1,6 +1,5 @@
-"""A scan has columns, a filter and bounds over a table. It is planned when its reader is made, which reads Arrow
-batches by several threads.
-"""
+"""A scan: the columns, the filter and the bounds of a read of a table. It is planned when its reader is made, which
+reads Arrow batches by several threads."""
 
 from __future__ import annotations
 
@@ -26,35 +25,35 @@ COUNTED: Final = "partition"
 
 
 class Progress(NamedTuple):
-    """The progress of a read, at the time when a batch is handed out."""
+    """The progress of a read, at the time when a batch is returned."""
 
     rows: int
-    """Rows that were handed out."""
+    """The number of rows that were returned."""
     tasks: int
-    """Tasks that are done, out of `tasks_count`."""
+    """The number of tasks that are done, out of `tasks_count`."""
     tasks_count: int
     bytes: int
-    """Bytes of segments of the tasks that are done, out of `bytes_count`."""
+    """The bytes of segments of the tasks that are done, out of `bytes_count`."""
     bytes_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Scan(ABC):
-    """The choice of what is read, and how. Nothing is opened before `reader`."""
+    """The choice of what is read from a table, and how. Nothing is opened before `reader` is called."""
 
     columns: tuple[str, ...]
     """The names of the columns. A scan without columns still counts its rows."""
     filter: pc.Expression | None = None
     """A filter: rows for which it is true are kept. None keeps all rows."""
     pushed: PushedFilters = NOTHING_PUSHED
-    """Further bounds, if the scan takes bounds. They are applied exactly."""
+    """Further bounds on partition, offset and timestamp, if the scan accepts bounds. They are applied exactly."""
     batch_rows: int = BATCH_ROWS
     threads: int | None = None
     progress: Callable[[Progress], None] | None = None
 
     @abstractmethod
     def every_field(self) -> pa.Schema:
-        """The fields of all columns that may be asked for."""
+        """The fields of all columns that may be requested."""
 
     @property
     @abstractmethod
@@ -69,7 +68,7 @@ class Scan(ABC):
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the batches. Raises `Refused` for a column that the table does not have."""
+        """The schema of the batches. Raises `Refused` if the table does not have a requested column."""
         known = {field.name: field for field in self.every_field()}
         for name in self.columns:
             if name not in known:
@@ -86,12 +85,13 @@ class Scan(ABC):
         """Plan the read, and return a reader of its batches. The reader raises what a task raises.
 
         Raises `Refused`, `DataLost`, and `CorruptCheckpoint`, `RemoteStorageError`, `MalformedMessage` and OSError of
-        the places.
+        the places that are read.
         """
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches of `reader`. The read is planned by this call, not by the first batch."""
+        """Plan the read, and return an iterator over the batches of `reader`. The read is planned by this call, and not
+        when the first batch is taken."""
         if self.batch_rows < 1:
             raise Refused(f"batch_rows: {self.batch_rows} is below 1")
         schema = self.schema
@@ -107,9 +107,8 @@ class Scan(ABC):
         return self._counted(threads, tasks)
 
     def _counted_column(self) -> str:
-        """Return the column that is read to count rows. It is `partition` if the table has it, which is not decoded
-        from the records. The rows of other tables are made in Python as a whole.
-        """
+        """The column that is read to count rows. It is `partition` if the table has it, which is not decoded from the
+        records. The rows of other tables are made in Python as a whole."""
         names = self.every_field().names
         return COUNTED if COUNTED in names else names[0]
 
@@ -141,7 +140,7 @@ class Scan(ABC):
 
 
 class FilteredTasks:
-    """Reads tasks, keeps the rows for which a filter is true, and returns the columns of a schema."""
+    """Reads tasks, keeps the rows for which a filter is true, and returns only the columns of a schema."""
 
     def __init__(self, reader: TableReader, schema: pa.Schema, wanted: pc.Expression | None) -> None:
         self._reader = reader
@@ -149,7 +148,7 @@ class FilteredTasks:
         self._wanted = wanted
 
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a task. Raises what `TableReader.read_task` raises."""
+        """Yield the filtered batches of a task. Raises what `TableReader.read_task` raises."""
         for batch in self._reader.read_task(task):
             kept = batch if self._wanted is None else filtered(batch, self._wanted)
             if kept.num_rows:
@@ -157,7 +156,7 @@ class FilteredTasks:
 
 
 def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
-    """The rows for which a filter is true. Raises `Refused` if PyArrow cannot evaluate it for a row."""
+    """Return the rows for which a filter is true. Raises `Refused` if PyArrow cannot evaluate the filter for a row."""
     try:
         return batch.filter(wanted)
     except pa.ArrowException as problem:
@@ -169,7 +168,7 @@ def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
 
 
 def joined(first: PushedFilters, second: PushedFilters) -> PushedFilters:
-    """Return the intersection of two bounds."""
+    """Return the filters that a row satisfies if it satisfies both."""
     both = first if second.partitions is None else first.with_partitions(second.partitions)
     return replace(
         both,
@@ -180,11 +179,11 @@ def joined(first: PushedFilters, second: PushedFilters) -> PushedFilters:
 
 
 def offsets_within(start: int | None, end: int | None) -> PushedFilters:
-    """The bounds for offsets in [start, end) of every partition."""
+    """The filters for offsets in [start, end) of every partition; None sets no bound."""
     low, high = EVERYTHING
     return PushedFilters(offsets=(low if start is None else start, high if end is None else end))
 
 
 def size_of(task: Any) -> int:
-    """Bytes of the segments of a task; 0 for a task of rows that the plan has made."""
+    """The bytes of the segments of a task; 0 for a task that consists of rows, which the plan has made."""
     return sum(getattr(each, "size", 0) for each in task)

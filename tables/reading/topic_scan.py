@@ -1,4 +1,4 @@
-"""A scan of a table of the data source, whose column `value` may be decoded."""
+"""A scan of a table of the data source. The values in the column `value` may be decoded."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
 TASK_SIZE: Final = 16 << 20
-"""Bytes of segments for one task. Several threads read tasks at the same time, and their batches are handed out in the
-order of the tasks.
-"""
+"""The bytes of segments for one task. Several threads read tasks at the same time, and their batches are returned in
+the order of the tasks."""
 VALUE: Final = "value"
-"""The column that is decoded by schemas."""
+"""The name of the column whose values may be decoded by schemas."""
 SAMPLE_SLICES: Final = 16
 """The most parts of a read from which a sample is taken, each time from the beginning of the part. The first records of
-a topic alone do not show what its last ones are.
-"""
+a topic alone do not show what its last ones are like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicScan(Scan):
-    """A scan of one table. It decodes the column `value` if it has a decoding."""
+    """A scan of one table. If it has a decoding, it decodes the column `value`."""
 
     options: ReadOptions
     decoding: ColumnDecoding | None = None
@@ -57,7 +55,8 @@ class TopicScan(Scan):
         return schema.insert(at + 1, pa.field(MISFIT, pa.binary())) if self.decoding.keeps_misfits else schema
 
     def check_values(self, argument: str) -> None:
-        """Raise `Refused` if the table has no column of values, which the argument is about."""
+        """Raise `Refused` if the table has no column of values. `argument` is the name of the argument
+        that needs one."""
         if VALUE not in (column.name for column in every_column(self.options)):
             raise Refused(f"{argument}: table={self.options.table} has no values")
 
@@ -79,7 +78,7 @@ class TopicScan(Scan):
 
 
 class DecodingReader:
-    """A reader of records whose values are decoded."""
+    """A reader of records that decodes their values."""
 
     def __init__(self, reader: TableReader, decoding: ColumnDecoding) -> None:
         self._reader = reader
@@ -89,15 +88,15 @@ class DecodingReader:
         return self._reader.tasks()
 
     def read_task(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a task. Raises what `TableReader.read_task` and `ColumnDecoding.decode` raise."""
+        """Yield the batches of a task with decoded values. Raises what `TableReader.read_task` and
+        `ColumnDecoding.decode` raise."""
         for batch in self._reader.read_task(task):
             yield with_decoded(batch, self._decoding)
 
 
 def with_decoded(batch: pa.RecordBatch, decoding: ColumnDecoding) -> pa.RecordBatch:
-    """Return a batch with its values decoded. If misfits are kept, it has a column with the bytes of the values that
-    could not be decoded.
-    """
+    """Return a batch with its values decoded. If misfits are kept, the batch has a further column with the bytes of the
+    values that could not be decoded."""
     values = batch.column(VALUE)
     decoded = decoding.decode(values, *(batch.column(name) for name in PLACE))
     batch = batch.set_column(batch.schema.get_field_index(VALUE), decoding.field, decoded.column)

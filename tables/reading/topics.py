@@ -111,7 +111,7 @@ def decoding_of(
 
 
 def sample_of(scan: TopicScan, rows: int) -> Iterator[bytes]:
-    """Return a sample of the values. Raises `Refused` for a number of rows below 1, and what a read raises."""
+    """Return a sample of about `rows` values. Raises `Refused` for a number of rows below 1, and what a read raises."""
     if rows < 1:
         raise Refused(f"sample_rows: {rows} is below 1")
     return scan.sample(rows)
@@ -227,12 +227,13 @@ def batches(place: Place, topic: Topic, **arguments: Any) -> pa.RecordBatchReade
 
 
 def segments(place: Place, topic: Topic = None, **arguments: Any) -> pa.RecordBatchReader:
-    """Read a row for each segment. Takes the arguments of `read_topic`, and raises the same errors."""
+    """Read a row for each segment of topics. Takes the arguments of `read_topic`, and raises the same errors."""
     return read_topic(place, topic, table="segments", **arguments)
 
 
 def topics(place: Place, topic: Topic = None, **arguments: Any) -> pa.RecordBatchReader:
-    """Read the offsets of each partition. Takes the arguments of `read_topic`, and raises the same errors."""
+    """Read a row for each partition of topics, with its offsets. Takes the arguments of `read_topic`, and raises the
+    same errors."""
     return read_topic(place, topic, table="topics", **arguments)
 
 

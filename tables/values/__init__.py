@@ -1,1 +1,1 @@
-"""Decoding of values that a schema registry has framed: JSON, Avro, Protobuf."""
+"""Decoding values that a schema registry has framed: JSON, Avro and Protobuf."""

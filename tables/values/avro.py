@@ -1,7 +1,7 @@
-"""Avro by its specification 1.12, decoded by fastavro.
+"""Decoding Avro by its specification 1.12, through fastavro.
 
-fastavro is given the schema without what decoding does not need (defaults, aliases, documentation), with names of its
-own in place of full names, and with the logical types that this module reads:
+fastavro is given the schema without what decoding does not need (defaults, aliases, documentation), with names of this
+module in place of full names, and with the logical types that this module reads:
 
 | logical type | over | value |
 |---|---|---|
@@ -16,7 +16,7 @@ own in place of full names, and with the logical types that this module reads:
 | timestamp-nanos, local-timestamp-nanos | long | nanoseconds as an integer |
 
 A logical type that is unknown, invalid or over another base is ignored, as the specification asks; fastavro itself does
-not (findings/fastavro_logical_types.sh).
+not ignore it (findings/fastavro_logical_types.sh).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from moldau.tables.values.bounds import (
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 DIGITS_MAX: Final = 38
-"""The most digits of a decimal in a column of Arrow and Iceberg."""
+"""The most digits of a decimal in a column of Arrow and of Iceberg."""
 UUID_TEXT: Final = "moldau-uuid"
 DURATION: Final = "moldau-duration"
 TIME_MILLIS: Final = "moldau-time-millis"
@@ -59,9 +59,8 @@ _LOGICAL: Final = {
     ("fixed", "uuid", 16): UUID_TEXT,
     ("fixed", "duration", 12): DURATION,
 }
-"""The logical types besides decimals, by base, name, and for a base of fixed size its size. fastavro reads dates and
-timestamps rightly.
-"""
+"""The names by which fastavro knows the logical types besides decimals. The key is the base type, the name of the
+logical type, and the size if the base type is `fixed`. fastavro itself reads dates and timestamps correctly."""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _DURATION: Final = Struct("<III")
@@ -69,14 +68,15 @@ DAY_US: Final = 86_400_000_000
 
 
 class AvroSchema(NamedTuple):
-    """A schema as fastavro has parsed it, and its named types."""
+    """An Avro schema as fastavro has parsed it, and its named types."""
 
     parsed: Any
     named: Mapping[str, Any]
 
 
 def avro_schema(schema: Schema) -> AvroSchema:
-    """Parse a schema with those that it refers to. Raises `ValueNotDecoded`, ImportError, and what fastavro raises."""
+    """Parse an Avro schema with the schemas that it refers to. Raises `ValueNotDecoded`, ImportError, and what fastavro
+    raises."""
     from fastavro import parse_schema  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     named: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def avro_schema(schema: Schema) -> AvroSchema:
 
 
 def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
-    """Return a function that decodes payloads of a schema. Raises what `avro_schema` raises."""
+    """Return a function that decodes payloads of an Avro schema. Raises what `avro_schema` raises."""
     from fastavro import schemaless_reader  # type: ignore[import-not-found,import-untyped,unused-ignore]
     from fastavro.read import LOGICAL_READERS  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
@@ -108,18 +108,17 @@ def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
 
 
 class _Readable:
-    """Makes the schemas that fastavro is given. Named types get the names `T0`, `T1`, …: the type that a name refers to
-    is found here, so fastavro has no namespaces to resolve.
-    """
+    """Rewrites Avro schemas for fastavro. Named types get the names `T0`, `T1`, …: this class resolves the names in the
+    schema, so that fastavro has no namespaces to resolve."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        """The names for fastavro, by full name."""
+        """The names that types have for fastavro, by their full name in the schema."""
 
     def schema(self, given: Any, namespace: str) -> Any:
-        """Rewrite a parsed schema for fastavro: with the names of this module for named types, without attributes that
-        decoding does not need. `namespace`: the enclosing namespace. Raises `ValueNotDecoded`.
-        """
+        """Rewrite a schema that was parsed from JSON for fastavro: named types get the names of this class, and
+        attributes that decoding does not need are left out. `namespace`: the enclosing namespace. Raises
+        `ValueNotDecoded`."""
         if isinstance(given, list):
             return [self.schema(each, namespace) for each in given]
         if isinstance(given, str):
@@ -146,9 +145,9 @@ class _Readable:
         return {"fields": fields}
 
     def _declared(self, given: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-        """Give a type its name for fastavro. Returns this name, and the namespace within the type. If the type's own
-        name has dots, its attribute `namespace` is ignored.
-        """
+        """Give a declared type its name for fastavro. Returns this name, and the namespace within the type. If the
+        type's name has dots, its attribute `namespace` is ignored. Raises `ValueNotDecoded` if the schema has another
+        type of this name."""
         before, _, short = given["name"].rpartition(".")
         if not before:
             before = namespace if given.get("namespace") is None else given["namespace"]
@@ -159,9 +158,8 @@ class _Readable:
         return self._names[full], before
 
     def _referred(self, name: str, namespace: str) -> str:
-        """Return the type that a name refers to. It is looked up in the namespace, then without a namespace, as Avro's
-        own libraries do. Raises `ValueNotDecoded`.
-        """
+        """Return the name for fastavro of the type to which a name refers. The name is looked up in the namespace, then
+        without a namespace, as in Avro's own libraries. Raises `ValueNotDecoded`."""
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         found = self._names.get(full) or self._names.get(name)
         if found is None:
@@ -170,7 +168,8 @@ class _Readable:
 
 
 def _logical_type(given: Mapping[str, Any], base: str) -> dict[str, Any]:
-    """Return the attributes for the logical type of a schema; an empty dict if the logical type is to be ignored."""
+    """The attributes that declare the logical type of an Avro type to fastavro; empty if the logical type is to be
+    ignored."""
     name, size = given.get("logicalType"), given.get("size")
     if name == "decimal" and base in ("bytes", "fixed"):
         precision, scale = given.get("precision"), given.get("scale", 0)
@@ -185,7 +184,7 @@ def _logical_type(given: Mapping[str, Any], base: str) -> dict[str, Any]:
 
 
 def _digits_of(size: int) -> int:
-    """The number of decimal digits that always fit into `size` bytes in two's complement."""
+    """The number of decimal digits that a two's complement number of `size` bytes can always hold."""
     return len(str((1 << 8 * min(size, DECIMAL_SIZE_MAX) - 1) - 1)) - 1 if size > 0 else 0
 
 

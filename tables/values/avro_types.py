@@ -1,4 +1,4 @@
-"""The Arrow type of values by their Avro schema."""
+"""The Arrow type of decoded values for an Avro schema."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _LOGICAL: Final = {
 
 
 def avro_type(schema: Schema) -> ColumnType:
-    """Return the type of the values of a schema. Raises what `avro_schema` raises."""
+    """Return the Arrow type of the values of an Avro schema. Raises what `avro_schema` raises, and `ValueNotDecoded` if
+    a table has no column of such a type."""
     builder = _Builder(avro_schema(schema))
     return ColumnType(builder.built, builder.has_empty)
 
@@ -79,6 +80,6 @@ class _Builder:
         return _LOGICAL[logical] if logical in _LOGICAL else _TYPES[kind]
 
     def _is_null(self, schema: Any) -> bool:
-        """Whether each value of a field is null, so that no column is made for it."""
+        """Whether a field can only be null, so that no column is made for it."""
         kind, schema = type_of(schema, self._named)
         return kind == "null" or schema == ["null"]

@@ -1,4 +1,5 @@
-"""The limits of a value, checked before a library decodes it: its depth, and how many values it makes of its bytes.
+"""The limits of a value, checked before a library decodes it: the depth of its nesting, and how many values it makes of
+its bytes.
 
 | bound | value | why |
 |---|---|---|
@@ -6,12 +7,12 @@
 | a decimal | `DECIMAL_SIZE_MAX` bytes | its conversion takes a time that is quadratic in its size |
 | values within one | `VALUES_MAX`, or two for a byte if that is more | ten bytes may claim billions of nulls |
 
-A record, a map and an array count as several values (`WEIGHTS`): a value stands for about 32 bytes of memory, and those
-of a megabyte for 64 MB.
+A record, a map and an array count as several values (`WEIGHTS`): a value takes about 32 bytes of memory, and the values
+of a megabyte take 64 MB.
 
 Every reader refuses a value beyond these limits: the console, lake, `moldau.values`, Spark. The memory of a value is
 then in proportion to its bytes, which have the limits of batches. A payload is only examined byte by byte if its schema
-and its size would allow a value beyond the limits. With most schemas no payload is.
+and its size would allow a value beyond the limits. With most schemas no payload is examined.
 """
 
 from __future__ import annotations
@@ -29,19 +30,18 @@ DEPTH_MAX: Final = 100
 """The deepest nesting of a value, which is also the limit of Protobuf's libraries."""
 VALUES_MAX: Final = 500_000
 DECIMAL_SIZE_MAX: Final = 1024
-"""The most bytes of a decimal, which then has 2,466 digits. Python takes a time that is quadratic in the digits, half a
-second for 40,000.
-"""
+"""The most bytes of a decimal, which then has 2,466 digits. Python takes a time that is quadratic in the digits: half a
+second for 40,000 digits."""
 _DECODER: Final = json.JSONDecoder()
 _NOT_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-"""The brackets as signed bytes: one level deeper, or one less deep."""
+"""Translates brackets into signed bytes, which change the depth of nesting by 1 or -1."""
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
-"""A string of JSON, also one that does not end. Possessive, so that it takes linear time."""
+"""The pattern of a JSON string, also of one that does not end. It is possessive, so that it takes linear time."""
 
 
 class HostileValue(ValueNotDecoded):
-    """A value is nested too deeply, or claims too many values."""
+    """A value exceeds the limits: it is nested too deeply, or claims too many values."""
 
 
 def values_max(size: int) -> int:
@@ -101,7 +101,7 @@ _SIZES: Final = {
     "string": 1,
     "enum": 1,
 }
-"""The fewest bytes of a value, by type."""
+"""The fewest bytes of a value of each Avro type."""
 _RECORDS: Final = ("record", "error")
 DECIMAL: Final = "moldau-decimal"
 LONG_DECIMAL: Final = "moldau-long-decimal"
@@ -109,40 +109,40 @@ BIG_DECIMAL: Final = "moldau-big-decimal"
 DECIMALS: Final = (DECIMAL, LONG_DECIMAL, BIG_DECIMAL)
 """The logical types of decimals, as `avro.py` names them for fastavro."""
 WEIGHTS: Final = {"record": 8, "error": 8, "map": 8, "array": 3}
-"""The number of values that a value of these types counts as, besides the values within it. Python takes about 210
-bytes for a record of one field.
-"""
+"""The number of values for which a value of these types counts, besides the values within it. Python takes about 210
+bytes for a record of one field."""
 _Named = Mapping[str, Any]
-"""Named types as fastavro has parsed them."""
+"""The named types of an Avro schema, as fastavro has parsed them."""
 
 
 class _Shape(NamedTuple):
-    """The bounds of the values of a type of Avro."""
+    """The bounds of the values of an Avro type."""
 
     depth: float
     size: int
     """The fewest bytes of a value."""
     values: int
-    """The most values that are within a value, besides those of its arrays and maps."""
+    """The most values within a value, besides those in its arrays and maps."""
     per_byte: float
-    """The most values that a byte of its arrays and maps may claim."""
+    """The most values that one byte of its arrays and maps may claim."""
 
 
 class AvroBounds:
-    """Checks payloads of one schema, which fastavro has parsed."""
+    """Checks that payloads of one Avro schema, which fastavro has parsed, are within the limits."""
 
     def __init__(self, schema: Any, named: _Named) -> None:
         self._schema = schema
         self._named = named
         self._has_decimals = False
         self._shapes: dict[str, _Shape] = {}
-        """The shapes of records, by name: a schema may repeat one in another any number of times."""
+        """The bounds of record types, by name, because a schema may repeat one record type in another any number of
+        times."""
         shape = self._shape(schema, ())
         self._is_shallow = shape.depth <= DEPTH_MAX and shape.values <= VALUES_MAX
         self._per_byte = shape.per_byte
 
     def check(self, payload: bytes | memoryview) -> None:
-        """Raise `HostileValue` if a payload is beyond the limits, and `ValueNotDecoded` if it is cut short."""
+        """Raise `HostileValue` if a payload exceeds the limits, and `ValueNotDecoded` if it is cut short."""
         is_small = self._per_byte * len(payload) <= values_max(len(payload))
         if self._is_shallow and is_small and not (self._has_decimals and len(payload) > DECIMAL_SIZE_MAX):
             return
@@ -186,7 +186,7 @@ class AvroBounds:
 
 
 def type_of(schema: Any, named: _Named) -> tuple[str, Any]:
-    """The kind of a type (empty for a union), and its definition."""
+    """The kind of an Avro type (empty for a union), and its definition. Names are resolved."""
     while True:
         if isinstance(schema, list):
             return "", schema
@@ -200,12 +200,12 @@ def type_of(schema: Any, named: _Named) -> tuple[str, Any]:
 
 
 def is_decimal(schema: Any) -> bool:
-    """Whether a type, as `avro.py` has resolved it, is a decimal."""
+    """Whether an Avro type, as `avro.py` has rewritten it, is a decimal."""
     return isinstance(schema, dict) and schema.get("logicalType") in DECIMALS
 
 
 class _AvroWalk:
-    """One pass over a payload, without the values and without recursion."""
+    """One pass over an Avro payload that counts its values, without making them and without recursion."""
 
     def __init__(self, data: bytes, named: _Named) -> None:
         self._data = data
@@ -229,7 +229,8 @@ class _AvroWalk:
                     raise too_deep()
 
     def _inner(self, schema: Any) -> Iterator[Any] | None:
-        """Return the types of the values within a value. Return None for a scalar, which is skipped."""
+        """Return the types of the values within the value at the current position. Return None for a scalar, which is
+        skipped."""
         name, schema = type_of(schema, self._named)
         while isinstance(schema, list):
             index = self._long()
@@ -286,13 +287,13 @@ class _AvroWalk:
 
 
 def zigzag(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits, and the position after it. Raises `ValueNotDecoded`."""
+    """Read a zigzag varint of at most 64 bits. Returns it, and the position after it. Raises `ValueNotDecoded`."""
     value, position = varint(data, position)
     return value >> 1 ^ -(value & 1), position
 
 
 def varint(data: bytes, position: int) -> tuple[int, int]:
-    """A varint of at most 64 bits, and the position after it. Raises `ValueNotDecoded`."""
+    """Read a varint of at most 64 bits. Returns it, and the position after it. Raises `ValueNotDecoded`."""
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
@@ -311,16 +312,17 @@ _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 
 class ProtobufBounds:
-    """Checks messages of one type. The library itself refuses what is nested deeper than 100 messages."""
+    """Checks that messages of one Protobuf type are within the limits. Protobuf's library itself refuses more than 100
+    levels of nesting."""
 
     def __init__(self, descriptor: Any, extensions: Callable[[Any], Iterable[Any]] = lambda _: ()) -> None:
-        """`extensions`: the extensions of a message."""
+        """`extensions`: a function that returns the extensions of a message type."""
         self._descriptor = descriptor
         self._fields = _fields_by_number(descriptor, extensions)
         self._fields_max = max(max(len(each), 1) for each in self._fields.values())
 
     def check(self, payload: bytes | memoryview) -> None:
-        """Raise `HostileValue` if a payload is beyond the limits, and `ValueNotDecoded` if it is cut short."""
+        """Raise `HostileValue` if a payload exceeds the limits, and `ValueNotDecoded` if it is cut short."""
         # Two bytes of the payload can be a nested message, which is decoded with a value for each field of its type.
         if len(payload) // 2 * self._fields_max <= VALUES_MAX:
             return
@@ -364,7 +366,8 @@ class ProtobufBounds:
 
 
 def _fields_by_number(descriptor: Any, extensions: Callable[[Any], Iterable[Any]]) -> dict[str, dict[int, Any]]:
-    """The fields of each message type that may be within a message, as {full name: {number: field}}."""
+    """The fields of each message type that may be within a message of this type: for its full name, the fields by
+    number."""
     found: dict[str, dict[int, Any]] = {}
     left = [descriptor]
     while left:

@@ -1,6 +1,5 @@
-"""Columns of values, decoded batch after batch. The values are framed, and decoded by their schemas, or they are plain
-JSON.
-"""
+"""Decodes columns of values, batch after batch. The values are framed and decoded by their schemas, or they are plain
+JSON."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 JSON_FORM: Final = {b"moldau.form": b"json"}
-"""The metadata of a column of texts that are JSON."""
+"""The metadata of an Arrow field whose texts are JSON."""
 FIELDS_FORM: Final = {b"moldau.form": b"fields"}
-"""The metadata of a column of values of a schema that are structs."""
+"""The metadata of an Arrow field whose structs are decoded values with a schema."""
 OnError: TypeAlias = Literal["fail", "null", "keep"]
 MISFIT: Final = "misfit"
-"""The column with the bytes of the values that could not be decoded, if they are kept."""
+"""The name of the column with the bytes of the values that could not be decoded, if they are kept."""
 PLACE: Final = ("topic", "partition", "offset")
-"""The columns that name a value in an error."""
+"""The columns by which an error names a value."""
 
 
 def values(
@@ -59,9 +58,7 @@ def values(
 
 
 def check_on_error(on_error: str, *, keeps: bool = True) -> None:
-    """Raise `Refused` if `on_error` is none of `OnError`, or if it is `keep` and there is no column to keep a value
-    in.
-    """
+    """Raise `Refused` if `on_error` is none of `OnError`, or if it is `keep` and no column can keep such a value."""
     if on_error == "keep" and not keeps:
         raise Refused("on_error: keep needs the rows of a read (read_topic), which get a column for such values")
     if on_error not in ("fail", "null", "keep"):
@@ -69,16 +66,16 @@ def check_on_error(on_error: str, *, keeps: bool = True) -> None:
 
 
 class Decoded(NamedTuple):
-    """The decoded values of a batch."""
+    """The decoded values of one batch."""
 
     column: Any
     """An Arrow array of the type of the result."""
     misfits: Sequence[int]
-    """The rows whose values could not be decoded, in any order; they are null."""
+    """The indexes of the rows whose values could not be decoded, in any order. The values are null in `column`."""
 
 
 class ColumnDecoding:
-    """Decodes batches of a column in a task."""
+    """Decodes a column of values in a task, batch after batch. It can be pickled."""
 
     def __init__(
         self,
@@ -89,10 +86,9 @@ class ColumnDecoding:
         *,
         is_strict: bool = False,
     ) -> None:
-        """`source`: the schemas of framed values; None decodes plain JSON. `is_strict`: a value with properties that
-        the type does not name cannot be decoded. Without `is_strict` such properties are left out, and a result of type
-        string is JSON.
-        """
+        """`source`: the schemas of framed values; None decodes plain JSON. `place`: the columns by which an error names
+        a value. `is_strict`: a value with properties that the type does not name cannot be decoded. Without `is_strict`
+        such properties are left out, and a result of type string is JSON."""
         self._source = source
         self._type = arrow_type
         self._on_error = on_error
@@ -102,7 +98,7 @@ class ColumnDecoding:
 
     @property
     def field(self) -> Any:
-        """The field of the column `value`."""
+        """The Arrow field of the decoded column `value`."""
         import pyarrow as pa
 
         fields = FIELDS_FORM if pa.types.is_struct(self._type) else None
@@ -110,7 +106,7 @@ class ColumnDecoding:
 
     @property
     def keeps_misfits(self) -> bool:
-        """Whether rows have the column `MISFIT`."""
+        """Whether rows get the column `MISFIT`."""
         return self._on_error == "keep"
 
     def _gives_json(self) -> bool:
@@ -119,15 +115,13 @@ class ColumnDecoding:
         return not self._is_strict and bool(pa.types.is_string(self._type))
 
     def decode_column(self, values: Any, *places: Any) -> Any:
-        """Return the decoded values as an Arrow array of the type of the result. Raises `ValueNotDecoded`, and what
-        `FramedValues.decoder` raises.
-        """
+        """Decode a column of bytes into an Arrow array of the type of the result. Raises `ValueNotDecoded`, and what
+        `FramedValues.decoder` raises."""
         return self.decode(values, *places).column
 
     def decode(self, values: Any, *places: Any) -> Decoded:
-        """Decode a column of bytes. `places` are the columns that name a value in an error. Raises what `decode_column`
-        raises.
-        """
+        """Decode a column of bytes, and note the rows that could not be decoded. `places`: the columns by which an
+        error names a value. Raises what `decode_column` raises."""
         import pyarrow as pa
 
         from moldau.tables.values.decoders import NOT_HELD
@@ -153,9 +147,8 @@ class ColumnDecoding:
             return None
 
     def _decoder(self) -> Callable[[bytes], object]:
-        """Return the function that decodes a value, into JSON or into a Python object that the type of the result
-        holds.
-        """
+        """Make the function that decodes a value, either into JSON or into a Python object that fits the type of the
+        result."""
         import pyarrow as pa
 
         from moldau.tables.values.decoders import FramedValues, as_text, plain_json
@@ -169,9 +162,8 @@ class ColumnDecoding:
         return lambda value: form(decode(value))
 
     def _fitting(self, value: object, row: int, places: Sequence[Any], misfits: list[int]) -> object:
-        """Return the value if it fits the columns of the result. Otherwise raise `ValueNotDecoded`, or return None if
-        misfits do not end the read.
-        """
+        """Return the value if it fits the type of the result. Otherwise raise `ValueNotDecoded`, or return None if such
+        a value does not end the read."""
         import pyarrow as pa
 
         from moldau.tables.values.decoders import NOT_HELD

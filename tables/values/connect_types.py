@@ -32,20 +32,20 @@ from moldau.tables.values.value_types import DEPTH_MAX, TypeCount, list_of, stru
 LOGICAL: Final = "org.apache.kafka.connect.data."
 DAY_MS: Final = 86_400_000
 DOUBLE_DIGITS: Final = 15
-"""The digits of a decimal that a double holds exactly."""
+"""The most digits of a decimal that a double represents exactly."""
 _NUMBERS: Final = {"NaN", "Infinity", "-Infinity"}
 Shape = Callable[[Any], Any]
 
 
 class ConnectType(NamedTuple):
-    """The type of the values of a schema, and the function that converts a payload into the form that Arrow takes."""
+    """The Arrow type for a schema part, and the function that converts a payload into the objects that Arrow takes."""
 
     type: pa.DataType
     shape: Shape
 
 
 def connect_type(schema: Any) -> ConnectType:
-    """The type of a schema part. Raises `ValueNotDecoded`."""
+    """Return the Arrow type and the conversion for a schema part. Raises `ValueNotDecoded`."""
     try:
         return _Builder().built(schema, "value", 0)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
@@ -129,7 +129,7 @@ def _refuse(value: Any, path: str) -> Any:
 
 
 def _of(*kinds: type) -> Shape:
-    """Return a conversion that accepts only values of exactly these types: `True` is not an int."""
+    """Make a conversion that accepts only values of exactly these types, so that `True` is not an int."""
 
     def convert(value: Any) -> Any:
         if type(value) not in kinds:

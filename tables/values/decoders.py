@@ -19,15 +19,15 @@ from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotD
 Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
 SCHEMAS_MAX: Final = 500
-"""The most schemas that are kept in memory. When there are more, all are dropped and fetched again."""
+"""The most schemas that are kept in memory. If there are more, all are dropped and fetched again."""
 NAMED_MAX: Final = 10
-"""The most fields that an error names."""
+"""The most fields in the message of an error."""
 NOT_HELD: Final = (TypeError, ValueError, OverflowError)
-"""The exceptions besides those of Arrow that `pa.array` raises for a decoded value that its type does not hold."""
+"""The exceptions, besides Arrow's own, that `pa.array` raises if its type cannot hold a decoded value."""
 
 
 class Decoder(NamedTuple):
-    """A schema, and the function that decodes its payloads."""
+    """A schema, and the function that decodes payloads of this schema."""
 
     schema: Schema
     decode: Decode
@@ -39,14 +39,14 @@ class FramedValues:
     def __init__(self, source: SchemaSource) -> None:
         self._source = source
         self._decoders: dict[int, Decoder | str] = {}
-        """By the id of the schema: the decoder, or the reason why there is none."""
+        """For each schema id, the decoder, or the reason why no value of the schema can be decoded."""
 
     def decode(self, value: bytes, wanted: Set[str] = frozenset()) -> object:
         """Decode one framed value.
 
         A record of Avro or Protobuf without any of the `wanted` fields is of another type: its frame names another
-        schema, or another message of the schema. `ValueNotDecoded` is raised for it. Also raises what `decoder` and the
-        function `decoded` raise.
+        schema, or another message of the schema. `ValueNotDecoded` is raised for it. Also raises what the method
+        `decoder` and the function `decoded` raise.
         """
         schema_id, payload = unframed(value)
         decoder = self.decoder(schema_id)
@@ -78,7 +78,7 @@ class FramedValues:
 
 
 def decoded(decoder: Decoder, payload: memoryview, schema_id: int) -> object:
-    """Decode a payload. Raises `ValueNotDecoded`."""
+    """Decode a payload by a decoder. Any error of the library becomes `ValueNotDecoded`."""
     try:
         return decoder.decode(payload)
     except ValueNotDecoded:
@@ -90,9 +90,8 @@ def decoded(decoder: Decoder, payload: memoryview, schema_id: int) -> object:
 
 
 def decoder_of(schema: Schema, schema_id: int) -> Decode:
-    """Return a function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read, and
-    `Refused` if its library is not installed, which says nothing about the value.
-    """
+    """Make the function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read, and
+    `Refused` if its library is not installed, which says nothing about the value."""
     kinds = {"AVRO": avro_decoder, "PROTOBUF": protobuf_decoder, "JSON": json_decoder}
     if schema.kind not in kinds:
         raise ValueNotDecoded(f"schema {schema_id} is of type {schema.kind}, not one of {', '.join(kinds)}")
@@ -105,7 +104,7 @@ def decoder_of(schema: Schema, schema_id: int) -> Decode:
 
 
 def plain_json(value: bytes) -> object:
-    """Parse a value that no registry has framed. Raises `ValueNotDecoded`."""
+    """Parse a value that is plain JSON, without a frame. Raises `ValueNotDecoded`."""
     try:
         return parse_json(value)
     except ValueNotDecoded:

@@ -1,4 +1,4 @@
-"""The Arrow type of values by their JSON schema.
+"""The Arrow type of decoded values for a JSON schema.
 
 | part of a schema | type |
 |---|---|
@@ -10,9 +10,10 @@
 | object with `additionalProperties` of one type alone | a map |
 | array with `items` of one type | a list |
 
-What is left has no column of its own. The struct of an object has one more, `OTHERS`: the JSON of the properties that
-the schema does not name, or that have none of the types above (also one that contains itself, and names that differ by
-case alone). A closed object (`"additionalProperties": false`) whose properties have types has no such column.
+A property of any other form has no column of its own. The struct of an object has a further column, `OTHERS`: the JSON
+of the properties that the schema does not name, or that have none of the types above (also one that contains itself,
+and names that differ by case alone). A closed object (`"additionalProperties": false`) whose properties have types has
+no such column.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from moldau.tables.values.value_types import (
 )
 
 OTHERS: Final = "_additional_properties"
-"""The name of a struct's column with the JSON of all other properties of the object; null if there are none."""
+"""The name of a struct's column with the JSON of all other properties of the object. It is null if the object has no
+others."""
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "string": pa.string()}
 _OBJECT_WORDS: Final = ("properties", "additionalProperties", "patternProperties", "required")
 
 
 def json_type(schema: Schema) -> ColumnType:
-    """The type of the values of a schema. Raises `ValueNotDecoded` if they have no single type."""
+    """Return the Arrow type of the values of a JSON schema. Raises `ValueNotDecoded` if they have no single type."""
     documents = {"": parse_json(schema.text)} | {each.name: parse_json(each.text) for each in schema.references}
     found = _Builder(documents).type(documents[""], "", ())
     if found is None:
@@ -55,13 +57,13 @@ def json_type(schema: Schema) -> ColumnType:
 class _Builder:
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = documents
-        """The documents by the name of the reference; the schema itself has an empty name."""
+        """The parsed documents: the schema itself under an empty name, and each schema that it refers to under the name
+        of the reference."""
         self._count = TypeCount()
 
     def type(self, part: Any, document: str, above: tuple[tuple[str, str], ...], depth: int = 0) -> pa.DataType | None:
-        """Return the type of a part of a document. Return None if it has no single type. `above`: the `$ref`s that lead
-        to this part.
-        """
+        """Return the type for a part of a document; None if its values have no single type. `above`: the `$ref`s that
+        lead to this part."""
         self._count.take()
         if not isinstance(part, Mapping) or depth > DEPTH_MAX:
             return None
@@ -81,7 +83,7 @@ class _Builder:
         return _joined(each for each in found if each is not None)
 
     def _own(self, part: Mapping[str, Any], document: str, above: Any, depth: int) -> pa.DataType | None:
-        """Return the type that the part states itself, without the parts that it refers to."""
+        """Return the type that a part states itself, without the parts that it refers to; None if it states none."""
         kind = part.get("type")
         if isinstance(kind, list):
             kinds = [each for each in kind if each != "null"]
@@ -116,7 +118,7 @@ class _Builder:
         return pa.struct(list(kept.items())) if kept else EMPTY
 
     def _place(self, reference: str, document: str) -> tuple[str, str]:
-        """The document of a `$ref`, and the fragment in it. Raises `ValueNotDecoded`."""
+        """Resolve a `$ref` into the name of a document and the fragment in it. Raises `ValueNotDecoded`."""
         name, _, fragment = reference.partition("#")
         if not name:
             return document, unquote(fragment)
@@ -164,7 +166,7 @@ def _parts(part: Mapping[str, Any], word: str) -> list[Any]:
 
 
 def _is_null(part: Any) -> bool:
-    """Whether the only value of a part is null."""
+    """Whether null is the only value that a part allows."""
     if not isinstance(part, Mapping):
         return False
     only_null: list[object] = [None]
@@ -172,7 +174,7 @@ def _is_null(part: Any) -> bool:
 
 
 def _type_of_values(values: Any) -> pa.DataType | None:
-    """Return the type of some JSON values, of which null is ignored. Return None if they have no single type."""
+    """Return the type of JSON values, of which null is ignored; None if they have no single type."""
     kinds = {type(each) for each in values if each is not None} if isinstance(values, list) else set()
     if kinds == {int, float}:
         kinds = {float}
@@ -182,7 +184,7 @@ def _type_of_values(values: Any) -> pa.DataType | None:
 
 
 def _joined(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
-    """Return the type that holds the values of all these types. Return None if there is no such type."""
+    """Return the type that holds the values of all these types; None if there is no such type."""
     joined = None
     for kind in kinds:
         try:

@@ -1,10 +1,10 @@
-"""Masking: parts of records that are changed before a reader sees them.
+"""Masking: changes parts of records before they are shown to a reader.
 
     TOPICS:PART[.FIELD…]      orders*:value.card.number      *:headers.authorization      users:key
 
-TOPICS is a name with wildcards; a topic whose name begins with two underscores is meant only by a rule that begins so
-too. PART is key, value or headers. FIELD names a field of JSON, at any index of the lists on the way; `*` is any name.
-Without FIELD the whole part is changed, as it is if it cannot be parsed.
+TOPICS is a name with wildcards. It matches a topic whose name begins with two underscores only if it begins with two
+underscores, too. PART is key, value or headers. FIELD names a field of JSON, at any index of the lists on the way; `*`
+is any name. Without FIELD the whole part is changed. The whole part is also changed if it cannot be parsed.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ from moldau.protocol.record_builder import Record, RecordHeader
 
 PARTS: Final = ("key", "value", "headers")
 HIDDEN: Final = "***"
-"""The text in place of a hidden value."""
+"""The text that replaces a hidden value."""
 DROPPED: Final = object()
-"""The result of a change if the value is to be left out. A whole key or value then becomes empty."""
+"""The result of a change if the value is to be removed. A whole key or value then becomes empty."""
 INTERNAL: Final = "__"
 
 Change: TypeAlias = Callable[[Any], object]
-"""A change of a value. For a field of JSON it gets the decoded value and returns the new one. For a header, or a whole
-key or value, it gets bytes and returns bytes or `DROPPED`.
-"""
+"""A function that changes a value. For a field of JSON it takes the decoded value and returns the new one. For a
+header, or a whole key or value, it takes bytes and returns bytes or `DROPPED`."""
 
 
 def hidden(value: object) -> object:
-    """The change that replaces a value by `HIDDEN`."""
+    """Return `HIDDEN` in place of any value; as bytes if the value is bytes."""
     return HIDDEN.encode() if isinstance(value, bytes) else HIDDEN
 
 
 class MaskRule(NamedTuple):
-    """A rule: the topics and the part of their records that it changes, and the change."""
+    """A rule of masking: the topics, the part of their records, and the change of this part."""
 
     topics: str
     part: str
@@ -59,7 +58,7 @@ def mask_rule(text: str, change: Change = hidden) -> MaskRule:
 
 
 class Masks:
-    """The rules for one topic."""
+    """The rules of masking for one topic."""
 
     def __init__(self, rules: Iterable[MaskRule], topic: str) -> None:
         self._rules: dict[str, list[MaskRule]] = {}
@@ -71,7 +70,7 @@ class Masks:
         return bool(self._rules)
 
     def applied(self, record: Record) -> Record:
-        """Return the record with all changes of the rules, as it may be shown."""
+        """Return the record with the changes of all rules."""
         rules = self._rules.get("headers", [])
         headers = record.headers
         if rules:

@@ -1,4 +1,4 @@
-"""Protobuf: the files of a schema, the message that a frame names, and the fields of a message as values.
+"""Decoding Protobuf: the files of a schema, the message type that a frame names, and the fields of a message as values.
 
 | field | value |
 |---|---|
@@ -8,8 +8,9 @@
 | `google.protobuf.Struct`, `Value`, `ListValue` | `JsonValue` |
 | one that has presence and is absent | None |
 
-A file may be imported that a registry does not name. Google's well-known files come with the library, and
-`confluent/type/decimal.proto` is known here. Any other one may be missing if no field needs it, as those of options.
+A schema may import files that a registry does not name. Google's well-known files come with the library, and
+`confluent/type/decimal.proto` is defined in this module. Any other file may be missing if no field needs it, as a file
+of options.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from moldau.tables.values.bounds import ProtobufBounds
 from moldau.tables.values.registry import Schema, ValueNotDecoded, message_path
 
 PATHS_MAX: Final = 1_000
-"""The most paths of messages that are remembered for a schema: a frame can name any path."""
+"""The most message types, by their path, that are remembered for a schema, because a frame can name any path."""
 JSON_TYPES: Final = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
-"""Messages that hold JSON, and contain themselves."""
+"""The message types that represent JSON, and can contain themselves."""
 _IN_LIBRARIES: Final = re.compile(r"google/(?:protobuf|type)/[a-z_]+\.proto")
 _DECIMAL_FILE: Final = "confluent/type/decimal.proto"
 _Read = Callable[[Any], Any]
@@ -34,18 +35,19 @@ _Read = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A value that is JSON by itself, because its schema does not describe its type."""
+    """A value that is JSON itself, because its schema does not describe its type."""
 
     value: object
 
 
 class ProtobufSchema:
-    """The files of a schema, in two descriptor pools. In the second pool enums are integers. With the enums of proto2
-    the library would put a number without a name among the unknown fields, and out of its place in a list.
-    """
+    """The files of a Protobuf schema, in two descriptor pools. In the second pool enums are integers, because with the
+    enums of proto2 the library would put a number without a name among the unknown fields, and out of its position in a
+    list."""
 
     def __init__(self, schema: Schema) -> None:
-        """Raises `ValueNotDecoded`, ImportError, and TypeError of the library if the files do not fit together."""
+        """Parse the schema. Raises `ValueNotDecoded`, ImportError, and TypeError of the library if the files do not fit
+        together."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped,unused-ignore]
         from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped,unused-ignore]
 
@@ -60,8 +62,8 @@ class ProtobufSchema:
         self._file: Any = self._pool.FindFileByName(files[-1].name)
 
     def message(self, path: Sequence[int]) -> Any:
-        """Return the descriptor of the message at a path. The path is an index among the messages of the file, then an
-        index among the messages nested in each one.
+        """Return the descriptor of the message type at a path. The path is an index among the message types of the
+        file, then an index among the types nested in each one.
 
         Raises `ValueNotDecoded`.
         """
@@ -74,11 +76,11 @@ class ProtobufSchema:
         return found
 
     def extensions(self, message: Any) -> Sequence[Any]:
-        """The extensions of a message, by number."""
+        """The extensions of a message type, by number."""
         return sorted(self._pool.FindAllExtensions(message), key=lambda each: int(each.number))
 
     def reader(self, message: Any) -> tuple[Any, _Read]:
-        """Return the class of a message, and a function that returns the values of its fields."""
+        """Return the class of a message type, and a function that returns the fields of a message as values."""
         from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped,unused-ignore]
 
         found = self._decoding.FindMessageTypeByName(message.full_name)
@@ -122,7 +124,7 @@ class ProtobufSchema:
         return lambda message: _given(message.Extensions[found], of_one) if message.HasExtension(found) else None
 
     def _one(self, field: Any, known: dict[str, _Read]) -> _Read | None:
-        """Return the conversion of one value of a field. Return None if the value is taken as it is."""
+        """Return the conversion of one value of a field; None if the value needs no conversion."""
         if field.message_type is not None:
             return self._fields_of(field.message_type, known)
         if field.enum_type is not None:
@@ -140,14 +142,14 @@ def _each(values: Any, of_one: _Read | None) -> list[object]:
 
 
 def json_value(message: Any) -> JsonValue:
-    """The JSON that a message of `JSON_TYPES` holds."""
+    """Return the JSON that a message of `JSON_TYPES` represents."""
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped,unused-ignore]
 
     return JsonValue(MessageToDict(message))
 
 
 def is_map(field: Any) -> bool:
-    """Whether a field is a map: a list of messages of two fields."""
+    """Whether a field is a map, which Protobuf encodes as a list of messages of two fields."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
@@ -157,9 +159,8 @@ def extension_name(field: Any) -> str:
 
 
 def protobuf_decoder(schema: Schema) -> Callable[[memoryview], object]:
-    """Return a function that decodes payloads of a schema, each as the message that it names. Raises what
-    `ProtobufSchema` raises.
-    """
+    """Return a function that decodes payloads of a schema, each as the message type that it names. Raises what
+    `ProtobufSchema` raises."""
     files = ProtobufSchema(schema)
     found: dict[tuple[int, ...], tuple[ProtobufBounds, Any, _Read]] = {}
 
@@ -182,8 +183,8 @@ def protobuf_decoder(schema: Schema) -> Callable[[memoryview], object]:
 
 
 def protobuf_files(schema: Schema) -> list[Any]:
-    """Return the FileDescriptorProtos of a schema, its own last. A file that others import gets the name by which they
-    import it.
+    """Return the FileDescriptorProtos of a schema, the schema's own file last. A file that others import gets the name
+    by which they import it.
 
     Raises `ValueNotDecoded`.
     """
@@ -211,7 +212,7 @@ def protobuf_files(schema: Schema) -> list[Any]:
 
 
 def in_order(files: Sequence[Any]) -> Iterator[Any]:
-    """Yield the files and those that they import, each after its imports."""
+    """Yield the files and those that they import, each file after its imports."""
     given = {each.name: each for each in files}
     met: set[str] = set()
 
@@ -228,7 +229,7 @@ def in_order(files: Sequence[Any]) -> Iterator[Any]:
 
 
 def library_file(name: str) -> Any:
-    """Return a file that a schema imports and does not contain. It is empty if no library has it."""
+    """Return a file that a schema imports but does not contain. The file is empty if no library has it."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped,unused-ignore]
 
     file = FileDescriptorProto(name=name)

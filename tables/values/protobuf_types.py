@@ -1,4 +1,4 @@
-"""The Arrow type of values by their Protobuf schema."""
+"""The Arrow type of decoded values for a Protobuf schema."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ _TYPES: Final = {
     7: pa.bool_(),
     8: pa.string(),
 }
-"""The types by the `cpp_type` of a field: the kinds of integers (the fourth is uint64), double, float, bool, enum."""
+"""The Arrow type of a field by its `cpp_type`: the kinds of integers (the fourth is uint64), double,
+float, bool, enum."""
 
 
 def protobuf_type(schema: Schema, path: Sequence[int]) -> ColumnType:
-    """Return the type of the message of a schema at a path. Raises what `ProtobufSchema` raises."""
+    """Return the Arrow type for the message type of a schema at a path. Raises what `ProtobufSchema` raises, and
+    `ValueNotDecoded` if a table has no column of such a type."""
     builder = _Builder(ProtobufSchema(schema), path)
     return ColumnType(builder.built, builder.needs_shaping)
 

@@ -6,10 +6,9 @@
 | `7.desc`       | a FileDescriptorSet, as `protoc --descriptor_set_out --include_imports` writes it |
 | `7.json`       | a JSON schema                                                                    |
 
-The frame around a value whose schema is in a registry: a zero byte, the schema's id in four bytes, the payload.
-
-A Protobuf payload begins with the path to its message type: a count, then that many indexes, all zigzag varints. A
-single zero byte stands for the first type of the file.
+A value whose schema is in a registry is framed: a zero byte, the schema's id in four bytes, the payload. A Protobuf
+payload begins with the path to its message type: a count, then that many indexes, all zigzag varints. A single zero
+byte means the first type of the file.
 """
 
 from __future__ import annotations
@@ -35,44 +34,44 @@ from moldau.tables.refusals import Refused
 TIMEOUT_S: Final = 30
 REFERENCES_MAX: Final = 100
 ANSWER_SIZE_MAX: Final = 16 << 20
-"""The most bytes of one answer of a registry."""
+"""The most bytes of one response of a registry."""
 PAUSES_S: Final = (0.1, 0.4)
 """The pauses (seconds) before a request is repeated."""
 AGAIN: Final = (429, 500, 502, 503, 504)
-"""The HTTP statuses after which a request is repeated."""
+"""The HTTP statuses of a response after which a request is repeated."""
 ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 TRUST: Final = "the file that SSL_CERT_FILE names has the authorities that are trusted"
 _NO_URL: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
 class Reference(NamedTuple):
-    """A schema that another one refers to."""
+    """A schema to which another schema refers."""
 
     name: str
-    """The name by which the other schema refers to this one. For Protobuf it is the name of a file that is imported."""
+    """The name by which the other schema refers to this one. For Protobuf it is the name of an imported file."""
     text: bytes
 
 
 class Schema(NamedTuple):
-    """A schema, together with the schemas that it refers to."""
+    """A schema, together with the schemas to which it refers."""
 
     kind: str
-    """AVRO, PROTOBUF or JSON."""
+    """The type of the schema: AVRO, PROTOBUF or JSON."""
     text: bytes
-    """JSON; for Protobuf a serialized FileDescriptorProto, or a FileDescriptorSet if `is_set`."""
+    """The schema as JSON; for Protobuf a serialized FileDescriptorProto, or a FileDescriptorSet if `is_set`."""
     references: tuple[Reference, ...] = ()
     is_set: bool = False
 
 
 class SchemaSource(NamedTuple):
-    """The place of schemas: the URL of a registry, or a directory. The value is pickled into the tasks."""
+    """A source of schemas: the URL of a registry, or a directory. It is pickled into the tasks."""
 
     place: str
     timeout_s: float = TIMEOUT_S
-    """The seconds within which a registry has to answer, for a schema with all schemas that it refers to."""
+    """The time (seconds) within which a registry has to return a schema with all schemas to which it refers."""
 
     def check(self) -> None:
-        """Raise `Refused` if the place is neither a URL of HTTP nor a directory."""
+        """Raise `Refused` if the place is neither an HTTP URL nor a directory."""
         if self._is_url():
             RegistryAddress.of(self.place)
         elif not self._directory().is_dir():
@@ -109,7 +108,7 @@ class SchemaSource(NamedTuple):
 
 
 class RegistryAddress(NamedTuple):
-    """The address of a registry, and the login for it."""
+    """The address of a schema registry, and the login for it."""
 
     base: str
     """The URL without the login, and without a slash at its end."""
@@ -143,7 +142,7 @@ class RegistryAddress(NamedTuple):
 
 
 class _Registry:
-    """The requests to a registry for one schema, with one deadline."""
+    """The requests to a registry for one schema, which share one deadline."""
 
     def __init__(self, address: RegistryAddress, ends_s: float, schema_id: int) -> None:
         self._address = address
@@ -172,7 +171,7 @@ class _Registry:
             ) from None
 
     def _referred(self, answer: Mapping[str, object], kind: str) -> list[Reference]:
-        """The schemas that a schema refers to; each one comes after its own references."""
+        """Fetch the schemas to which a schema refers. Each comes after the schemas to which it refers itself."""
         found: dict[tuple[str, str], bytes] = {}
         met: set[tuple[str, str]] = set()
 
@@ -191,7 +190,8 @@ class _Registry:
         return [Reference(name, text) for (name, _), text in found.items()]
 
     def _references(self, answer: Mapping[str, object]) -> list[tuple[str, str]]:
-        """Return (name, path) of each reference. The paths also find versions that were deleted."""
+        """Return the name and the request path of each reference in a response. The paths also find versions that were
+        deleted."""
         given = answer.get("references") or []
         try:
             assert isinstance(given, list)
@@ -206,9 +206,8 @@ class _Registry:
             raise ValueNotDecoded(f"{self._told} gives references that are none") from None
 
     def _get(self, path: str) -> dict[str, object]:
-        """Request a path, and repeat the request if the registry may answer in a moment. Raises `ValueNotDecoded` and
-        `RegistryNotReached`.
-        """
+        """Request a path, and repeat the request if the registry may answer soon. Raises `ValueNotDecoded` and
+        `RegistryNotReached`."""
         for pause_s in PAUSES_S:
             try:
                 return self._answer(path)
@@ -258,13 +257,12 @@ class _Registry:
 
 
 class _AskAgain(Exception):
-    """The registry did not answer, and may in a moment."""
+    """The registry did not answer the request, but may answer a repeated one."""
 
 
 class _NoRedirection(HTTPRedirectHandler):
-    """Raises ValueError for a redirection. The host that answers could otherwise choose another one, which would get
-    the request.
-    """
+    """Raises ValueError for a redirection. Otherwise the host that answers could choose another host, which would get
+    the request."""
 
     def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> NoReturn:
         place = urlsplit(newurl)
@@ -273,7 +271,7 @@ class _NoRedirection(HTTPRedirectHandler):
 
 
 class _LimitedHttp(HTTPHandler):
-    """Opens connections whose answers are under limits."""
+    """Opens HTTP connections that limit the size and the time of responses."""
 
     def __init__(self, limits: AnswerLimits) -> None:
         super().__init__()
@@ -289,7 +287,7 @@ class _LimitedHttp(HTTPHandler):
 
 
 class _LimitedHttps(HTTPSHandler):
-    """Opens TLS connections whose answers are under limits."""
+    """Opens TLS connections that limit the size and the time of responses."""
 
     def __init__(self, limits: AnswerLimits) -> None:
         super().__init__()
@@ -305,9 +303,8 @@ class _LimitedHttps(HTTPSHandler):
 
 
 def says_unknown(answer: HTTPError) -> bool:
-    """Whether the answer of a registry says that it has no such schema. A registry puts an `error_code` into its
-    answer. A 404 without one is from another server, or for a wrong path.
-    """
+    """Whether a registry answers that it does not have a schema. A registry puts an `error_code` into its answer. A 404
+    without an `error_code` is from another server, or for a wrong path."""
     if answer.code != HTTPStatus.NOT_FOUND:
         return False
     try:
@@ -320,29 +317,29 @@ def says_unknown(answer: HTTPError) -> bool:
 MAGIC: Final = 0
 HEAD: Final = Struct(">bi")
 INDEXES_MAX: Final = 64
-"""The most levels of nested message types."""
+"""The most levels of nested message types in the path of a Protobuf payload."""
 VARINT_SIZE_MAX: Final = 5
 
 
 class ValueNotDecoded(Refused):
-    """A value is not framed, its schema does not exist, or it does not fit its schema or the columns."""
+    """A value cannot be decoded: it is not framed, its schema does not exist, or it does not fit its schema or the
+    columns."""
 
 
 class RegistryNotReached(Refused):
-    """The registry does not answer, its answer is not that of a registry, or the directory cannot be read. Whether the
-    value has a schema is not known.
-    """
+    """The registry does not answer, its answer is not that of a registry, or the directory cannot be read. So it is not
+    known whether the value has a schema."""
 
 
 def unframed(value: bytes) -> tuple[int, memoryview]:
-    """Split a framed value into (schema id, payload). Raises `ValueNotDecoded`."""
+    """Split a framed value into the schema id and the payload. Raises `ValueNotDecoded`."""
     if len(value) < HEAD.size or value[0] != MAGIC:
         raise ValueNotDecoded("the value is not framed: it begins with neither a zero byte nor the id of a schema")
     return HEAD.unpack_from(value)[1], memoryview(value)[HEAD.size :]
 
 
 def message_path(payload: memoryview) -> tuple[list[int], memoryview]:
-    """Split a Protobuf payload into (indexes of the message type, message). Raises `ValueNotDecoded`."""
+    """Split a Protobuf payload into the indexes of its message type and the message. Raises `ValueNotDecoded`."""
     count, position = _varint(payload, 0)
     if not 0 <= count <= INDEXES_MAX:
         raise ValueNotDecoded(f"the value has {count} indexes of message types")
@@ -356,7 +353,7 @@ def message_path(payload: memoryview) -> tuple[list[int], memoryview]:
 
 
 def _varint(payload: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position after it."""
+    """Read a zigzag varint. Returns it, and the position after it. Raises `ValueNotDecoded`."""
     value = 0
     for count, byte in enumerate(payload[position : position + VARINT_SIZE_MAX]):
         value |= (byte & 0x7F) << 7 * count

@@ -1,8 +1,8 @@
-"""The conversion of decoded values into the objects that a column of Arrow takes.
+"""The conversion of decoded values into the objects that an Arrow column takes.
 
 `pyarrow.array` takes more than it can hold: it makes 1 of 1.5 for a column of integers, 1.0 of true, and a list of
-letters of a string (findings/pyarrow_array_of_another_type.sh). Here a value of another type is refused, with the path
-of the field.
+letters of a string (findings/pyarrow_array_of_another_type.sh). This module refuses a value of another type, and names
+the path of the field.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Shape = Callable[[Any], Any]
 
 
 def shape_of(kind: pa.DataType, path: str = "value", *, selects: bool = False) -> Shape:
-    """Return a function that converts a decoded value into the form that `pyarrow.array` takes for a type.
+    """Make a function that converts a decoded value into the form that `pyarrow.array` takes for a type.
 
-    The function raises `ValueNotDecoded` for a value that the type does not hold, and for properties that no field
-    holds. With `selects` it omits such properties.
+    The function raises `ValueNotDecoded` for a value that the type cannot hold, and for properties for which the type
+    has no field. With `selects` it omits such properties. `path`: the name of the value in messages.
     """
     if pa.types.is_struct(kind):
         return _struct(kind, path, selects)
@@ -40,9 +40,8 @@ def is_any_list(kind: pa.DataType) -> bool:
 
 
 def _leaf_types(kind: pa.DataType) -> Set[type]:
-    """Return the Python types whose values a column of a scalar type takes unchanged. The set is empty if it takes all
-    values.
-    """
+    """Return the Python types whose values a column of a scalar type takes without a conversion. The set is empty if it
+    takes all values."""
     if pa.types.is_boolean(kind):
         return {bool, type(None)}
     if pa.types.is_integer(kind):
@@ -64,9 +63,8 @@ def _leaf(kind: pa.DataType, path: str) -> Shape:
 
 
 def _other_form(value: Any, taken: Set[type], path: str) -> Any:
-    """Convert a value for a column that takes these Python types, but not the type of the value. Raises
-    `ValueNotDecoded`.
-    """
+    """Convert a value, whose Python type is not in `taken`, into one of these types. Raises `ValueNotDecoded` if that
+    is not possible."""
     if isinstance(value, JsonValue):
         if str in taken:
             return json.dumps(value.value, ensure_ascii=False)
@@ -111,7 +109,7 @@ def _struct(kind: pa.DataType, path: str, selects: bool) -> Shape:
 
 
 def _refuse_others(value: Mapping[str, Any], names: Set[str], path: str) -> None:
-    """Raise `ValueNotDecoded` for a property without a field. A property that is null is ignored."""
+    """Raise `ValueNotDecoded` if a value has a property that is not in `names`. A property that is null is ignored."""
     for name, each in value.items():
         if name not in names and each is not None:
             raise ValueNotDecoded(f"{path}.{name} is a property that the schema does not allow")
@@ -150,9 +148,8 @@ def _list(kind: pa.DataType, path: str, selects: bool) -> Shape:
 
 
 def _held(value: Any, path: str, *kinds: type) -> Any:
-    """Return a value of one of these types. A `JsonValue` is replaced by its content before. Raises
-    `ValueNotDecoded`.
-    """
+    """Return the value if it is of one of these types, after replacing a `JsonValue` by its content. Raises
+    `ValueNotDecoded` otherwise."""
     value = value.value if isinstance(value, JsonValue) else value
     if type(value) not in kinds:
         _refuse(value, path)

@@ -34,22 +34,21 @@ from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotD
 from moldau.tables.values.value_types import TypesDiffer, merged_type, type_of
 
 GivenSchema: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | pa.DataType"
-"""`sample`, the path of a file with a JSON Schema, a JSON Schema, or a type of Arrow."""
+"""A schema that the caller gives: `sample`, the path of a file with a JSON Schema, a JSON Schema, or an Arrow type."""
 SAMPLE: Final = "sample"
 SAMPLE_ROWS: Final = 10_000
 PROPERTIES_MAX: Final = 200
-"""The most names of properties that the objects at one place of a sample have. If they have more, the names are taken
-for the keys of a map.
-"""
+"""The most property names of the objects at one place of a sample. If the objects have more names, these are taken for
+the keys of a map."""
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class NoSample(Refused):
-    """The values of a sample do not show a type."""
+    """The values of a sample do not determine a type."""
 
 
 def given_type(schema: GivenSchema) -> pa.DataType:
-    """Return the type for a schema that the caller gives. Raises `Refused`."""
+    """Return the Arrow type for a schema that the caller gives. Raises `Refused`."""
     if isinstance(schema, pa.DataType):
         return schema
     name, text = "schema", b""
@@ -68,16 +67,14 @@ def given_type(schema: GivenSchema) -> pa.DataType:
 
 
 def sampled_type(values: Iterable[bytes], source: SchemaSource | None) -> pa.DataType:
-    """Return the type of a sample. `source` has the schemas of framed values; None stands for plain JSON. A value that
-    cannot be decoded is ignored. Raises `NoSample`, `Refused`, and what `FramedValues.decoder` raises.
-    """
+    """Return the Arrow type of the values in a sample. `source`: the schemas of framed values; None means plain JSON. A
+    value that cannot be decoded is ignored. Raises `NoSample`, `Refused`, and what `FramedValues.decoder` raises."""
     return given_type(json_schema_of(values)) if source is None else _type_of_framed(values, source)
 
 
 def json_schema_of(values: Iterable[bytes]) -> dict[str, Any]:
-    """Return a JSON Schema that the values of a sample fit, by the table in the docstring of the module. Raises
-    `NoSample`.
-    """
+    """Return a JSON Schema that fits the values of a sample, by the table in the docstring of the module. Raises
+    `NoSample`."""
     seen, count, last = Seen(), 0, b""
     for value in values:
         count += 1
@@ -124,19 +121,18 @@ def _type_of_framed(values: Iterable[bytes], source: SchemaSource) -> pa.DataTyp
 
 
 class Seen:
-    """A summary of the values that a sample has at one place: the whole value, a property, or the elements of an
-    array.
-    """
+    """A summary of the values of a sample at one place: the whole value, a property, or the elements of an array."""
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
-        """The types, by their names in JSON Schema; an integer beyond 64 bits is of none of them."""
+        """The types of the values, by their names in JSON Schema. An integer beyond 64 bits has a name of its own,
+        which is none of JSON Schema's."""
         self._properties: dict[str, Seen] | None = {}
-        """The properties of objects; None if they were too many."""
+        """The summaries of the properties of objects, by name; None if there were too many names."""
         self._elements: Seen | None = None
-        """The elements of arrays, and the properties of objects with too many of them."""
+        """The summary of the elements of arrays, and of the properties of objects with too many names."""
         self._fits_double = True
-        """Whether a double holds each integer."""
+        """Whether a double represents each integer exactly."""
 
     def add(self, value: Any) -> None:
         """Add a value to the summary."""
@@ -171,7 +167,7 @@ class Seen:
             self._elements.add(each)
 
     def joined(self, other: Seen) -> Seen:
-        """Return a summary of the values of both places."""
+        """Return the summary of the values of this place and of another one together."""
         both = Seen()
         both.kinds = self.kinds | other.kinds
         both._fits_double = self._fits_double and other._fits_double

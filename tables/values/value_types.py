@@ -1,7 +1,8 @@
-"""The Arrow type of values by their schema (Avro, Protobuf, JSON), and the type that holds the values of two schemas.
+"""The Arrow type of decoded values for a schema (Avro, Protobuf, JSON), and the type that holds the values of two
+schemas.
 
-Types are merged as Apache Iceberg lets a column change without writing files anew: fields are added, int becomes long,
-float becomes double, the precision of a decimal grows. Every other difference is `TypesDiffer`.
+Types are merged as Apache Iceberg lets a column change without rewriting files: fields are added, int becomes long,
+float becomes double, the precision of a decimal grows. Every other difference raises `TypesDiffer`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 DEPTH_MAX: Final = 32
-"""The most levels of nested types. A type that contains itself is refused at this depth."""
+"""The most levels of nested types. At this depth a type that contains itself is refused."""
 INSTALL: Final = "pip install 'moldau[schemas]'"
 TYPES_MAX: Final = 10_000
-"""The most types within one type: a schema of some lines can repeat a type in a type in a type."""
+"""The most types within one type, because a schema of a few lines can repeat a type in a type in a type."""
 EMPTY: Final = pa.bool_()
-"""The type for a record without fields: true if there is one."""
+"""The Arrow type of a record without fields. Its value is true if the record exists."""
 
 
 class TypesDiffer(ValueError):
-    """No column holds the values of both types; the message names the field."""
+    """No column can hold the values of both types. The message names the field."""
 
 
 class TypeCount:
-    """Counts the types that are built of a schema."""
+    """Counts the types that are made from one schema."""
 
     def __init__(self) -> None:
         self._left = TYPES_MAX
@@ -41,18 +42,17 @@ class TypeCount:
 
 
 class ColumnType(NamedTuple):
-    """The type of a column for decoded values."""
+    """The Arrow type of a column for decoded values."""
 
     type: pa.DataType
     needs_shaping: bool = True
-    """Whether decoded values fit the column only after their conversion by `shapes.py`."""
+    """Whether `shapes.py` has to convert decoded values before they fit the column."""
 
 
 def type_of(schema: Schema, path: Sequence[int] = (0,)) -> ColumnType:
-    """Return the type of the values of a schema. For Protobuf it is the type of the message at the `path` in the frame
-    of a value. Raises `ValueNotDecoded` if the schema cannot be read or a table cannot have such a column, and
-    `Refused` if the library of the schema is not installed.
-    """
+    """Return the Arrow type of the values of a schema. For Protobuf it is the type of the message at the `path` that
+    the frame of a value names. Raises `ValueNotDecoded` if the schema cannot be read or a table cannot have such a
+    column, and `Refused` if the library of the schema is not installed."""
     from moldau.tables.values.avro_types import avro_type
     from moldau.tables.values.json_types import json_type
     from moldau.tables.values.protobuf_types import protobuf_type
@@ -72,9 +72,8 @@ def type_of(schema: Schema, path: Sequence[int] = (0,)) -> ColumnType:
 
 
 def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa.DataType:
-    """Return the type that holds the values of both: the fields of `one` in their order, then those that `other` adds.
-    Raises `TypesDiffer`.
-    """
+    """Return the type that holds the values of both types: the fields of `one` in their order, then those that `other`
+    adds. Raises `TypesDiffer`."""
     if one.equals(other):
         return one
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -102,7 +101,7 @@ def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa
 
 
 def holds(stored: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether a table has all wanted columns, with types that hold their values."""
+    """Whether a stored table has all wanted columns, with types that can hold their values."""
     for each in wanted:
         if each.name not in stored.names:
             return False
@@ -126,7 +125,8 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def same_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that differ by case alone, which SQL engines take for the same column; None if there are none."""
+    """Return two of the names that differ by case alone, which SQL engines take for the same column; None if there are
+    none."""
     met: dict[str, str] = {}
     for name in names:
         other = met.setdefault(name.casefold(), name)
@@ -137,8 +137,7 @@ def same_names(names: Iterable[str]) -> tuple[str, str] | None:
 
 def same_paths(kind: pa.DataType) -> list[str]:
     """The fields of a struct whose name is also the path of a nested field: `a.b` beside a struct `a` with a field `b`.
-    Iceberg cannot tell the two apart.
-    """
+    Iceberg cannot tell the two apart."""
     dotted = [each.name for each in kind if "." in each.name]
     if not dotted:
         return []
@@ -163,7 +162,8 @@ def _paths(field: Any) -> Iterable[str]:
 
 
 def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
-    """A struct; `EMPTY` if it has no fields. Raises `ValueNotDecoded` if names differ by case alone."""
+    """Make a struct type; `EMPTY` if there are no fields. Raises `ValueNotDecoded` if two names differ
+    by case alone."""
     same = same_names(fields)
     if same is not None:
         raise ValueNotDecoded(
@@ -173,14 +173,13 @@ def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
 
 
 def list_of(of_one: pa.DataType) -> pa.DataType:
-    """A list type whose element has the name that Iceberg gives it."""
+    """Make a list type. Its element has the name that Iceberg gives it."""
     return pa.list_(pa.field("element", of_one))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type with which the decoders make a column, for the type in the schema of a stored table: that with
-    32-bit offsets.
-    """
+    """Return the type that the decoders use for a column, given the type in the schema of a stored table. It has 32-bit
+    offsets."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):

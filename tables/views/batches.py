@@ -1,4 +1,4 @@
-"""The table `batches`: a row for each record batch, from its header alone."""
+"""The table `batches`: a row for each record batch, read from its header alone."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from moldau.tables.origins.port import SegmentFile, Slice, Task
 
 TASK_SIZE: Final = 2 << 30
-"""Bytes of segments for one task, of which it reads the headers."""
+"""The bytes of segments for one task, which reads only their headers."""
 READ_SIZE: Final = 8 << 10
 """The bytes that are read at once: several small batches, or the header of a large one."""
 ROWS_MAX: Final = 1 << 16
-"""Rows of one Arrow batch."""
+"""The most rows of one Arrow batch."""
 PLACE: Final = Struct(">qi11xi30xi")
-"""Base offset, length, last offset delta and number of records, as in the header of a batch."""
+"""The struct of a batch header for its base offset, length, last offset delta and number of records."""
 HEADER_FIELDS: Final = [
     ("base_offset", ">i8"),
     ("batch_length", ">i4"),
@@ -62,11 +62,12 @@ HEADER_FIELDS: Final = [
     ("base_sequence", ">i4"),
     ("records_count", ">i4"),
 ]
-"""The header of a batch as numpy reads many of them at once; the layout is in `moldau.protocol.record_batch`."""
+"""The fields of a batch header, by which numpy reads many headers at once; the layout is in
+`moldau.protocol.record_batch`."""
 
 
 class BatchesReader(RecordsReader):
-    """The reader of the table. A batch that crosses the end of the wanted offsets is shown whole."""
+    """The reader of the table `batches`. A batch that crosses the end of the wanted offsets is shown whole."""
 
     def tasks(self) -> Sequence[Task]:
         return self.plan(TASK_SIZE).tasks
@@ -83,7 +84,8 @@ class BatchesReader(RecordsReader):
 
 
 def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
-    """Yield (positions, headers back to back) of the batches of a slice, some thousands at a time.
+    """Yield the batch headers of a slice, some thousands at a time: their positions in the file, and the bytes of all
+    headers joined.
 
     Raises `MalformedMessage`, which names file and position, `DataLost` and OSError.
     """
@@ -124,9 +126,8 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
 
 
 def upgraded_header(file: SegmentFile, wanted: Slice, position: int) -> bytes:
-    """Convert the header of a message of format 0 or 1 into that of a batch. It keeps the message's own length, magic,
-    checksum and codec. Raises `MalformedMessage` and OSError.
-    """
+    """Convert the header of a message of format 0 or 1 into the header of a batch. The result keeps the message's own
+    length, magic, checksum and codec. Raises `MalformedMessage` and OSError."""
     try:
         stored = parse_header(file.pread(HEADER_SIZE, position), 0, True)
         newer = upgraded_batch((position, stored, file.pread(stored.size, position), 0))[1]
@@ -138,7 +139,8 @@ def upgraded_header(file: SegmentFile, wanted: Slice, position: int) -> bytes:
 
 
 def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.RecordBatch:
-    """The rows of `BATCHES` for some headers, without batches that end before the slice or begin past it."""
+    """Make the rows of the table `batches` from joined headers. Batches that end before the slice or begin past it are
+    left out."""
     import numpy as np
     import pyarrow as pa
 
@@ -180,9 +182,8 @@ def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.Record
 
 
 def codec_names(numbers: NDArray[np.int32]) -> pa.Array:
-    """The names of codecs. A slice with a single codec does without Arrow's compute functions, whose import takes
-    longer than the reading of all headers of a segment.
-    """
+    """The names of codecs. If all numbers are the same, Arrow's compute functions are not used, because their import
+    takes longer than reading all headers of a segment."""
     import pyarrow as pa
 
     names = [codec.name.lower() for codec in Codec] + ["unknown"] * (CODEC_MASK + 1 - len(Codec))
@@ -194,7 +195,7 @@ def codec_names(numbers: NDArray[np.int32]) -> pa.Array:
 def is_aborted(
     wanted: Slice, found: NDArray[np.void], base: NDArray[np.int64], attributes: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """A mask of the batches that hold records of the aborted transactions of the slice."""
+    """A mask of the batches with records of the aborted transactions of the slice."""
     import numpy as np
 
     aborted = np.zeros(len(base), np.bool_)

@@ -1,6 +1,6 @@
 """The tables over internal topics (offsets, groups, transactions): the last record of each key of a partition, decoded.
 
-The records are read as read_committed: offsets of a transaction count once it is committed.
+Only committed records are read, so the offsets of a transaction count once it is committed.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ class InternalReader(RecordsReader):
         return [tuple(group) for _, group in groupby(slices, lambda each: each.partition)]
 
     def read_task(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """See `RecordsReader.read_task`.
-
-        Raises `MalformedMessage` for a record of a version that Apache Kafka 4.3.1 does not define.
-        """
+        """Yield the rows of a task. Raises what `RecordsReader.read_task` raises, and `MalformedMessage` for a record
+        of a version that Apache Kafka 4.3.1 does not define."""
         last: dict[bytes, bytes] = {}
         for batch in self.batches(task, ("key", "value")):
             rows = last_rows(batch)
@@ -61,7 +59,7 @@ class InternalReader(RecordsReader):
 
 
 class OffsetsReader(InternalReader):
-    """The reader of `offsets`: committed offsets, and in one more task the start offsets of share groups."""
+    """The reader of the table `offsets`: committed offsets, and in a further task the start offsets of share groups."""
 
     def tasks(self) -> list[Task]:
         committed = super().tasks()
@@ -69,7 +67,7 @@ class OffsetsReader(InternalReader):
         return [*committed, (*share, *(each for task in committed for each in task))] if share else committed
 
     def read_task(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """See `InternalReader.read_task`."""
+        """Yield the rows of a task. Raises what `InternalReader.read_task` raises."""
         if not task or task[0].topic != SHARE_STATE:
             return super().read_task(task)
         states = [each for each in task if each.topic == SHARE_STATE]
@@ -78,10 +76,10 @@ class OffsetsReader(InternalReader):
         return row_batches(rows, arrow_schema(table_columns(self._options)), self._columns)
 
     def _share_slices(self) -> list[Slice]:
-        """Return all slices of the topic with the state of share groups.
+        """Return all slices of `__share_group_state`, the topic with the state of share groups.
 
-        Return none if no share group has read, so that there is no such topic. Return none also if the options choose a
-        start, an end or a snapshot: their offsets are those of another topic.
+        Returns none if the topic does not exist, because no share group has read. Returns none also if the options
+        choose a start, an end or a snapshot, because their offsets are those of another topic.
         """
         options = self._options
         if options.snapshot is not None or options.starting != "earliest" or options.ending != "latest":
@@ -99,7 +97,7 @@ class OffsetsReader(InternalReader):
 
 
 OFFSET_KEYS: Final = (0, 1)
-"""The types of keys of committed offsets; 0 is that of Kafka's first releases."""
+"""The key types of records with committed offsets; 0 is that of Kafka's first releases."""
 GROUP_KEY: Final = 2
 
 
@@ -127,7 +125,7 @@ GROUP_TYPES: Final = {
     for number, declared in declared_records(module).items()
     if declared.name.endswith(("GroupMetadata", "MemberMetadata"))
 }
-"""The records of groups and of members of the kinds newer than the classic one."""
+"""The record types of groups, and of their members, of the kinds newer than the classic one; by number."""
 
 
 @dataclass(slots=True)
@@ -137,12 +135,13 @@ class _Group:
     type: str
     """The type of the group, which is also its protocol type in ListGroups."""
     epoch: int | None = None
-    """The group epoch. None if there are records of members, and no record of the group."""
+    """The group epoch. None if only records of members exist, and no record of the group."""
     members: list[dict[str, str | None]] = field(default_factory=list)
 
 
 def group_rows(last: Mapping[bytes, bytes]) -> Iterator[Row]:
-    """The rows of the table `groups`, of groups of all kinds. Raises `MalformedMessage`."""
+    """Make the rows of the table `groups`, for groups of all kinds, from the last records by key. Raises
+    `MalformedMessage`."""
     groups: dict[str, _Group] = {}
     classic: set[str] = set()
     committed: dict[str, None] = {}
@@ -166,7 +165,7 @@ def group_rows(last: Mapping[bytes, bytes]) -> Iterator[Row]:
 
 
 def _describe(groups: dict[str, _Group], declared: DeclaredRecord, key: bytes, value: bytes) -> None:
-    """Add the record of a group or of a member to `groups`."""
+    """Note the record of a group or of a member in `groups`."""
     whose: Any = decode(declared.key, memoryview(key)[PREFIX_SIZE:], 0)
     read: Any = decode(declared.value, memoryview(value)[PREFIX_SIZE:], value_version(value, declared.value))
     group = groups.setdefault(whose.group_id, _Group(declared.name.partition("Group")[0].lower()))
@@ -184,7 +183,7 @@ def _describe(groups: dict[str, _Group], declared: DeclaredRecord, key: bytes, v
 
 
 def classic_group_row(key: bytes, value: bytes) -> Row:
-    """The row of a group of the classic protocol. Raises `MalformedMessage`."""
+    """Make the row of a group of the classic protocol in the table `groups`. Raises `MalformedMessage`."""
     group = decode(GroupMetadataKey, memoryview(key)[PREFIX_SIZE:], 0).group
     read = decode(GroupMetadataValue, memoryview(value)[PREFIX_SIZE:], value_version(value, GroupMetadataValue))
     members = [
@@ -219,7 +218,7 @@ STATES: Final = (
     "Dead",
     "PrepareEpochFence",
 )
-"""Kafka's names, by the status in a record."""
+"""Kafka's names of the states of a transaction. The index is the status in a record."""
 
 
 def transaction_row(key: bytes, value: bytes) -> Row | None:
@@ -246,13 +245,13 @@ def transaction_row(key: bytes, value: bytes) -> Row | None:
 
 
 def rows_of_each(row_of: Callable[[bytes, bytes], Row | None], last: Mapping[bytes, bytes]) -> Iterator[Row]:
-    """Yield the rows of a table in which one record makes one row."""
+    """Yield the rows of a table in which each record makes at most one row."""
     found = (row_of(key, value) for key, value in last.items())
     return (row for row in found if row is not None)
 
 
 def rows_of(table: str, last: Mapping[bytes, bytes]) -> Iterable[Row]:
-    """The rows of a table, from the last records of a partition by key. Raises `MalformedMessage`."""
+    """Make the rows of a table from the last records of a partition, by key. Raises `MalformedMessage`."""
     if table == "groups":
         return group_rows(last)
     return rows_of_each({"offsets": offset_row, "transactions": transaction_row}[table], last)

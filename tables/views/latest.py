@@ -1,8 +1,8 @@
 """The table `latest`: the last record of each key of a partition.
 
-A task reads one partition from its end backwards, and remembers the keys that it has met: up to 80 bytes a key.
-Besides, it holds the stored batches of one slice, and the decoded records of one chunk. Records without a key are left
-out; those without a value are shown if `tombstones=keep` says so.
+A task reads one partition from its end backwards, and remembers the keys that it has met: up to 80 bytes a key. It also
+holds the stored batches of one slice, and the decoded records of one chunk. Records without a key are left out; those
+without a value are shown only with `tombstones=keep`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
     from moldau.tables.origins.port import FoundBatch, Slice, Task
 
 SLICE_SIZE: Final = 16 << 20
-"""Bytes of stored batches that a task holds at once."""
+"""The bytes of stored batches that a task holds at once."""
 
 
 class LatestReader(RecordsReader):
-    """The reader of the table, which has one row for each key and partition."""
+    """The reader of the table `latest`, which has one row for each key and partition."""
 
     def tasks(self) -> list[Task]:
         slices = [part for task in self.plan(SLICE_SIZE).tasks for each in task for part in parts_of(each, SLICE_SIZE)]
         return [tuple(group) for _, group in groupby(slices, lambda each: (each.topic, each.partition))]
 
     def read_task(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """See `RecordsReader.read_task`. The rows of a partition come in chunks, the newest chunk first."""
+        """Yield the rows of a task in chunks, the newest chunk of a partition first. Raises what
+        `RecordsReader.read_task` raises."""
         from moldau.tables.decoding.newest_records import is_map_compiled
 
         return self._from_chosen_records(task) if is_map_compiled() else self._from_all_records(task)
 
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, if the map of keys is compiled: it chooses records before they are decoded."""
+        """Yield the rows of a task if the map of keys is compiled: records are chosen before they are decoded."""
         from moldau.tables.decoding.newest_records import SeenKeys, newest_chunks
         from moldau.tables.decoding.record_columns import arrow_batch, decoded, fastest_decoder
 
@@ -50,7 +51,7 @@ class LatestReader(RecordsReader):
                 yield arrow_batch(decoded(chunk, each, self._columns, decode), each, self._columns)
 
     def _from_all_records(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """Yield the same rows, chosen among decoded records."""
+        """Yield the rows of a task if the map of keys is not compiled: records are decoded before they are chosen."""
         from moldau.tables.decoding.newest_records import newest_chunks
         from moldau.tables.decoding.record_columns import arrow_batch, decoded, fastest_decoder
 
@@ -79,7 +80,7 @@ class LatestReader(RecordsReader):
 
 
 def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
-    """Yield the slice. If its source is read by offsets, yield its parts of about `size_max` bytes instead."""
+    """Yield the slice, or its parts of about `size_max` bytes if its source is read by offsets."""
     from moldau.tables.origins.port import BatchSource
 
     if wanted.size <= size_max or not isinstance(wanted.source, BatchSource):
@@ -94,11 +95,11 @@ def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
 
 
 DIGEST_SIZE: Final = 16
-"""The size in bytes above which a digest of a key is remembered instead of the key."""
+"""The size (bytes) of a key above which a digest is remembered instead of the key."""
 
 
 def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The last row of each key, in order; rows without a key are left out."""
+    """Return the last row of each key, in order. Rows without a key are left out."""
     import numpy as np
 
     coded = batch.column("key").dictionary_encode()

@@ -1,4 +1,4 @@
-"""The tables `topics` and `segments`: the places in which partitions and segments are stored."""
+"""The tables `topics` and `segments`: where partitions and segments are stored."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 
 class PlacesReader:
-    """The reader of both tables: a row for each listed partition or segment. The plan makes the rows, and the tasks
-    carry them.
-    """
+    """The reader of the tables `topics` and `segments`: a row for each listed partition or segment. The plan makes the
+    rows, and the tasks consist of them."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -31,7 +30,7 @@ class PlacesReader:
         return row_batches(task, arrow_schema(table_columns(self._options)), self._columns)
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows. Raises what `Planner.views` raises."""
+        """List the partitions, and yield the rows. Raises what `Planner.views` raises."""
         from moldau.storage.files.local_files import LocalFiles
         from moldau.tables.planning.planner import Planner
 

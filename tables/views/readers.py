@@ -1,6 +1,6 @@
-"""The readers of the tables, by the name of the table.
+"""The choice of the reader for a table, by the name of the table.
 
-Spark makes a reader in a process that has imported nothing of this package, so only the wanted one is imported.
+Spark makes a reader in a process that has imported nothing of this package, so only the wanted reader is imported.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class TableReader(Protocol):
     """Plans the read of a table, and reads its tasks. Reader and tasks can be pickled."""
 
     def tasks(self) -> Sequence[Any]:
-        """Return the tasks, which only this reader can read. Raises `Refused`, OSError and `CorruptCheckpoint`."""
+        """Plan the read, and return its tasks, which only this reader can read. Raises `Refused`, OSError and
+        `CorruptCheckpoint`."""
 
     def read_task(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """The rows of a task. Raises `MalformedMessage`, `DataLost` and OSError."""
+        """Yield the rows of a task. Raises `MalformedMessage`, `DataLost` and OSError."""
 
 
 def table_reader(
@@ -37,9 +38,8 @@ def table_reader(
     filters: PushedFilters | None = None,
     task_size: int | None = None,
 ) -> TableReader:
-    """Make the reader of the table that the options name. Only `records` takes filters, and a size of its tasks (bytes
-    of segments; None chooses it for Spark). Raises `Refused`.
-    """
+    """Make the reader of the table that the options name. Only `records` takes filters and `task_size` (bytes of
+    segments; None chooses it for Spark). Raises `Refused`."""
     table = options.table
     if table == "records":
         return RecordsReader(options, columns, filters=filters, task_size=task_size)

@@ -1,4 +1,4 @@
-"""The reader of the table `records`. The readers of other tables of batches and records are derived from it."""
+"""The reader of the table `records`, from which the readers of other tables of batches and records are derived."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RecordsReader:
-    """Plans the read in one process, and reads its tasks in this or in others: it can be pickled."""
+    """Plans a read in one process, and reads its tasks in the same process or in others: it can be pickled."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class RecordsReader:
         filters: PushedFilters | None = None,
         task_size: int | None = None,
     ) -> None:
-        """`task_size`: bytes of segments for one task of `tasks`; None chooses them for Spark."""
+        """`task_size`: the bytes of segments for one task; None chooses them for Spark."""
         self._options = options
         self._columns = tuple(columns)
         self._pushed = filters
@@ -39,7 +39,7 @@ class RecordsReader:
         return self.plan(self._task_size).tasks
 
     def plan(self, task_size: int | None = None) -> Plan:
-        """The plan of the read. Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""
+        """Plan the read. Raises `Refused`, and OSError and `CorruptCheckpoint` of the files."""
         from moldau.storage.files.local_files import LocalFiles
         from moldau.tables.planning.planner import Planner
 
@@ -47,16 +47,17 @@ class RecordsReader:
         return planner.plan()
 
     def read_task(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """The rows of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
+        """Yield the rows of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
         return self.batches(task, self._columns)
 
     def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records of a task with these columns, slice after slice."""
+        """Yield the records of a task with these columns, slice after slice."""
         for each in task:
             yield from self.batches_of(each, columns)
 
     def batches_of(self, wanted: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records of a slice. Missing records raise an error; with failOnDataLoss=false they are a warning."""
+        """Yield the records of a slice with these columns. Missing records raise `DataLost`; with failOnDataLoss=false
+        they only cause a warning."""
         from moldau.tables.decoding.record_columns import record_batches
 
         try:
@@ -65,13 +66,13 @@ class RecordsReader:
             self.report(gone)
 
     def report(self, gone: DataLost) -> None:
-        """Raise `gone`. With failOnDataLoss=false warn instead."""
+        """Raise the error `gone`, or warn if failOnDataLoss=false."""
         if self._options.fails_on_data_loss:
             raise type(gone)(f"{gone}; failOnDataLoss=false reads what is there") from None
         warn(f"{gone}: skipped")
 
     def _times(self) -> TimeRange | None:
-        """The range of timestamps that was pushed down."""
+        """The range of timestamps in the pushed filters; None if they set no bound on timestamps."""
         from moldau.tables.decoding.record_columns import TimeRange
         from moldau.tables.planning.pushed_filters import EVERYTHING
 

@@ -1,4 +1,4 @@
-"""Rows made in Python, as Arrow batches, for tables that are small compared with the records."""
+"""Converts rows that are made in Python into Arrow batches, for tables that are small compared with the records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 Row: TypeAlias = tuple[object, ...]
-"""The values of all columns of a table."""
+"""A row: the values of all columns of a table."""
 ROWS_MAX: Final = 10_000
 
 
 def row_batches(rows: Iterable[Row], schema: pa.Schema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows as Arrow batches with some of the columns of a schema."""
+    """Yield rows as Arrow batches with some of the columns of a schema."""
     import pyarrow as pa
 
     for some in batched(rows, ROWS_MAX):
@@ -26,14 +26,13 @@ def row_batches(rows: Iterable[Row], schema: pa.Schema, columns: Sequence[str]) 
 
 
 def batched(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, ...]]:
-    """Groups of `count` rows; the last one may have fewer."""
+    """Yield groups of `count` rows; the last group may have fewer."""
     iterator = iter(rows)
     while some := tuple(islice(iterator, count)):
         yield some
 
 
 def time_of(milliseconds: int | None) -> int | None:
-    """A time as a value of Arrow's timestamp type, in microseconds; see `TIME_MS_MAX`. None for -1, which means no
-    time.
-    """
+    """Convert a time into a value of Arrow's timestamp type, in microseconds, at most `TIME_MS_MAX`. None for -1, which
+    means no time."""
     return min(milliseconds, TIME_MS_MAX) * 1000 if milliseconds is not None and milliseconds >= 0 else None

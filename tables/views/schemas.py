@@ -1,6 +1,5 @@
-"""The columns of each table, declared in words that are translated into types of Arrow and of Spark. Every column may
-be null.
-"""
+"""The columns of each table, declared in words that are translated into Arrow's and Spark's types. Every column may be
+null."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column: its name, and its kind, which is one of `arrow_types`."""
+    """A column of a table: its name, and its kind, which is one of `arrow_types`."""
 
     name: str
     kind: str
@@ -25,7 +24,7 @@ Columns: TypeAlias = tuple[Column, ...]
 
 
 def columns_of_words(declared: str) -> Columns:
-    """Columns from words `name:kind`."""
+    """Parse columns from words `name:kind`."""
     fields = [word.partition(":") for word in declared.split()]
     return tuple(Column(name, kind) for name, _, kind in fields)
 
@@ -35,11 +34,11 @@ STRUCTS: Final = {
     "partitions": columns_of_words("topic:string partition:int"),
     "members": columns_of_words("memberId:string groupInstanceId:string clientId:string clientHost:string"),
 }
-"""The kinds that are lists of structs, with the fields of these."""
+"""The kinds of columns that are lists of structs, with the fields of the structs."""
 RECORDS: Final = columns_of_words(
     "key:binary value:binary topic:string partition:int offset:long timestamp:timestamp timestampType:int"
 )
-"""The columns of Spark's Kafka connector; includeHeaders adds `headers`."""
+"""The columns of Spark's Kafka connector, without `headers`, which the option includeHeaders adds."""
 HEADERS: Final = Column("headers", "headers")
 BATCHES: Final = columns_of_words(
     "topic:string partition:int baseOffset:long lastOffset:long records:int bytes:long codec:string "
@@ -72,24 +71,24 @@ COLUMNS: Final = {
         "isGrowing:boolean largestTimestamp:timestamp"
     ),
 }
-"""The columns of each table."""
+"""The columns of each table, by the name of the table."""
 
 
 def table_columns(options: ReadOptions) -> Columns:
-    """The columns of the table to read. The `records` table has its headers only under `includeHeaders`."""
+    """The columns of the table that the options name. The `records` table has its headers only with
+    `includeHeaders`."""
     columns = COLUMNS[options.table]
     return (*columns, HEADERS) if options.table == "records" and options.include_headers else columns
 
 
 def every_column(options: ReadOptions) -> Columns:
-    """The columns that may be asked for by name: of `records` also the headers."""
+    """The columns of the table that may be requested by name. For `records` these include the headers."""
     return (*RECORDS, HEADERS) if options.table == "records" else COLUMNS[options.table]
 
 
 def chosen_columns(options: ReadOptions) -> Columns:
     """The columns that are read: those that the option `columns` names, in upper or lower case, or else those of the
-    table. Raises `Refused`.
-    """
+    table. Raises `Refused`."""
     if not options.columns:
         return table_columns(options)
     known = {column.name.lower(): column for column in every_column(options)}
@@ -102,7 +101,7 @@ def chosen_columns(options: ReadOptions) -> Columns:
 
 
 def arrow_types() -> dict[str, pa.DataType]:
-    """The types of Arrow, by kind."""
+    """The Arrow type of each kind of column."""
     import pyarrow as pa
 
     types = {
@@ -120,7 +119,7 @@ def arrow_types() -> dict[str, pa.DataType]:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The columns as Arrow declares them."""
+    """Make the Arrow schema for these columns."""
     import pyarrow as pa
 
     types = arrow_types()

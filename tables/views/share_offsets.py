@@ -1,8 +1,8 @@
 """The start offsets of share groups, as rows of the table `offsets`.
 
-A share group commits no offsets. The offset at which it goes on in a partition, its share-partition start offset, is in
-the records of `__share_group_state`: a snapshot of the state of a partition, and updates of it. They name topics by
-their ids; the names are in a record of the group in `__consumer_offsets`.
+A share group commits no offsets. The offset at which it continues in a partition, the share-partition start offset, is
+in the records of `__share_group_state`: a snapshot of the state of a partition, and updates of it. These records name
+topics by their ids; the names are in a record of the group in `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from moldau.tables.views.rows import Row, time_of
 SHARE_STATE: Final = "__share_group_state"
 SNAPSHOT_KEY, UPDATE_KEY, TOPICS_KEY = 0, 1, 15
 NO_OFFSET: Final = -1
-"""The start offset in a snapshot if no consumer has read yet, and in an update if it does not change."""
+"""The start offset in a snapshot if no consumer has read yet, and in an update if the start offset does not change."""
 
 
 class StoredRecord(NamedTuple):
-    """A record of an internal topic, in the order of the offsets."""
+    """A record of an internal topic."""
 
     key: bytes
     value: bytes | None
@@ -45,9 +45,9 @@ class _Start(NamedTuple):
 
 
 def share_offset_rows(states: Iterable[StoredRecord], groups: Iterable[StoredRecord]) -> Iterator[Row]:
-    """The rows of share groups: `states` are the records of `__share_group_state`, `groups` those of
-    `__consumer_offsets`. A topic whose name is not known any more is named by its id. Raises `MalformedMessage`.
-    """
+    """Make the rows of share groups from the records of `__share_group_state` (`states`) and of `__consumer_offsets`
+    (`groups`), both in the order of the offsets. A topic whose name is not known any more is named by its id. Raises
+    `MalformedMessage`."""
     starts: dict[tuple[str, bytes, int], _Start] = {}
     for record in states:
         _apply(starts, record)
@@ -61,7 +61,8 @@ def share_offset_rows(states: Iterable[StoredRecord], groups: Iterable[StoredRec
 
 
 def _apply(starts: dict[tuple[str, bytes, int], _Start], record: StoredRecord) -> None:
-    """Apply one record to `starts`. A snapshot without a value deletes the state."""
+    """Apply one record to `starts`, the start offset of each group and partition. A snapshot without a value deletes
+    the entry."""
     body, number = memoryview(record.key)[PREFIX_SIZE:], read_prefix(record.key)
     if number == SNAPSHOT_KEY:
         whose = decode(ShareSnapshotKey, body, 0)
@@ -86,7 +87,7 @@ def _apply(starts: dict[tuple[str, bytes, int], _Start], record: StoredRecord) -
 
 
 def _names(groups: Iterable[StoredRecord]) -> dict[bytes, str]:
-    """The names of the topics that share groups read, by their ids."""
+    """The names of the topics that share groups read, by topic id."""
     names: dict[bytes, str] = {}
     for record in groups:
         if record.value is None or read_prefix(record.key) != TOPICS_KEY:
