@@ -1,10 +1,10 @@
-"""The access of one client: the interface through which request handlers ask for an authorization decision; and the
-operations that an ACL can allow or deny, with their codes in requests and responses.
+"""The interface through which request handlers ask for authorization decisions about one client, and the operations and
+resources of ACLs with their codes in requests and responses.
 
     authenticated connection ──▶ Access(principal, host) ──▶ allows(operation, kind, name)
 
-The access belongs to a connection and is replaced if the client authenticates again. A request in an Envelope has
-the access of the principal and of the address that the envelope names.
+An `Access` belongs to a connection and is replaced if the client authenticates again. A request in an Envelope has the
+`Access` of the principal and of the address that the envelope names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from moldau.security.principal import ANONYMOUS, Principal
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the only resource of the kind CLUSTER."""
+"""The resource name of the cluster, which is the only resource of the kind CLUSTER."""
 
 
 class AclOperation(IntEnum):
@@ -52,14 +52,14 @@ class ResourceKind(IntEnum):
 
 
 class Access(Protocol):
-    """The authorization of a principal at an address."""
+    """Decides which operations a principal at an address may do on which resources."""
 
     @property
     def principal(self) -> Principal: ...
 
     @property
     def stamp(self) -> int:
-        """A number that changes with every change that may affect a decision.
+        """A number that changes with every change of the ACLs.
 
         Decisions that a connection has cached are valid as long as the number stays the same.
         """
@@ -77,7 +77,9 @@ class Access(Protocol):
         """
 
     def end_request(self) -> None:
-        """Write the collected decisions to the audit log: a line for all with the same operation, kind and outcome."""
+        """Write the collected decisions to the audit log: one line for all decisions with the same operation, kind of
+        resource and outcome.
+        """
 
     def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
         """The decision on an operation if it is the same for all resources of the kind; None if it depends on the name.
@@ -94,18 +96,20 @@ class Access(Protocol):
         logs_allowed: bool = True,
         logs_denied: bool = True,
     ) -> bool:
-        """Whether the operation on one resource is allowed.
+        """Whether the operation on the resource `name` is allowed.
 
         The audit log gets an allowed operation only with `logs_allowed`, a denied one only with `logs_denied`: a caller
         that filters a list sets `logs_denied` to False.
         """
 
     def allows_for_any(self, operation: AclOperation, kind: ResourceKind) -> bool:
-        """Whether the operation is allowed on at least one resource of a kind, which need not exist."""
+        """Whether the operation is allowed on at least one possible resource of the kind; the resource need not
+        exist.
+        """
 
 
 class Unrestricted:
-    """The access of every client if no authorizer is configured."""
+    """The `Access` of every client if no authorizer is configured: it allows everything."""
 
     __slots__ = ("principal",)
 

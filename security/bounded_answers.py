@@ -1,4 +1,5 @@
-"""Answers of HTTP servers that this process does not control: an identity provider, a schema registry.
+"""Limits the answers of HTTP servers that this process does not control, such as an identity provider or a schema
+registry.
 
 The size and the duration of an answer are limited as a whole, head and body together. The timeout of a socket does not
 suffice, because it begins anew with every byte that the server sends.
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class ConnectedSocket(Protocol):
-    """The methods of a socket that are used here."""
+    """The methods of a socket that limiting an answer needs."""
 
     def gettimeout(self) -> float | None: ...
     def settimeout(self, value: float | None, /) -> None: ...
@@ -24,21 +25,23 @@ class AnswerLimits(NamedTuple):
     """The limits of one answer."""
 
     size_max: int
-    """The most bytes of the head and the body together."""
+    """The maximum size (bytes) of the head and the body together."""
     ends_s: float
     """The time of the clock `now_s` by which the last byte must have arrived."""
     now_s: Callable[[], float]
-    """A monotonic clock."""
+    """A monotonic clock (seconds)."""
 
 
 class _LimitedSocket(io.RawIOBase):
-    """A socket as `HTTPResponse` reads it, under limits."""
+    """A socket from which `HTTPResponse` reads an answer, and which enforces the limits."""
 
     def __init__(self, connected: ConnectedSocket, limits: AnswerLimits) -> None:
         self._socket = connected
         self._raw = connected.makefile("rb", buffering=0)
         self._pause_s = connected.gettimeout()
-        """The longest time without a byte from the server; None if only the time of the whole answer is limited."""
+        """The maximum time (seconds) without a byte from the server; None if only the time of the whole answer is
+        limited.
+        """
         self._limits = limits
         self._size = 0
 
@@ -65,8 +68,9 @@ class _LimitedSocket(io.RawIOBase):
 
 
 def limit_answer(connection: HTTPConnection, limits: AnswerLimits) -> None:
-    """Apply limits to the next answer on a connection. Reading an answer that exceeds one raises TimeoutError or
-    ValueError."""
+    """Apply limits to the answers on a connection. Reading an answer that exceeds a limit raises TimeoutError or
+    ValueError.
+    """
 
     def response(connected: ConnectedSocket, *arguments: Any, **named: Any) -> HTTPResponse:
         return HTTPResponse(_LimitedSocket(connected, limits), *arguments, **named)  # type: ignore[arg-type]

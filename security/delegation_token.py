@@ -20,7 +20,7 @@ from moldau.security.sasl.scram.credential import (
 
 
 class DelegationToken(NamedTuple):
-    """A token as the metadata describes it. Times are of the wall clock (ms)."""
+    """A delegation token, as the metadata describes it. Times are of the wall clock (ms)."""
 
     id: str
     owner: Principal
@@ -35,28 +35,32 @@ class DelegationToken(NamedTuple):
         return self.expires_at_ms <= now_ms or self.max_at_ms <= now_ms
 
     def may_be_renewed_by(self, principal: Principal) -> bool:
-        """Whether the principal may renew the token, as its owner or as one of the renewers. The requester as such may
-        not.
+        """Whether the principal may renew the token: it is the owner or one of the renewers. Having requested the token
+        does not suffice.
         """
         return any(is_same(principal, each) for each in (self.owner, *self.renewers))
 
     def is_known_to(self, principal: Principal) -> bool:
-        """Whether the principal may see the token without an ACL."""
+        """Whether the principal may see the token without an ACL: it requested the token, or may renew it."""
         return is_same(principal, self.requester) or self.may_be_renewed_by(principal)
 
 
 def may_hold_tokens(principal: Principal) -> bool:
-    """Whether the principal may use requests about tokens: it has authenticated, and not by a token."""
+    """Whether the principal may send requests about delegation tokens: it has authenticated, and not by a token."""
     return not principal.is_token_authenticated and not is_same(principal, ANONYMOUS)
 
 
 def is_same(one: Principal, other: Principal) -> bool:
-    """Whether two principals are the same, regardless of how they were authenticated."""
+    """Whether two principals have the same type and name. One of them may be authenticated by a delegation token, and
+    the other not.
+    """
     return one[:2] == other[:2]
 
 
 def secret_of(token_id: str, key: bytes) -> bytes:
-    """The secret of a token, 64 bytes, which the owner gets from CreateDelegationToken."""
+    """The secret of a token, 64 bytes, which the owner gets from CreateDelegationToken. `key` is the secret key of the
+    cluster.
+    """
     import hmac
 
     return hmac.digest(key, token_id.encode(), "sha512")
@@ -66,10 +70,10 @@ SALT_LABEL: Final = b"salt of a delegation token\0"
 
 
 def credential_of_token(mechanism: ScramMechanism, token_id: str, key: bytes) -> ScramCredential:
-    """The SCRAM credential with which a bearer's proof is checked.
+    """The SCRAM credential that verifies the proof of a client that logs in with a token.
 
-    Its salt is derived from id and key, so that it is the same on every node. It takes some milliseconds to compute:
-    cache it.
+    Its salt is derived from the token's id and the key, so that it is the same on every node. Computing the credential
+    takes some milliseconds, so callers cache it.
     """
     import hmac
 

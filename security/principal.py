@@ -1,4 +1,6 @@
-"""Kafka principals: a type and a name, written `User:alice`; and the requester of a request to the controller."""
+"""Kafka principals, which have a type and a name and are written `User:alice`; and the requester of a request to the
+controller.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ certificate.
 
 
 def parse_principal(text: str) -> Principal:
-    """Read `type:name`; the name may contain colons. Raises ValueError."""
+    """Parse a principal, written `type:name`; the name may contain colons. Raises ValueError."""
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):
         raise ValueError(f"expected a string in format principalType:principalName but got {text}")
@@ -42,12 +44,14 @@ def parse_principal(text: str) -> Principal:
 
 
 class Requester(NamedTuple):
-    """The client or node that makes a request to the controller. The node that forwards the request has checked its
-    permissions."""
+    """The client or node on whose behalf a request is sent to the controller. The node that forwards the request has
+    checked the client's permissions.
+    """
 
     principal: Principal = ANONYMOUS
-    """The owner of a delegation token that the request creates, unless it names another owner. The quota of mutations
-    is also that of this principal."""
+    """The principal. It owns a delegation token that the request creates, unless the request names another owner, and
+    its quota of mutations limits the request.
+    """
     client_id: str = ""
     is_strict: bool | None = None
     """Whether the version of the request has the error THROTTLING_QUOTA_EXCEEDED; None if no quota of mutations limits
@@ -56,4 +60,4 @@ class Requester(NamedTuple):
 
 
 NODE: Final = Requester()
-"""The requester of a request that a node of the cluster makes on its own behalf."""
+"""The requester of requests that a node of the cluster sends on its own behalf."""

@@ -1,1 +1,3 @@
-"""Access control lists: bindings, filters, their index, and the decisions of Kafka's StandardAuthorizer."""
+"""Access control lists: ACL bindings, filters of bindings, the index of all ACLs, and the decisions of Kafka's
+StandardAuthorizer.
+"""

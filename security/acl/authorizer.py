@@ -1,8 +1,8 @@
 """The decisions of Kafka's StandardAuthorizer, and the `Access` that caches them for one client.
 
-The first row that applies decides:
+The first row of this table whose condition holds decides:
 
-| row                                                                   | decision                              |
+| condition                                                             | decision                              |
 |-----------------------------------------------------------------------|---------------------------------------|
 | the principal is a super user, from any address                       | allowed                               |
 | the ACLs have not been loaded yet                                     | denied                                |
@@ -23,19 +23,21 @@ from moldau.security.acl.index import AclIndex, DecisionForAll
 from moldau.security.principal import Principal, parse_principal
 
 REMEMBERED_MAX: Final = 32_768
-"""The most entries in a node's cache of decisions. An entry is a decision, or a client with cached decisions. At the
-limit the whole cache is cleared. A decision takes about 500 bytes at most.
+"""The maximum number of entries in a node's cache of decisions. An entry is a decision, or a client with cached
+decisions. At the limit the whole cache is cleared. A decision takes about 500 bytes at most.
 """
 REMEMBERED_LENGTH_MAX: Final = 256
-"""The longest name (characters) of which a decision is cached: a client may send any text of up to 32 KiB. Names of
-topics have at most 249 characters."""
+"""The maximum length (characters) of a resource name whose decision is cached: a client may send any text of up to 32
+KiB. Topic names have at most 249 characters.
+"""
 
 
 Client = tuple[str, str]
-"""A principal, written as `User:alice`, and its address."""
+"""A client: its principal, written as `User:alice`, and its address."""
 Remembered = dict[tuple[int, int, str | None], bool]
-"""The cached decisions for a client by operation, kind and name. With the name None it is the decision of
-`allows_for_any`."""
+"""The cached decisions for a client, by operation, kind and resource name. An entry with the name None is the result of
+`allows_for_any`.
+"""
 
 
 class AuthorizerSettings(NamedTuple):
@@ -50,7 +52,7 @@ class AuthorizerSettings(NamedTuple):
 
 
 AUDITED_NAMES_MAX: Final = 5
-"""The most names of resources in one entry of the audit log."""
+"""The maximum number of resource names in one entry of the audit log."""
 
 
 class AlikeDecisions:
@@ -65,7 +67,7 @@ class AlikeDecisions:
         self.kind = kind
         self.is_allowed = is_allowed
         self.names = [name]
-        """The names of the first resources; None for a decision about any resource of the kind."""
+        """The names of the first resources. A name is None for a decision about any resource of the kind."""
         self.count = 1
 
     def add(self, name: str | None, count: int = 1) -> None:
@@ -76,7 +78,7 @@ class AlikeDecisions:
 
 
 class AuditLog(Protocol):
-    """The log to which decisions are written."""
+    """The log to which the authorizer writes its decisions."""
 
     def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
         """Log decisions about one request."""
@@ -95,21 +97,24 @@ class Authorizer:
         self.audit = audit
         self.index = AclIndex()
         self.stamp = 1
-        """A number that grows with every change. It is never 0, because 0 is the stamp of a node without an
-        authorizer."""
+        """A number that grows with every change of the ACLs. It is never 0, because 0 is the stamp of a node without an
+        authorizer.
+        """
         self.is_loaded = False
         self.remembered: dict[Client, Remembered] = {}
         """The cached decisions by client. When the cache is cleared, a new dictionary replaces this one."""
         self.remembered_count = 0
 
     def loaded(self) -> None:
-        """Begin to decide by ACLs: the metadata has been read up to its end at the start of this node."""
+        """Decide by ACLs from now on, because the metadata has been read up to its end at the start of this node. Until
+        then only super users are allowed anything.
+        """
         self.is_loaded = True
         self.stamp += 1
         self._forget()
 
     def changed(self, entries: Mapping[bytes, AclBinding | None]) -> None:
-        """Apply changed entries of the metadata by the id of their record; None for a removed entry."""
+        """Apply changed ACLs of the metadata, by the id of their record; None for an ACL that was removed."""
         for entry_id, binding in entries.items():
             if binding is None:
                 self.index.remove(entry_id)
@@ -129,8 +134,9 @@ class Authorizer:
         return known
 
     def make_room(self) -> bool:
-        """Count a decision that the caller is about to cache. At the limit the cache is cleared instead and the result
-        is False: the caller then does not cache the decision."""
+        """Count a decision that the caller is about to cache, and return True. At the limit the cache is cleared
+        instead and the result is False: the caller then does not cache the decision.
+        """
         if self.remembered_count < REMEMBERED_MAX:
             self.remembered_count += 1
             return True
@@ -147,7 +153,9 @@ class Authorizer:
         return principal in self.settings.super_users
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
-        """Whether a principal, written as `User:alice`, may do an operation on a resource from an address."""
+        """Whether a principal, written as `User:alice`, may do an operation on the resource `name` from the address
+        `host`.
+        """
         if principal in self.settings.super_users:
             return True
         if not self.is_loaded:
@@ -173,13 +181,13 @@ class Authorizer:
         return False
 
     def decide_for_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
-        """Whether there is a resource of the kind on which the principal may do an operation from an address."""
+        """Whether the principal may do the operation from the address on at least one possible resource of the kind."""
         if self.decide(principal, host, operation, kind, PROBE):
             return True
         return self.is_loaded and allows_some(self.index.bindings_about(kind, principal, host), operation)
 
     def access(self, principal: Principal, host: str) -> AclAccess:
-        """An `Access` by which this authorizer decides on the requests of a principal from an address."""
+        """An `Access` by which this authorizer decides on the requests of a principal from the address `host`."""
         return AclAccess(self, principal, java_address(host))
 
 
@@ -196,22 +204,26 @@ class AclAccess:
         self._authorizer = authorizer
         self._client = str(principal), host
         self._valid_under = authorizer.remembered
-        """The dictionary `remembered` of the authorizer at the time of the decisions cached below. They are valid until
-        the authorizer has another dictionary."""
+        """The dictionary `Authorizer.remembered` at the time when the decisions below were cached. They are valid as
+        long as the authorizer has the same dictionary.
+        """
         self._remembered: Remembered | None = None
         """The cached decisions for the client; None before the first one."""
         self._for_all: dict[tuple[int, int], bool | None] = {}
         """The cached results of `Authorizer.decide_for_all` by operation and kind."""
         self._audited: dict[tuple[int, int, bool], AlikeDecisions] | None = None
-        """The decisions about the request that is being handled; None between requests."""
+        """The decisions about the request that is being handled, by operation, kind and outcome; None between
+        requests.
+        """
 
     @property
     def stamp(self) -> int:
         return self._authorizer.stamp
 
     def begin_request(self) -> bool:
-        """Begin to collect the decisions until `end_request`, for the audit log. Returns False if a collection has
-        begun already."""
+        """Begin to collect decisions for the audit log, until `end_request`. Returns False if a collection has begun
+        already.
+        """
         if self._audited is not None:
             return False
         self._audited = {}
@@ -304,8 +316,8 @@ class AclAccess:
 
 
 PROBE: Final = "hardcode"
-"""The name that Apache Kafka checks first to decide whether an operation is allowed on any resource of a kind. If the
-operation is allowed on a resource of this name, the answer is yes.
+"""The resource name that Apache Kafka checks first to decide whether an operation is allowed on any resource of a kind.
+If the operation is allowed on a resource of this name, the answer is yes.
 
 The check makes a difference if an ACL that matches this name allows an operation that implies the requested one,
 because `allows_some` does not consider implied operations.
@@ -336,10 +348,10 @@ def allows_some(bindings: Iterable[AclBinding], operation: int) -> bool:
 
 
 def java_address(host: str) -> str:
-    """A client's address in Java's notation, which ACLs are compared with.
+    """A client's address as Java writes it, because ACLs are compared with Java's notation.
 
     Java writes all eight groups of an IPv6 address, and an IPv4 address that is mapped into IPv6 as IPv4. A host name
-    stays as it is.
+    is returned unchanged.
     """
     if ":" not in host:
         return host

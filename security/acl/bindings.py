@@ -1,7 +1,7 @@
-"""ACL bindings and the filters that select them (KIP-11, KIP-290).
+"""ACL bindings, and the filters that select them (KIP-11, KIP-290).
 
-A binding allows or denies a principal one operation, from one address, one network or any, on the resources of a
-pattern.
+A binding allows or denies a principal one operation on the resources that its pattern matches, from one address, one
+network or any address.
 
 | pattern type | in a binding                             | in a filter: the bindings that it selects               |
 |--------------|------------------------------------------|---------------------------------------------------------|
@@ -43,8 +43,8 @@ class PermissionType(IntEnum):
 
 
 class AclBinding(NamedTuple):
-    """One ACL. The codes are plain integers, because a record of a newer version may hold codes that this version does
-    not know.
+    """An ACL: a permission for a principal and an operation on the resources that a pattern matches. The codes are
+    plain integers, because a record of a newer version may have codes that this version does not know.
 
     Two bindings are equal if all fields are equal.
     """

@@ -1,6 +1,4 @@
-"""Explanations of authorization decisions for an operator: the decision of `Authorizer.decide` and the rule that makes
-it.
-"""
+"""Explains authorization decisions to an operator: the decision of `Authorizer.decide` and the rule that makes it."""
 
 from __future__ import annotations
 
@@ -24,10 +22,11 @@ class Explanation(NamedTuple):
 
 
 def explain(authorizer: Authorizer, principal: str, host: str, operation: int, kind: int, name: str) -> Explanation:
-    """Explain the decision on an operation. The search reads every ACL, so it is for operators only.
+    """Explain whether a principal may do an operation on the resource `name` from an address. The search reads every
+    ACL, so it is for operators only.
 
-    If several ACLs lead to the decision, the explanation names the first: literal before prefixed, and the longest
-    prefix first.
+    If several ACLs lead to the decision, the explanation names one: literal before prefixed, and the longest prefix
+    first.
     """
     if authorizer.is_super_user(principal):
         return Explanation(True, "the principal is a super user")

@@ -1,9 +1,10 @@
-"""The index of all ACLs by kind of resource, principal and host: a decision reads only those that may apply.
+"""The index of all ACLs by kind of resource, principal and host. A decision reads only the ACLs that may apply.
 
 kind ──▶ (principal or User:*, host, network or *) ──▶ Permissions, by name ──▶ what is allowed and denied, as bits
 
-Bit n says that the operation with the code n is allowed, bit n + `DENIED_FROM` that it is denied. An ALLOW of some
-operations implies an operation to describe; a DENY implies nothing.
+Bit n says that the operation with the code n is allowed, bit n + `DENIED_FROM` that it is denied. An ALLOW of READ,
+WRITE, DELETE or ALTER also allows DESCRIBE, and an ALLOW of ALTER_CONFIGS allows DESCRIBE_CONFIGS. A DENY implies
+nothing.
 
 A literal name is looked up in a dictionary. Prefixes are kept sorted. Let P be the last prefix that does not sort after
 a name: every prefix of the name is then also a prefix of P. Each prefix therefore refers to the longest other prefix
@@ -26,9 +27,9 @@ from moldau.security.acl.networks import SEPARATOR, InvalidNetwork, Network, add
 from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
 DENIED_FROM: Final = 32
-"""The position of the first bit of denied operations; the codes of all operations are below it."""
+"""The position of the first bit for denied operations. The codes of all operations are smaller."""
 EVERY_OPERATION: Final = (1 << DENIED_FROM) - 1
-"""All bits of allowed operations, including operations that this version does not know."""
+"""The bits of all allowed operations, including operations that this version does not know."""
 IMPLIED: Final[dict[int, int]] = {
     AclOperation.READ: AclOperation.DESCRIBE,
     AclOperation.WRITE: AclOperation.DESCRIBE,
@@ -36,7 +37,7 @@ IMPLIED: Final[dict[int, int]] = {
     AclOperation.ALTER: AclOperation.DESCRIBE,
     AclOperation.ALTER_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
 }
-"""The implied operation, by the operation that an ACL allows."""
+"""The operation that is also allowed by an ALLOW of the operation in the key."""
 
 
 def acl_bits(operation: int, permission: int) -> int:
@@ -55,27 +56,27 @@ def acl_bits(operation: int, permission: int) -> int:
 
 
 def decision_of(bits: int, operation: int) -> bool | None:
-    """Whether the bits allow an operation: False if they deny it, None if they neither allow nor deny it."""
+    """Whether permission bits allow an operation: False if they deny it, None if they neither allow nor deny it."""
     if bits >> (DENIED_FROM + operation) & 1:
         return False
     return True if bits >> operation & 1 else None
 
 
 EVERY_NAME: Final = ""
-"""The empty prefix. The ACLs of the literal name `*` are stored under it, because every name begins with it."""
+"""The empty prefix, which every name begins with. ACLs with the literal name `*` are stored under it."""
 
 
 class Prefix(NamedTuple):
-    """One of the sorted prefixes, with the longest other prefix that it begins with."""
+    """One of the sorted prefixes, with a reference to the longest other prefix that it begins with."""
 
     text: str
     bits: int
-    """The bits of this prefix and of all shorter prefixes of it."""
+    """The permission bits of this prefix and of all shorter prefixes of it."""
     shorter: Prefix | None
 
 
 class PatternAcls:
-    """The ACLs of one pattern. Each ACL has an entry, so that the bits of the others are known after one is removed."""
+    """The ACLs of one pattern. Each ACL has an entry, so that the bits can be computed again after one was removed."""
 
     __slots__ = ("bits", "entries")
 
@@ -103,13 +104,17 @@ class Permissions:
         self.literal: dict[str, PatternAcls] = {}
         self.prefixed: dict[str, PatternAcls] = {}
         self._of_any_name: int | None = 0
-        """The bits of all patterns together; None if they must be computed again because an ACL was removed."""
+        """The permission bits of all patterns together; None if they must be computed again because an ACL was
+        removed.
+        """
         self._sorted: list[str] = []
         self._steps: list[Prefix] | None = []
-        """For each prefix in `_sorted`, the bits and the longest shorter prefix; None after a change."""
+        """For each prefix in `_sorted`, its bits and the longest shorter prefix; None if they must be computed
+        again.
+        """
 
     def of(self, name: str) -> int:
-        """The bits of all ACLs that match a resource of this name."""
+        """The permission bits of all ACLs whose patterns match a resource of this name."""
         pattern = self.literal.get(name)
         bits = 0 if pattern is None else pattern.bits
         steps = self._steps
@@ -126,13 +131,13 @@ class Permissions:
 
     @property
     def of_every_name(self) -> int:
-        """The bits of the ACLs that match every resource."""
+        """The permission bits of the ACLs that match every resource."""
         pattern = self.prefixed.get(EVERY_NAME)
         return 0 if pattern is None else pattern.bits
 
     @property
     def of_any_name(self) -> int:
-        """The bits of all ACLs, whatever resources they match."""
+        """The permission bits of all ACLs together, even if their patterns match different resources."""
         bits = self._of_any_name
         if bits is None:
             bits = 0
@@ -215,7 +220,7 @@ class DecisionForAll(Enum):
 
 
 class CountedNetwork:
-    """A network, and the number of ACLs that name it."""
+    """A network, and the number of ACLs that have it as their host."""
 
     __slots__ = ("acls_count", "network")
 
@@ -225,12 +230,12 @@ class CountedNetwork:
 
 
 KindIndex = dict[tuple[str, str], Permissions]
-"""The ACLs of one kind of resource by principal and host."""
+"""The ACLs on one kind of resource, by principal and host."""
 _NO_ACLS: Final[Mapping[tuple[str, str], Permissions]] = {}
 
 
 class AclIndex:
-    """All ACLs, by the id of their record in the metadata, and the index of them."""
+    """All ACLs, by the id of their record in the metadata, and an index for decisions."""
 
     __slots__ = ("_bindings", "_kinds", "_networks")
 
@@ -238,14 +243,16 @@ class AclIndex:
         self._bindings: dict[bytes, AclBinding] = {}
         self._kinds: dict[int, KindIndex] = {}
         self._networks: dict[str, CountedNetwork] = {}
-        """The networks of all ACLs by their text."""
+        """The networks that are hosts of ACLs, by their text."""
 
     @property
     def bindings(self) -> Mapping[bytes, AclBinding]:
         return self._bindings
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool | None:
-        """Whether the ACLs allow the operation on a resource: False if one denies it, None if no ACL applies."""
+        """Whether the ACLs allow the operation on the resource `name`: False if one denies it, None if no ACL
+        applies.
+        """
         find = self._kinds.get(kind, _NO_ACLS).get
         bits = 0
         for key in self._keys(principal, host):
@@ -255,7 +262,7 @@ class AclIndex:
         return decision_of(bits, operation)
 
     def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> DecisionForAll:
-        """The decision of the ACLs on the operation, for all resources of the kind at once."""
+        """Whether the ACLs decide on the operation in the same way for all resources of the kind, and how."""
         find = self._kinds.get(kind, _NO_ACLS).get
         of_all = of_some = 0
         for key in self._keys(principal, host):
@@ -280,15 +287,16 @@ class AclIndex:
         return any(permissions.concerns(name) for permissions in self._kinds.get(kind, _NO_ACLS).values())
 
     def bindings_about(self, kind: int, principal: str, host: str) -> Iterator[AclBinding]:
-        """The ACLs of a kind that apply to the principal at an address."""
+        """The ACLs on resources of a kind that apply to the principal at the address."""
         of_kind = self._kinds.get(kind, _NO_ACLS)
         for key in set(self._keys(principal, host)):
             if key in of_kind:
                 yield from of_kind[key].bindings.values()
 
     def put(self, entry_id: bytes, binding: AclBinding) -> None:
-        """Add an ACL, or replace the one with this id. A binding with an unknown pattern type applies to no
-        resource."""
+        """Add an ACL, or replace the one with the same record id. A binding with an unknown pattern type applies to no
+        resource.
+        """
         self.remove(entry_id)
         self._bindings[entry_id] = binding
         if binding.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -298,7 +306,7 @@ class AclIndex:
                 self._put_network(binding.host)
 
     def remove(self, entry_id: bytes) -> None:
-        """Remove the ACL with this id if it exists."""
+        """Remove the ACL with this record id if it exists."""
         binding = self._bindings.pop(entry_id, None)
         if binding is None or binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
             return
@@ -323,7 +331,9 @@ class AclIndex:
         known.acls_count += 1
 
     def _keys(self, principal: str, host: str) -> Sequence[tuple[str, str]]:
-        """The keys (principal, host) of all ACLs that can apply to a principal at an address."""
+        """The keys (principal, host) of all ACLs that can apply to a principal at an address: its own and `User:*`,
+        with its address, its networks and `*`.
+        """
         keys = (principal, WILDCARD), (EVERY_PRINCIPAL, WILDCARD), (principal, host), (EVERY_PRINCIPAL, host)
         if not self._networks:
             return keys

@@ -1,10 +1,10 @@
-"""Networks in CIDR notation as the hosts of ACLs: which texts name a network, and which addresses are in it.
+"""Networks in CIDR notation as the hosts of ACLs: parses them, and decides which addresses are in them.
 
     10.1.0.0/16         IPv4: four decimal numbers, which may begin with zeros, and a prefix of one or two digits
     2001:db8::/32       IPv6: an address that maps no IPv4 address, and a decimal prefix; a scope after % is ignored
 
-The address may have bits beyond the prefix: 10.1.2.3/16 is 10.1.0.0/16. A network of IPv4 contains no address of IPv6,
-and the reverse.
+The address may have bits beyond the prefix: 10.1.2.3/16 is 10.1.0.0/16. An IPv4 network contains no IPv6 address, and
+an IPv6 network no IPv4 address.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, 
 from typing import Final
 
 SEPARATOR: Final = "/"
-"""The character that tells a network from an address; no address has it."""
+"""The character that a network has and an address does not have."""
 Network = IPv4Network | IPv6Network
 ADDRESSES_MAX: Final = 10_000
-"""The most addresses of clients whose parsed form is cached."""
+"""The maximum number of client addresses whose parsed form is cached."""
 _IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
 _DECIMAL: Final = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class InvalidNetwork(ValueError):
-    """A text does not name a network; the message is that of Apache Kafka."""
+    """A text is not a network in CIDR notation; the message is that of Apache Kafka."""
 
 
 def network_of(text: str) -> Network:
@@ -64,7 +64,9 @@ def _ipv6_network(text: str) -> IPv6Network:
 
 @lru_cache(ADDRESSES_MAX)
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """Parse the address of a client in Java's notation. The result is None for a host name, which is in no network."""
+    """Parse the address of a client in Java's notation. Returns None for a host name, so a host name is in no
+    network.
+    """
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
@@ -72,7 +74,7 @@ def address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_in_network(host: str, text: str) -> bool:
-    """Whether the text names a network that contains the address `host`."""
+    """Whether `text` is a network in CIDR notation that contains the address `host`."""
     if SEPARATOR not in text:
         return False
     address = address_of(host)

@@ -19,19 +19,20 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 FRACTION_MAX: Final = 1e-6
-"""The largest difference of a value from a whole number if a whole number is required."""
+"""The maximum difference of a value from a whole number for a key that requires a whole number."""
 
 
 class QuotaEntity(NamedTuple):
-    """An entity: its parts (type, name). A part with the name None is the default for all users, client ids or
-    addresses that have no quota of their own."""
+    """A quota entity: a user, a client id, both, or an address. A part with the name None is the default for all users,
+    client ids or addresses that have no quota of their own.
+    """
 
     parts: tuple[tuple[str, str | None], ...]
-    """The parts in the order of their types."""
+    """The parts (type, name), sorted by type."""
 
     @classmethod
     def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-        """Make an entity. Of several parts of one type the last is used."""
+        """Make an entity of parts (type, name). If a type is given twice, its last part is used."""
         return cls(tuple(sorted(dict(parts).items())))
 
     def __str__(self) -> str:
@@ -41,7 +42,7 @@ class QuotaEntity(NamedTuple):
 
 
 class WholeNumber(NamedTuple):
-    """The type of a key whose values are whole numbers."""
+    """The type of a quota key whose values must be whole numbers, from 1 to `last`."""
 
     name: str
     """The name of the type in messages."""
@@ -56,7 +57,7 @@ CLIENT_KEYS: Final[dict[str, WholeNumber | None]] = {
     REQUEST_PERCENTAGE: None,
     CONTROLLER_MUTATION_RATE: None,
 }
-"""The keys of users and client ids, with the type of their values; None if a value may be a fraction."""
+"""The quota keys of users and client ids, with the type of their values; None if a value may be a fraction."""
 IP_KEYS: Final[dict[str, WholeNumber | None]] = {CONNECTION_CREATION_RATE: _INT}
 PLACES: Final = {
     CONNECTION_CREATION_RATE: 0,
@@ -65,13 +66,14 @@ PLACES: Final = {
     CONSUMER_BYTE_RATE: 12,
     CONTROLLER_MUTATION_RATE: 14,
 }
-"""The bucket of each key in a Java HashMap of 16 buckets. In a map of fewer buckets it is this number modulo their
-number."""
+"""The bucket of each quota key in a Java HashMap of 16 buckets. In a smaller map it is this number modulo the number of
+buckets.
+"""
 
 
 def in_order_of_kafka(present: Iterable[str], changed: Iterable[str]) -> list[str]:
-    """The keys of an entity in the order in which Apache Kafka lists them: that of a Java HashMap created for this
-    number of keys. Keys in one bucket are in the order in which they were added.
+    """The quota keys of an entity in the order in which Apache Kafka lists them: that of a Java HashMap that was
+    created for this number of keys. Keys in one bucket are in the order in which they were added.
 
     `present` are the keys that the entity had, in this order; `changed` are the keys that a change sets.
     """
@@ -102,7 +104,7 @@ def refusal_of_entity(entity: QuotaEntity) -> str | None:
 
 
 def refusal_of_value(entity: QuotaEntity, key: str, value: float) -> str | None:
-    """Why an entity cannot have this value of a key; None if it can."""
+    """Why the entity cannot have this value of a quota key; None if it can."""
     keys = IP_KEYS if entity.parts[0][0] == IP else CLIENT_KEYS
     if key not in keys:
         return f"Invalid configuration key {key}"

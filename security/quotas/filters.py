@@ -1,4 +1,4 @@
-"""The filters of DescribeClientQuotas: which entities a filter matches, and which filters are refused."""
+"""The filters of DescribeClientQuotas: decides which entities a filter matches, and which filters are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moldau.security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
 
 
 class MatchType(IntEnum):
-    """How a component compares names."""
+    """How a component of a filter compares names."""
 
     EXACT = 0
     DEFAULT = 1
@@ -30,7 +30,9 @@ class FilterRefusal(NamedTuple):
 
 
 def matches(entity: QuotaEntity, components: Sequence[ComponentData], is_strict: bool) -> bool:
-    """Whether a valid filter matches an entity."""
+    """Whether a filter of these components, which must be valid, matches an entity. A strict filter matches only
+    entities without further parts.
+    """
     names = dict(entity.parts)
     if is_strict and len(names) != len(components):
         return False
@@ -72,7 +74,7 @@ def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
 
 
 def _match_problem(component: ComponentData) -> str:
-    """The message of the refusal if match type and match string contradict each other; empty if they agree."""
+    """Why the match type and the match string of a component contradict each other; empty if they agree."""
     match component.match_type, component.match:
         case MatchType.EXACT, None:
             return "Request specified MATCH_TYPE_EXACT, but set match string to null."

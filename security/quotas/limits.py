@@ -1,4 +1,4 @@
-"""The quota that applies to a client: of all quotas that match it, the one with the most specific entity.
+"""Finds the quota that applies to a client: of all quotas that match the client, the one with the most specific entity.
 
 | order | user    | client id |
 |-------|---------|-----------|
@@ -25,7 +25,7 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, IP, USER, QuotaEntity
 
 REMEMBERED_MAX: Final = 10_000
-"""The most results of `of_client` that are cached. Clients choose their ids, so there may be many."""
+"""The maximum number of cached results of `of_client`. Clients choose their ids, so there may be many."""
 
 
 class QuotaTags(NamedTuple):
@@ -36,7 +36,7 @@ class QuotaTags(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The quota that applies to a client, and the clients that share its rate."""
+    """The value of the quota that applies to a client, and the tags that say which clients share its rate."""
 
     value: float
     tags: QuotaTags
@@ -50,10 +50,10 @@ class QuotaLimits:
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._known: dict[tuple[str, str, str], Limit | None] = {}
         self._counts: Counter[str] = Counter()
-        """The number of entities that have a value, by key."""
+        """The number of entities that have a quota, by quota key."""
 
     def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
-        """Set the quotas of entities; None for an entity without quotas."""
+        """Set the quotas of changed entities; None for an entity without quotas."""
         for entity, values in entities.items():
             self._counts.subtract(self._quotas.pop(entity, {}).keys())
             if values:
@@ -63,11 +63,13 @@ class QuotaLimits:
         self.stamp += 1
 
     def are_set(self, key: str) -> bool:
-        """Whether any entity has a quota of this key."""
+        """Whether any entity has a quota with this key."""
         return self._counts[key] > 0
 
     def of_client(self, key: str, user: str, client_id: str) -> Limit | None:
-        """The quota of a client; None if it has no limit. `user` is the name of its principal."""
+        """The quota with this key that applies to a client; None if none does. `user` is the name of the client's
+        principal.
+        """
         asked = (key, user, client_id)
         if asked not in self._known:
             if len(self._known) >= REMEMBERED_MAX:
@@ -83,7 +85,7 @@ class QuotaLimits:
         return None
 
     def of_address(self, address: str) -> float | None:
-        """The most connections that an address may make in a second; None if there is no limit."""
+        """The maximum number of connections that an address may make in a second; None if there is no limit."""
         for name in (address, None):
             value = self._quotas.get(QuotaEntity.of([(IP, name)]), {}).get(CONNECTION_CREATION_RATE)
             if value is not None:

@@ -18,22 +18,24 @@ from moldau.security.quotas.limits import QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import Windows, round_half_up
 
 BUCKETS_MAX: Final = 10_000
-"""The most buckets that are kept; beyond it the least recently used one is dropped."""
+"""The maximum number of buckets that are kept; beyond it the least recently used one is dropped."""
 
 
 class Mutations(Protocol):
-    """The quota of mutations, as it applies to one request."""
+    """The mutations that one request may make under a quota of controller mutations."""
 
     def spend(self, partitions: int) -> bool:
         """Count partitions that are about to be created or deleted. The result is False if the quota refuses them."""
 
     @property
     def throttle_ms(self) -> int:
-        """The time (ms) for which the client is throttled because of the mutations that were made or refused."""
+        """The time (ms) for which the client is throttled, because of mutations that this request made or that were
+        refused.
+        """
 
 
 class Unbounded:
-    """The mutations of a request without a quota: none is refused or throttled."""
+    """The mutations of a request without a quota: all are allowed, and none leads to a throttle time."""
 
     throttle_ms: Final = 0
 
@@ -45,7 +47,7 @@ UNBOUNDED: Final = Unbounded()
 
 
 class BoundedMutations:
-    """The mutations of a request under a quota."""
+    """The mutations of a request under a quota, which spend tokens of a bucket."""
 
     def __init__(self, bucket: TokenBucket, now_ms: int, *, is_strict: bool) -> None:
         self._bucket = bucket
@@ -71,16 +73,18 @@ class BoundedMutations:
 
 
 class MutationQuotas:
-    """The token buckets of one controller. They are full at the beginning of its term."""
+    """The token buckets of a controller, one for each set of clients with a common quota. They are full at the
+    beginning of the controller's term.
+    """
 
     def __init__(self, windows: Windows) -> None:
         self.limits = QuotaLimits()
         self._windows = windows
         self._buckets: dict[QuotaTags, TokenBucket] = {}
-        """The buckets by the clients that share them; the least recently used bucket is first."""
+        """The buckets, by the tags of the clients that share them. The least recently used bucket is first."""
 
     def of(self, requester: Requester, now_ms: int) -> Mutations:
-        """The mutations that one request of a requester may make under its quota."""
+        """The mutations that a request of `requester` may make."""
         if requester.is_strict is None:
             return UNBOUNDED
         limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)
@@ -97,12 +101,12 @@ class MutationQuotas:
         return BoundedMutations(bucket, now_ms, is_strict=requester.is_strict)
 
     def tokens(self, now_ms: int) -> dict[QuotaTags, float]:
-        """The balance of each bucket in tokens, for metrics."""
+        """The number of tokens in each bucket, for metrics."""
         return {tags: bucket.tokens(now_ms) for tags, bucket in self._buckets.items()}
 
 
 class TokenBucket:
-    """A token bucket, full at first. The times that its methods are called with must not decrease."""
+    """A token bucket, full at first. Each call must have a time (ms) that is not before that of the previous call."""
 
     __slots__ = ("_rate", "_tokens", "_updated_ms", "_windows")
 
@@ -118,14 +122,15 @@ class TokenBucket:
         return self._rate * self._windows.kept * self._windows.size_ms / 1000
 
     def tokens(self, now_ms: int) -> float:
-        """The balance in tokens; negative after an overdraft."""
+        """The number of tokens at this time; negative after an overdraft."""
         self._tokens = min(self.capacity, self._tokens + self._rate * (now_ms - self._updated_ms) / 1000)
         self._updated_ms = now_ms
         return self._tokens
 
     def change_rate(self, rate: float, now_ms: int) -> None:
-        """Apply a changed quota. A balance above the new capacity is reduced to it; a negative balance is not
-        changed."""
+        """Set another rate, because the quota has changed. If there are more tokens than the new capacity, they are
+        reduced to it; a negative balance is not changed.
+        """
         self.tokens(now_ms)
         self._rate = rate
         self._tokens = min(self._tokens, self.capacity)
@@ -135,13 +140,15 @@ class TokenBucket:
         self._tokens = min(self.capacity, self.tokens(now_ms) - count)
 
     def try_to_spend(self, count: float, now_ms: int) -> bool:
-        """Spend tokens unless the balance is negative: for requests whose version allows a refusal."""
+        """Spend tokens if the balance is not negative. Returns whether they were spent. For requests whose version
+        allows a refusal.
+        """
         if self.tokens(now_ms) < 0:
             return False
         self.spend(count, now_ms)
         return True
 
     def throttle_ms(self, now_ms: int) -> int:
-        """The time (ms) until the balance is not negative any more."""
+        """The time (ms) until the balance is not negative any more; 0 if it is not negative."""
         tokens = self.tokens(now_ms)
         return round_half_up(-tokens / self._rate * 1000) if tokens < 0 else 0

@@ -1,4 +1,4 @@
-"""A rate over the last windows, as Kafka's brokers measure it for quotas.
+"""Measures a rate over the last windows, as Kafka's brokers do for quotas.
 
     quota.window.num windows of quota.window.size.seconds each, and one before them, which the period overlaps
 
@@ -13,7 +13,7 @@ from moldau.protocol.late_tuple import NamedTuple
 
 
 class Windows(NamedTuple):
-    """The settings of a measurement."""
+    """The number and the length of the windows over which a rate is measured."""
 
     kept: int = 11
     """The setting `quota.window.num`."""
@@ -25,12 +25,14 @@ class Windows(NamedTuple):
 class _Window:
     began_ms: int
     last_ms: int
-    """The time (ms) of the last value."""
+    """The time (ms) of the last value in the window."""
     total: float = 0.0
 
 
 class SampledRate:
-    """A rate in values per second. The times that its methods are called with must not decrease."""
+    """A measured rate in values per second. Each call must have a time (ms) that is not before that of the previous
+    call.
+    """
 
     __slots__ = ("_current", "_samples", "_windows")
 
@@ -54,7 +56,7 @@ class SampledRate:
         return sum(sample.total for sample in self._samples) / (elapsed_ms / 1000)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """The period (ms) over which the rate is measured."""
+        """The length (ms) of the period over which the rate is measured."""
         self._forget(now_ms)
         kept, size_ms = self._windows
         oldest_ms = min((sample.began_ms for sample in self._samples), default=now_ms)
@@ -71,7 +73,7 @@ class SampledRate:
         return self._samples[self._current]
 
     def _forget(self, now_ms: int) -> None:
-        """Reset the windows that ended before the measured period began."""
+        """Reset the windows that ended before the measured period began, so that their values do not count."""
         age_ms = self._windows.kept * self._windows.size_ms
         for index, sample in enumerate(self._samples):
             if now_ms - sample.last_ms >= age_ms:
@@ -79,9 +81,10 @@ class SampledRate:
 
 
 def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | None = None) -> int:
-    """The time (ms) after which the rate of a client falls to the limit; 0 if the rate is not above the limit.
+    """The time (ms) after which the rate of a client falls to the limit if the client sends nothing; 0 if the rate is
+    not above the limit.
 
-    `most_ms` is the longest result.
+    `most_ms` is the maximum result; None for no maximum.
     """
     value = rate.measure(now_ms)
     if value <= limit:
@@ -91,5 +94,5 @@ def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | Non
 
 
 def round_half_up(value: float) -> int:
-    """Round halves up, as Java does."""
+    """Round to the nearest whole number, and halves up, as Java does."""
     return int(value + 0.5)

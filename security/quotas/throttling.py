@@ -1,4 +1,4 @@
-"""The throttle times of clients, by their rates of bytes or of request handler time.
+"""Throttles clients by their rates of bytes or of request handler time.
 
 Request time is recorded in percent of one thread: 10 ms within a second are 1.
 """
@@ -13,7 +13,7 @@ from moldau.security.quotas.limits import Limit, QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 
 RATES_MAX: Final = 10_000
-"""The most rates that are kept. At the limit the rate that was recorded least recently is dropped."""
+"""The maximum number of rates that are kept. Beyond it, the rate that was recorded least recently is dropped."""
 IDLE_MS: Final = 3_600_000
 """The time (ms) without a record after which a rate is dropped."""
 PERCENT_OF_NANOSECOND: Final = 100 / 1_000_000_000
@@ -21,7 +21,7 @@ PERCENT_OF_NANOSECOND: Final = 100 / 1_000_000_000
 
 @dataclass(slots=True)
 class ClientRate:
-    """The rate that some clients share, and their throttle times."""
+    """The rate that clients with a common quota share, and their throttle times."""
 
     rate: SampledRate
     recorded_ms: int
@@ -29,16 +29,16 @@ class ClientRate:
 
 
 class ClientThrottle:
-    """The rates of all clients under quotas of one key."""
+    """The rates of all clients that have a quota with one key."""
 
     def __init__(self, key: str, limits: QuotaLimits, windows: Windows, most_ms: int | None = None) -> None:
-        """`most_ms` is the longest throttle time; None if it is not limited."""
+        """`most_ms` is the maximum throttle time; None for no maximum."""
         self._key = key
         self._limits = limits
         self._windows = windows
         self._most_ms = most_ms
         self._rates: dict[QuotaTags, ClientRate] = {}
-        """The rates by the clients that share them. The least recently recorded one is first."""
+        """The rates, by the tags of the clients that share them. The least recently recorded one is first."""
 
     @property
     def rates(self) -> Iterator[tuple[QuotaTags, ClientRate]]:
@@ -46,7 +46,9 @@ class ClientThrottle:
         return iter(tuple(self._rates.items()))
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Record a value. The result is the time (ms) for which the client is throttled; 0 if it is not throttled."""
+        """Record a value of a client. Returns the time (ms) for which the client is to be throttled; 0 if it is within
+        its quota.
+        """
         limit = self._limit(user, client_id)
         if limit is None:
             return 0
@@ -63,14 +65,16 @@ class ClientThrottle:
         return delay_ms
 
     def refund(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Remove a value that was recorded just now, because the client is throttled instead."""
+        """Subtract a value of a client that was recorded just now, because the client is throttled and does not get the
+        records that it measures.
+        """
         limit = self._limit(user, client_id)
         if limit is not None and limit.tags in self._rates:
             self._rates[limit.tags].rate.record(-value, now_ms)
 
     def value_max(self, user: str, client_id: str) -> float | None:
-        """The largest single value that the quota can allow: its limit times the time of all windows except the current
-        one. A larger value always exceeds the quota. None without a quota.
+        """The largest single value that does not always exceed the client's quota: the quota times the duration of all
+        windows except the current one. None if the client has no quota.
         """
         limit = self._limit(user, client_id)
         if limit is None:
@@ -81,7 +85,9 @@ class ClientThrottle:
         return self._limits.of_client(self._key, user, client_id)
 
     def _drop(self, now_ms: int) -> None:
-        """Drop all idle rates, and at the limit the least recently recorded one, to make room for another rate."""
+        """Drop idle rates, and if `RATES_MAX` are kept also the least recently recorded one, to make room for another
+        rate.
+        """
         while self._rates:
             tags, oldest = next(iter(self._rates.items()))
             if len(self._rates) < RATES_MAX and now_ms - oldest.recorded_ms < IDLE_MS:
@@ -90,7 +96,7 @@ class ClientThrottle:
 
 
 TIMES_MS: Final = 30_000
-"""The length (ms) of each of the two periods of which throttle times are kept."""
+"""The length (ms) of each of the two periods whose throttle times are kept."""
 
 
 class ThrottleTimes:
@@ -99,7 +105,7 @@ class ThrottleTimes:
     def __init__(self) -> None:
         self._began_ms = 0
         self._now = self._before = (0, 0, 0)
-        """Count, sum and maximum of the throttle times, for the present period and for the period before it."""
+        """The number, sum and maximum of the throttle times in the current period, and in the period before it."""
 
     def record(self, throttle_ms: int, now_ms: int) -> None:
         self._forget_old(now_ms)
@@ -107,7 +113,7 @@ class ThrottleTimes:
         self._now = (count + 1, total + throttle_ms, max(longest, throttle_ms))
 
     def mean(self, now_ms: int) -> float:
-        """The mean throttle time in ms; 0 if nothing was throttled."""
+        """The mean throttle time (ms); 0 if nothing was throttled."""
         self._forget_old(now_ms)
         return (self._now[1] + self._before[1]) / max(1, self._now[0] + self._before[0])
 

@@ -1,4 +1,4 @@
-"""The client's side of a login with a user name and a password, from a login context."""
+"""The client's side of a SASL login with a user name and a password, which are in a JAAS login context."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from moldau.security.sasl.jaas import LoginModule
 from moldau.security.sasl.mechanism import ClientMechanism
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""The mechanisms that log in with a user name and a password."""
+"""The SASL mechanisms that log in with a user name and a password."""
 
 
 def password_login(
     mechanism: str, module: LoginModule, entropy: Callable[[int], bytes]
 ) -> Callable[[], ClientMechanism]:
-    """Return a function that makes the client's side of a new exchange. `mechanism` is one of `PASSWORD_MECHANISMS`.
-    Raises `JaasError` if an option is missing.
+    """Return a function that makes the client's side of a new SASL exchange. `mechanism` is one of
+    `PASSWORD_MECHANISMS`. Raises `JaasError` if an option of the login module is missing.
     """
     user, password = module.option("username"), module.option("password")
     if mechanism == "PLAIN":

@@ -1,4 +1,4 @@
-"""The login context of `sasl.jaas.config`: the name of a login module, a flag and options, as Java writes them.
+"""Parses the login context of `sasl.jaas.config`: the name of a login module, a flag and options, as Java writes them.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password='b c' user_a=b ;
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 SIZE_MAX: Final = 1 << 20
-"""The most characters of a login context."""
+"""The maximum length (characters) of a login context."""
 MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": ("PLAIN",),
     "org.apache.kafka.common.security.scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -30,7 +30,7 @@ class JaasError(ValueError):
 
 
 class LoginModule:
-    """One login module with its options.
+    """A login module with its options, as a login context names it.
 
     Its `repr` shows only the names of the options, because values may be secret.
     """
@@ -57,7 +57,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str, mechanism: str) -> LoginModule:
-    """Parse a login context of exactly one login module, which must serve the mechanism. Raises `JaasError`."""
+    """Parse a login context, which must have exactly one login module that serves the mechanism. Raises `JaasError`."""
     if len(text) > SIZE_MAX:
         raise JaasError(f"A login context has at most {SIZE_MAX} characters.")
     tokens = _tokens(text)
@@ -92,7 +92,8 @@ def _options(module: str, tokens: Iterator[tuple[str, bool]]) -> dict[str, str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """The words, delimiters and quoted texts of a login context, without comments; for each, whether it was quoted.
+    """Split a login context into words, delimiters and quoted texts, without comments. Yields each with whether it was
+    quoted.
 
     Raises `JaasError` if a quote is not closed.
     """
@@ -119,7 +120,8 @@ def _tokens(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int]:
-    """The quoted text that begins at `start`, and the position after the closing quote. Raises `JaasError` without one.
+    """Read the quoted text that begins at `start`. Returns its value and the position after the closing quote. Raises
+    `JaasError` if the quote is not closed.
 
     A backslash escapes the next character, or makes one of Java's control characters.
     """

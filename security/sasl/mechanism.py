@@ -1,9 +1,9 @@
-"""Both sides of a SASL mechanism, each an interface with one method for messages. The server's side:
+"""The interfaces of both sides of a SASL mechanism, each with one method for messages. The server's side:
 
 bytes of SaslAuthenticate ──▶ step ──▶ Challenge     the client answers it with a further message
                                    ├─▶ Authenticated
                                    └─▶ Failed        the connection ends after the error was sent
-                                   └─▶ NeedsLookup   the shell looks something up, then calls `found`
+                                   └─▶ NeedsLookup   the caller looks something up, then calls `found`
 
 The client's side, with which this node logs in to another node:
 
@@ -48,7 +48,7 @@ class Failed(NamedTuple):
 class NeedsLookup(NamedTuple):
     """The mechanism needs data before it decides, such as the keys of an identity provider.
 
-    The shell fetches it, outside of the event loop if that blocks, then calls `Mechanism.found`.
+    The caller fetches `what`, outside of the event loop if that blocks, then calls `Mechanism.found`.
     """
 
     what: object
@@ -58,23 +58,25 @@ Step: TypeAlias = Challenge | Authenticated | Failed | NeedsLookup
 
 
 class Mechanism(ABC):
-    """One exchange with one client."""
+    """The server's side of one SASL exchange with a client."""
 
     @abstractmethod
     def step(self, message: bytes) -> Step:
-        """Handle a message of the client. Malformed bytes give `Failed`, never an exception."""
+        """Handle a message of the client. Malformed bytes give `Failed`, and raise no exception."""
 
     def found(self, result: object) -> Step:
-        """Continue with the result of `NeedsLookup`."""
+        """Continue with the data that `NeedsLookup` asked for."""
         raise AssertionError(f"{type(self).__name__} looks nothing up")
 
 
 class LoginFailed(Exception):
-    """The login failed: the server violated the mechanism, or does not know the password. The text holds no secret."""
+    """The login of this node failed: the server violated the mechanism, or does not know the password. The text holds
+    no secret.
+    """
 
 
 class ClientMechanism(ABC):
-    """One exchange with one server.
+    """The client's side of one SASL exchange with a server.
 
     The exchange succeeds only after `answer` has also accepted the server's last message.
     """
@@ -88,4 +90,4 @@ class ClientMechanism(ABC):
 
     @abstractmethod
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer to a message of the server; None if the exchange is over. Raises `LoginFailed`."""
+        """Answer a message of the server. Returns None if the exchange is over. Raises `LoginFailed`."""

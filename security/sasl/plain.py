@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): name and password in one message.
+"""The SASL mechanism PLAIN (RFC 4616): user name and password in one message.
 
     authzid NUL authcid NUL password
 
@@ -18,7 +18,7 @@ from moldau.security.sasl.mechanism import Authenticated, ClientMechanism, Faile
 
 NAME: Final = "PLAIN"
 OPTION_PREFIX: Final = "user_"
-"""The prefix of those options of the login module that name a user. The value is the password of the user."""
+"""The prefix of the options of the login module that name users: `user_alice` has the password of the user alice."""
 INVALID: Final = "Authentication failed: Invalid username or password"
 OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
 
@@ -43,7 +43,7 @@ class PlainUsers:
         )
 
     def has(self, name: str, password: str) -> bool:
-        """Whether this is the password of the user. The check takes the same time for an unknown user."""
+        """Whether `password` is the password of the user. The check takes the same time for an unknown user."""
         known = self._digests.get(name)
         is_equal = compare_digest(_NO_DIGEST if known is None else known, _digest(password))
         return is_equal and known is not None
@@ -53,7 +53,9 @@ class PlainUsers:
 
 
 def _digest(password: str) -> bytes:
-    """The digest of a password: comparing digests does not reveal the length of the password."""
+    """The digest of a password. Digests are compared in place of passwords, so that the duration does not reveal a
+    password's length.
+    """
     return sha256(password.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -61,7 +63,7 @@ _NO_DIGEST: Final = bytes(32)
 
 
 class PlainServer(Mechanism):
-    """One exchange on the server's side: a single message."""
+    """The server's side of one PLAIN exchange, which has a single message."""
 
     def __init__(self, users: PlainUsers) -> None:
         self._users = users
@@ -87,7 +89,7 @@ class PlainServer(Mechanism):
 
 
 class PlainClient(ClientMechanism):
-    """One exchange on the client's side."""
+    """The client's side of one PLAIN exchange."""
 
     name = NAME
 

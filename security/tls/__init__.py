@@ -1,1 +1,1 @@
-"""The name of a TLS client: the subject of its certificate, and its mapping to a principal."""
+"""The name of a TLS client: the subject of its certificate, and the principal to which rules map it."""

@@ -29,9 +29,9 @@ OBJECT_IDENTIFIER: Final = 0x06
 VERSION: Final = 0xA0
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 VALIDITY_FIELD: Final = 3
-"""The index of the validity among the fields after the version."""
+"""The index of the validity among the fields of a certificate after its version."""
 FIELDS_BEFORE_SUBJECT: Final = 4
-"""The number of fields between the version and the subject: serial number, algorithm, issuer, validity."""
+"""The number of certificate fields between the version and the subject: serial number, algorithm, issuer, validity."""
 ENCODINGS: Final = {
     0x0C: "utf-8",  # UTF8String
     0x12: "ascii",  # NumericString
@@ -41,16 +41,16 @@ ENCODINGS: Final = {
     0x1C: "utf-32-be",  # UniversalString
     0x1E: "utf-16-be",  # BMPString
 }
-"""The encodings of text by their DER tags."""
+"""The text encodings by DER tag."""
 ESCAPED: Final = frozenset(',+<>#;"\\=')
 
 
 class MalformedCertificate(ValueError):
-    """The bytes are not a certificate."""
+    """The bytes are not a certificate in DER."""
 
 
 class Element(NamedTuple):
-    """One element of DER."""
+    """A DER element: its tag and its content."""
 
     tag: int
     content: bytes
@@ -78,7 +78,7 @@ def validity_end_ms(certificate: bytes) -> int:
 
 
 def _fields(certificate: bytes) -> list[Element]:
-    """The fields of a certificate after its version, up to the subject at least."""
+    """The fields of a certificate after its version. There are enough fields to include the subject."""
     signed = _elements(_content(_first(certificate), SEQUENCE))
     fields = list(_elements(_content(next(signed, None), SEQUENCE)))
     if fields and fields[0].tag == VERSION:
@@ -89,7 +89,7 @@ def _fields(certificate: bytes) -> list[Element]:
 
 
 def distinguished_name(name: bytes) -> str:
-    """A distinguished name in DER as text. Raises `MalformedCertificate`."""
+    """A distinguished name in DER as text, in the form of RFC 2253. Raises `MalformedCertificate`."""
     parts = [
         "+".join(_attribute(attribute) for attribute in _elements(_content(part, SET)))
         for part in _elements(_content(_first(name), SEQUENCE))
@@ -123,7 +123,7 @@ def escaped(text: str) -> str:
 
 
 def _identifier(content: bytes) -> str:
-    """An object identifier in dotted form."""
+    """A DER object identifier in dotted form."""
     if not content or content[-1] & 0x80:
         raise MalformedCertificate("an object identifier ends too early")
     arcs, arc = [], 0

@@ -3,7 +3,7 @@
     RULE:^CN=(.*?),OU=Sales.*$/$1/L, DEFAULT
 
 The first rule whose pattern matches the whole name decides: every match in it is replaced, then the result is written
-in lower (L) or upper case (U). DEFAULT takes the name as it is. Patterns run in RE2, in linear time: a pattern with
+in lower (L) or upper case (U). DEFAULT uses the name unchanged. Patterns run in RE2, in linear time: a pattern with
 look-around or back references is refused.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, cast
 DEFAULT: Final = "DEFAULT"
 PREFIX: Final = "RULE:"
 PATTERN_MEMORY_MAX: Final = 1 << 20
-"""The most bytes of memory of a compiled pattern."""
+"""The maximum memory (bytes) of a compiled pattern."""
 
 
 class InvalidRule(ValueError):
@@ -36,7 +36,7 @@ class CompiledPattern(Protocol):
 
 
 class Rule(NamedTuple):
-    """One rule. `replacement` consists of texts and numbers of groups."""
+    """A rule. `replacement` consists of texts and of the numbers of groups of the pattern."""
 
     pattern: CompiledPattern
     replacement: tuple[str | int, ...]
@@ -44,7 +44,9 @@ class Rule(NamedTuple):
     """The case of the result: "L", "U" or empty."""
 
     def apply(self, name: str) -> str | None:
-        """Apply the rule to the name of a subject. The result is None if the pattern does not match the whole name."""
+        """Apply the rule to the name of a subject. Returns the name of the principal, or None if the pattern does not
+        match the whole name.
+        """
         if self.pattern.fullmatch(name) is None:
             return None
         replaced = "".join(self._replaced(name))
@@ -65,14 +67,14 @@ class Rule(NamedTuple):
 
 
 class PrincipalRules:
-    """The rules of a listener."""
+    """The rules of a listener that map subject names to principals."""
 
     def __init__(self, text: str) -> None:
         """Parse the rules. Raises `InvalidRule`."""
         self._rules = tuple(_parsed(text.strip()))
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The name of the principal; None if no rule matches, so that the client is refused."""
+        """The name of the principal for a subject name; None if no rule matches, so that the client is refused."""
         for rule in self._rules:
             name = distinguished_name if rule is None else rule.apply(distinguished_name)
             if name is not None:
@@ -111,8 +113,9 @@ def _parsed(text: str) -> Iterator[Rule | None]:
 
 
 def _section(text: str, start: int) -> tuple[str | None, int]:
-    """The text from `start` to the next slash without a backslash before it, and the position after the slash. Without
-    such a slash the result is None and `start`."""
+    """Read the text from `start` to the next slash that has no backslash before it. Returns the text and the position
+    after the slash; None and `start` if there is no such slash.
+    """
     position = start
     while position < len(text):
         if text[position] == "/":
@@ -139,7 +142,7 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
 
 
 def _parts(replacement: str, groups: int) -> Iterator[str | int]:
-    """Parse a replacement.
+    """Parse the replacement of a rule into texts and group numbers.
 
     A backslash escapes the next character; `$n` is a group if the pattern has that many groups, otherwise text.
     """

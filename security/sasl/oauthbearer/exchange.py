@@ -42,7 +42,7 @@ EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class MalformedBearer(ValueError):
-    """The message is not one of OAUTHBEARER."""
+    """The client's message is not one of OAUTHBEARER."""
 
 
 class BearerMessage(NamedTuple):
@@ -52,7 +52,7 @@ class BearerMessage(NamedTuple):
 
 
 def parse_bearer(message: bytes) -> BearerMessage:
-    """Parse the client's message. Raises `MalformedBearer`."""
+    """Parse the client's first message. Raises `MalformedBearer`."""
     try:
         match = _FIRST.fullmatch(bytes(message).decode("utf-8"))
     except UnicodeDecodeError:
@@ -70,7 +70,7 @@ def parse_bearer(message: bytes) -> BearerMessage:
 
 
 def bearer_message(token: str, extensions: dict[str, str]) -> bytes:
-    """Build the client's message. Raises ValueError if an extension cannot be written."""
+    """Build the client's first message. Raises ValueError if an extension cannot be written."""
     for name, value in extensions.items():
         if name == "auth" or not EXTENSION_NAME.fullmatch(name) or not EXTENSION_VALUE.fullmatch(value):
             raise ValueError(f"{name} is not the name of an extension, or its value cannot be sent")
@@ -87,15 +87,15 @@ INVALID_TOKEN: Final = "invalid_token"
 
 
 class KeysWanted(NamedTuple):
-    """Asks for the key set of the provider, as the value of `NeedsLookup.what`. The set is fetched anew unless it was
-    fetched just before. The shell limits the rate of fetches, because a client chooses the key ids in its tokens.
+    """The value of `NeedsLookup.what` that asks for the provider's key set. The set is fetched again unless it was
+    fetched just before. The caller limits the rate of fetches, because a client chooses the key ids in its tokens.
     """
 
     key_id: str | None
 
 
 class BearerServer(Mechanism):
-    """One exchange with one client."""
+    """The server's side of one OAUTHBEARER exchange with a client."""
 
     def __init__(self, rules: TokenRules, keys: KeySet, wall_clock_ms: Callable[[], int]) -> None:
         self._rules = rules
@@ -147,7 +147,7 @@ RESPONSE_SIZE_MAX: Final = 1 << 20
 
 
 class TokenRequest(NamedTuple):
-    """A request to the token endpoint, which the shell posts. Its `repr` shows no secret."""
+    """A request to the provider's token endpoint, which the caller sends by POST. Its `repr` shows no secret."""
 
     url: str
     headers: dict[str, str]
@@ -186,12 +186,12 @@ def token_of_response(body: bytes) -> str:
 
 
 class BearerClient(ClientMechanism):
-    """One exchange with one server."""
+    """The client's side of one OAUTHBEARER exchange with a server."""
 
     name = NAME
 
     def __init__(self, token: str, extensions: dict[str, str] | None = None) -> None:
-        """Build the message. Raises ValueError if an extension cannot be sent."""
+        """Build the only message of the exchange. Raises ValueError if an extension cannot be sent."""
         self._message = bearer_message(token, extensions or {})
 
     def first(self) -> bytes:
@@ -207,11 +207,11 @@ SCHEMES: Final = ("https", "http", "file")
 
 
 class UrlNotAllowed(ValueError):
-    """The URL is not on the list."""
+    """The URL is not on the list of allowed URLs."""
 
 
 class AllowedUrls:
-    """A list of URLs. An empty one allows none."""
+    """The list of URLs from which keys and tokens may be fetched. An empty list allows none."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self._urls = frozenset(url.strip() for url in urls if url.strip())

@@ -1,6 +1,6 @@
-"""The public keys of an identity provider: a JSON Web Key Set (RFC 7517), read with limits.
+"""The public keys of an identity provider, parsed with limits from a JSON Web Key Set (RFC 7517).
 
-A key verifies signatures of the algorithms of its own type alone, so that no token can choose how a key is used.
+A key verifies only signatures by the algorithms of its own type, so that no token can choose how a key is used.
 Symmetric keys are left out: otherwise a client could sign a token with a public key as the secret (confusion of RS and
 HS algorithms).
 """
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
 
 SIZE_MAX: Final = 1 << 20
-"""The most bytes of a key set."""
+"""The maximum size (bytes) of a key set."""
 KEYS_MAX: Final = 256
 RSA_BITS_MIN: Final = 2_048
 RSA_BITS_MAX: Final = 8_192
@@ -39,12 +39,14 @@ class InvalidKeys(ValueError):
 
 
 class VerificationKey(NamedTuple):
-    """One public key."""
+    """A public key of a provider, with the algorithms that it may verify."""
 
     id: str | None
     algorithms: tuple[str, ...]
     verify: Callable[[str, bytes, bytes], bool]
-    """A function of an algorithm, a signature and data: whether the signature by this algorithm matches the data."""
+    """A function of an algorithm, a signature and data that returns whether the signature by this algorithm matches the
+    data.
+    """
 
 
 class KeySet(NamedTuple):
@@ -53,8 +55,9 @@ class KeySet(NamedTuple):
     keys: tuple[VerificationKey, ...] = ()
 
     def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
-        """The key that verifies a token with this key id and algorithm; None if there is none. Without a key id there
-        must be exactly one key for the algorithm."""
+        """The key that verifies a token with this key id and algorithm; None if there is none. If the token has no key
+        id, there must be exactly one key for the algorithm.
+        """
         fitting = [key for key in self.keys if algorithm in key.algorithms and key_id in (None, key.id)]
         return fitting[0] if fitting and (key_id is not None or len(fitting) == 1) else None
 
@@ -73,7 +76,9 @@ def parse_key_set(data: bytes) -> KeySet:
 
 
 def _key(fields: Mapping[str, object]) -> VerificationKey | None:
-    """Parse one key. None for a key that is not for signatures, has an unknown type, or is invalid."""
+    """Parse one key of a key set. Returns None for a key that is not for signatures, has an unknown type, or is
+    invalid.
+    """
     if fields.get("use", "sig") != "sig":
         return None
     try:

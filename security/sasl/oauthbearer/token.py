@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519): read with limits, verified, and their claims checked.
+"""Parses JSON Web Tokens (RFC 7519) with limits, verifies their signatures, and checks their claims.
 
 header.claims.signature      each in base64 for URLs; the header names the algorithm and the key
 """
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from moldau.security.sasl.oauthbearer.keys import ALGORITHMS, KeySet, base64url
 
 SIZE_MAX: Final = 64 * 1024
-"""The most characters of a token."""
+"""The maximum length (characters) of a token."""
 NONE: Final = "none"
 
 
@@ -21,16 +21,18 @@ class InvalidToken(ValueError):
 
 
 class UnknownKey(InvalidToken):
-    """No known key can verify the token: the provider may have a new key."""
+    """No key of the key set can verify the token: the provider may have a new key."""
 
 
 class TokenRules(NamedTuple):
-    """The rules for accepting a token."""
+    """The rules by which a listener accepts tokens."""
 
     issuer: str | None = None
     """`sasl.oauthbearer.expected.issuer`; None if any issuer is accepted."""
     audiences: frozenset[str] = frozenset()
-    """`sasl.oauthbearer.expected.audience`: the token must name one of these audiences; empty if none is required."""
+    """`sasl.oauthbearer.expected.audience`: the token must name one of these audiences; empty if it need not name
+    any.
+    """
     subject_claim: str = "sub"
     scope_claim: str = "scope"
     scopes: frozenset[str] = frozenset()
@@ -38,7 +40,7 @@ class TokenRules(NamedTuple):
     clock_skew_ms: int = 30_000
     algorithms: frozenset[str] = ALGORITHMS
     takes_unsecured: bool = False
-    """Whether tokens without a signature are accepted, in place of signed ones: for development only."""
+    """Whether tokens without a signature are accepted, and signed ones refused: for development only."""
 
 
 class ParsedToken(NamedTuple):
@@ -50,7 +52,7 @@ class ParsedToken(NamedTuple):
 
 
 class AcceptedToken(NamedTuple):
-    """The claims of an accepted token."""
+    """The subject, expiry and scopes of a token that was accepted."""
 
     subject: str
     expires_at_ms: int
@@ -58,15 +60,15 @@ class AcceptedToken(NamedTuple):
 
 
 def accept(token: str, rules: TokenRules, keys: KeySet, now_ms: int) -> AcceptedToken:
-    """Check the signature and the claims of a token. Raises `InvalidToken`."""
+    """Verify the signature of a token and check its claims. Returns what the claims say. Raises `InvalidToken`."""
     parsed = parse(token)
     verify(parsed, rules, keys)
     return check_claims(parsed.claims, rules, now_ms)
 
 
 def expiry_ms(token: str) -> int:
-    """The expiry of a token that this node uses for its own logins, in ms since the epoch. Raises `InvalidToken` if
-    the token has no expiry.
+    """The expiry (ms since the epoch) of a token with which this node logs in. The signature is not verified. Raises
+    `InvalidToken` if the token has no expiry.
     """
     expires_ms = _time_ms(parse(token).claims, "exp")
     if expires_ms is None:
@@ -75,7 +77,7 @@ def expiry_ms(token: str) -> int:
 
 
 def unsecured_token(subject: str, now_ms: int, life_ms: int) -> str:
-    """A token without a signature, for development only."""
+    """Make a token without a signature that expires `life_ms` after `now_ms`; for development only."""
     claims = {"sub": subject, "iat": now_ms // 1000, "exp": (now_ms + life_ms) // 1000}
     parts = (json.dumps(each, separators=(",", ":")).encode() for each in ({"alg": NONE}, claims))
     return ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
@@ -153,7 +155,9 @@ def _json(part: str, what: str) -> dict[str, object]:
 
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Refuse a token with a repeated name: two readers might use different values."""
+    """Make a dictionary of the pairs of a JSON object. Raises ValueError if a name is repeated, because two readers
+    might use different values.
+    """
     names = dict(pairs)
     if len(names) < len(pairs):
         raise ValueError("a name is there twice")

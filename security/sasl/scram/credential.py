@@ -19,7 +19,9 @@ from moldau.protocol.late_tuple import NamedTuple
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
-"""The most iterations of a credential that is created, and of one that a server requests from a client of this node."""
+"""The maximum number of iterations of a credential that is created, and of one that a server requests from this node as
+a client.
+"""
 SALT_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -52,7 +54,9 @@ SCRAM_MECHANISMS: Final = {
 
 
 class ScramCredential(NamedTuple):
-    """A credential that suffices to verify a client's proof, but not to compute one. Its `repr` shows no key."""
+    """The stored form of a password. It suffices to verify a client's proof, but not to compute one. Its `repr` shows
+    no key.
+    """
 
     salt: bytes
     stored_key: bytes
@@ -64,16 +68,17 @@ class ScramCredential(NamedTuple):
 
 
 class ScramForm(NamedTuple):
-    """The form of a credential, as a client sees it in the server's first message: iterations, and size and alphabet of
-    the salt."""
+    """What a client sees of a credential in the server's first message: the number of iterations, and the size and
+    alphabet of the salt.
+    """
 
     iterations: int
     salt_size: int
-    """The size of the salt in bytes; 0 for a salt in the form of Kafka's tools."""
+    """The size of the salt in bytes; 0 for a salt as Kafka's tools make it, a number in base 36."""
 
 
 COMMON_FORM: Final = ScramForm(ITERATIONS_MIN, 0)
-"""The form of a credential that Kafka's tools make by default."""
+"""The form of the credentials that Kafka's tools make by default."""
 _KAFKA_SALT: Final = re.compile(rb"[0-9a-z]{1,26}")
 
 
@@ -84,7 +89,7 @@ def form_of(credential: ScramCredential) -> ScramForm:
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Derive the salted password. The computation takes some milliseconds by design."""
+    """Derive the salted password (PBKDF2). The computation takes some milliseconds by design."""
     import hashlib
 
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
@@ -104,7 +109,7 @@ def credential_of_password(
 
 
 def new_salt(random_bytes: Callable[[int], bytes]) -> bytes:
-    """A random salt in the form of Kafka's tools: a number of 130 bits in base 36."""
+    """A random salt as Kafka's tools make it: a number of 130 bits in base 36."""
     return salt_of_number(int.from_bytes(random_bytes(17), "big"))
 
 
@@ -132,7 +137,7 @@ def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
 
 
 def keyed(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
-    """HMAC with the hash function of the mechanism."""
+    """HMAC of `data` with the hash function of the mechanism."""
     import hmac
 
     return hmac.digest(key, data, mechanism.hash_name)

@@ -61,11 +61,11 @@ from moldau.security.sasl.scram.credential import (
 TOKEN_EXTENSION: Final = "tokenauth"
 """The extension `tokenauth=true`: the user name is the id of a delegation token (KIP-48)."""
 MESSAGE_SIZE_MAX: Final = 8_192
-"""The most bytes of a message; regular messages have some hundred."""
+"""The maximum size (bytes) of a message; regular messages have some hundred bytes."""
 
 
 class MalformedScram(ValueError):
-    """The message is not one of SCRAM. The text says what is wrong, without the message's contents."""
+    """The bytes are not a valid SCRAM message. The text says what is wrong, without the message's contents."""
 
 
 class ClientFirst(NamedTuple):
@@ -75,7 +75,7 @@ class ClientFirst(NamedTuple):
     nonce: str
     extensions: dict[str, str]
     bare: str
-    """The message without its gs2 header. Both sides sign it."""
+    """The message without its gs2 header. The proofs of both sides cover it."""
 
 
 class ServerFirst(NamedTuple):
@@ -149,7 +149,7 @@ def parse_client_final(message: bytes) -> ClientFinal:
 
 
 def parse_server_final(message: bytes) -> bytes:
-    """The server's signature in its final message.
+    """Parse the server's final message. Returns the server's signature.
 
     Raises `MalformedScram`, also for an error that the server sends instead.
     """
@@ -166,7 +166,7 @@ def base64_text(data: bytes) -> str:
 
 
 def escaped(name: str) -> str:
-    """A user name as messages hold it: `=` and `,` are written =3D and =2C."""
+    """A user name as it is written in messages: `=` becomes =3D and `,` becomes =2C."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
@@ -191,7 +191,9 @@ def _text(message: bytes) -> str:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """The fields of a message: `name=value`, separated by commas; no name twice."""
+    """Split a message into its fields, `name=value` separated by commas. Raises `MalformedScram`, also if a name is
+    repeated.
+    """
     fields = []
     for each in text.split(","):
         name, equals, value = each.partition("=")
@@ -224,7 +226,9 @@ DRAW_BITS: Final = 64
 
 
 class TokenLogin(NamedTuple):
-    """The login of the bearer of a delegation token: the credential, and the owner as the principal of the bearer."""
+    """What a client with a delegation token logs in with: the token's credential. The owner of the token
+    becomes the client's principal.
+    """
 
     credential: ScramCredential
     owner: Principal
@@ -235,19 +239,19 @@ class ScramUsers(Protocol):
     """Looks up the current SCRAM credentials of users and delegation tokens."""
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        """The credential of a user; None if it has none of this mechanism."""
+        """The credential of a user for a mechanism; None if the user has none."""
 
     def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
-        """The form of one of the credentials of a mechanism. `draw`, a number of `DRAW_BITS` bits, chooses it; the more
-        credentials have a form, the more numbers choose it.
+        """The form of one of the users' credentials for a mechanism. `draw`, a number of `DRAW_BITS` bits, chooses the
+        credential, so that a form is chosen as often as credentials have it.
         """
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
-        """The login of a delegation token; None if it does not exist or has expired."""
+        """The credential and the owner of a delegation token; None if the token does not exist or has expired."""
 
 
 class ScramServer(Mechanism):
-    """One exchange with one client."""
+    """The server's side of one SCRAM exchange with a client."""
 
     def __init__(
         self,
@@ -323,8 +327,9 @@ class ScramServer(Mechanism):
         return compare_digest(digest(self._mechanism, key), credential.stored_key)
 
     def _fake_user(self, user: str) -> ScramCredential:
-        """A credential for an unknown user that no proof satisfies. Its salt and its iterations, which the client sees,
-        are the same at every attempt, as long as the forms of the users' credentials do not change."""
+        """A credential for an unknown user that no proof satisfies. The client sees its salt and its number of
+        iterations. These are the same at every attempt, as long as the forms of the users' credentials do not change.
+        """
         named = f"{self._mechanism.mechanism_name}\0{user}".encode()
         draw = int.from_bytes(hmac.digest(self._secret, b"form\0" + named, "sha256")[: DRAW_BITS // 8], "big")
         form = self._users.drawn_form(self._mechanism, draw)
@@ -333,13 +338,14 @@ class ScramServer(Mechanism):
         return self._fake_credential(salt, form.iterations)
 
     def _fake_token(self, token_id: str) -> ScramCredential:
-        """A credential for an unknown token that no proof satisfies, with a salt of the form that `credential_of_token`
-        makes."""
+        """A credential for an unknown delegation token that no proof satisfies. Its salt has the form that
+        `credential_of_token` makes.
+        """
         named = f"{self._mechanism.mechanism_name}\0{token_id}".encode()
         return self._fake_credential(hmac.digest(self._secret, b"token\0" + named, "sha256"), ITERATIONS_MIN)
 
     def _fake_credential(self, salt: bytes, iterations: int) -> ScramCredential:
-        """A credential that no proof satisfies."""
+        """A credential with this salt and number of iterations that no proof satisfies."""
         key = self._random_bytes(self._mechanism.key_size)
         return ScramCredential(salt, key, key, iterations)
 
@@ -356,9 +362,10 @@ _HEADER: Final = "n,,"
 
 
 class ScramLogin:
-    """A user name and its password, for many exchanges.
+    """A user name and password with which this node logs in, for many exchanges.
 
-    The salted password, which takes long to compute, is cached until a server sends another salt.
+    The salted password, which takes long to compute, is cached until a server sends another salt or number of
+    iterations.
     """
 
     __slots__ = ("_password", "_salted", "mechanism", "user")
@@ -381,10 +388,10 @@ class ScramLogin:
 
 
 class ScramClient(ClientMechanism):
-    """One exchange with one server."""
+    """The client's side of one SCRAM exchange with a server."""
 
     def __init__(self, login: ScramLogin, random_bytes: Callable[[int], bytes], extensions: str = "") -> None:
-        """`extensions`: extensions of the first message, such as `,tokenauth=true`."""
+        """`extensions`: the text of extensions at the end of the first message, such as `,tokenauth=true`."""
         self.name = login.mechanism.mechanism_name
         self._login = login
         self._nonce = base64_text(random_bytes(NONCE_SIZE))
