@@ -1,1 +1,1 @@
-"""Builds the compiled hot path and the wheels. A wheel does not contain this package."""
+"""Builds the extension modules of the hot path, and the wheels. A wheel does not contain this package."""

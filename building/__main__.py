@@ -14,7 +14,7 @@ from building.extensions import remove_compiled, remove_stale
 
 
 def main(arguments: list[str] | None = None) -> str:
-    """Carry out the command of the arguments. Returns the line to print; empty for none."""
+    """Carry out the command that the arguments name. Returns the line to print; empty to print nothing."""
     parser = argparse.ArgumentParser(prog="python -m building", description=__doc__)
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--begin", action="store_true", help="install what is ready, else compile in the background")

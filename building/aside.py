@@ -1,4 +1,5 @@
-"""Compiles the hot path in a folder of its own, so that a process that runs meanwhile never loads an incomplete result.
+"""Compiles the hot path in a separate folder, so that a process that runs meanwhile never loads an incomplete set of
+extension modules.
 
 ```
 .compiled/lock     held by the one process that compiles for this checkout
@@ -8,8 +9,8 @@
 .compiled/log      what the last compile that failed, or that ran in the background, printed
 ```
 
-A finished set waits in `ready` until the next start installs it (`extensions.install`); a start whose sources have
-changed since then deletes it.
+A finished set waits in `ready` until the next start installs it (`extensions.install`). If the sources have changed by
+then, that start deletes it.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from building.wheel_tree import copy_tree
 
 DIGEST: Final = "digest"
 NICENESS: Final = 19
-"""The niceness of a compile in the background: it takes only the CPU that nothing else wants."""
+"""The niceness of a compile in the background, which uses only CPU time that no other process wants."""
 LOG: Final = ".compiled/log"
 COMPILED: Final = "the hot path is compiled"
 PLAIN: Final = "the hot path runs as plain Python"
 
 
 class Busy(Exception):
-    """Another process compiles for this checkout."""
+    """Another process is compiling for this checkout."""
 
 
 class Aside:
-    """The folder `.compiled` of a checkout."""
+    """Compiles the hot path of a checkout in its folder `.compiled`."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
@@ -58,7 +59,7 @@ class Aside:
         self._failed = self._folder / "failed"
 
     def compile_now(self) -> str:
-        """Compile the hot path now, if the machine can. Returns the line to print."""
+        """Compile the hot path of this checkout now, if the machine can, and install it. Returns the line to print."""
         with self._locked(waits=True):
             if is_current(self._root):
                 return f"{COMPILED} already"
@@ -119,7 +120,9 @@ class Aside:
             return f"compiled modules are being made in the background for a later start (log: {LOG})"
 
     def compile_aside(self) -> str:
-        """Compile in the background process: leave a finished set in `ready`. Returns the line to print."""
+        """Compile as the background process that `begin` starts, and leave a finished set in `ready`. Returns the line
+        to print.
+        """
         os.nice(NICENESS)
         with self._locked(waits=True):
             if self._has_ready() or is_current(self._root):
@@ -131,7 +134,9 @@ class Aside:
         return f"{COMPILED}; the next start takes it"
 
     def _told_failure(self, problem: CannotCompile) -> str:
-        """Remember a failed step, so that starts do not repeat it, and write its log. Returns the line to print."""
+        """Remember that a step failed, so that later starts do not repeat it, and write its output to the log. Returns
+        the line to print.
+        """
         if not problem.output:  # Nothing was tried: the machine has no compiler, and may have one at the next start.
             return f"{PLAIN}: {problem}"
         self._failed.write_text(f"{digest_of(self._root)}\n{problem}\n")
@@ -228,6 +233,6 @@ for source in sources:
 from moldau.protocol.record_batch import walk_records
 assert walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0, 0)
 """
-"""The program that loads each extension module of a copy. Those for tables are loaded up to the import of a package of
-the extra that this environment lacks; with the extra they are loaded as all others.
+"""The program that loads each extension module of a copy. Modules for tables are loaded only up to the import of a
+package that this environment lacks; if it has the packages of the extra `arrow`, they are loaded completely.
 """

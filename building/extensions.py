@@ -1,4 +1,4 @@
-"""The extension modules beside the sources of a checkout: their list, the stale ones among them, and their removal.
+"""The extension modules beside the sources of a checkout: lists them, finds stale ones, installs and removes them.
 
 Python prefers an extension module to a source of the same name, even to a newer one. So a stale extension module must
 be removed before the sources are run. Either all modules of the hot path are compiled or none, because a compiled
@@ -19,26 +19,26 @@ from building.hot_path import COMPILED_SOURCES, GROUP, PACKAGES, ROOT
 from building.mypyc_build import EXTENSION_SUFFIX, extension_name, library_name
 
 EXTENSIONS: Final = tuple(extension_name(source) for source in COMPILED_SOURCES)
-"""The extension modules of the hot path, relative to the root of the checkout."""
+"""The paths of the extension modules of the hot path, relative to the root of the checkout."""
 LIBRARY: Final = library_name(GROUP)
 
 
 def compiled_files(root: Path = ROOT) -> Iterator[Path]:
-    """The extension modules of this Python, including those of modules that do not exist or are not in the list any
-    more.
+    """The extension modules for this Python in the checkout. They may include modules whose source does not exist any
+    more, or is not in the list of the hot path any more.
     """
     for package in PACKAGES:
         yield from sorted((root / "moldau" / package).rglob(f"*{EXTENSION_SUFFIX}"))
 
 
 def stale_files(root: Path = ROOT) -> list[Path]:
-    """Extension modules that Python would run in place of a newer source."""
+    """The extension modules that Python would run instead of a newer source."""
     return [path for path in compiled_files(root) if is_stale(path)]
 
 
 def is_stale(path: Path) -> bool:
-    """Whether a source of an extension module is newer than it, or does not exist. A module in C also has a Python
-    source; both are compared.
+    """Whether a source of an extension module is newer than the module, or no source exists. A module in C also has a
+    Python source; both are compared.
     """
     name = path.name.removesuffix(EXTENSION_SUFFIX)
     sources = [path.with_name(name + suffix) for suffix in (".py", ".c", ".h")]
@@ -47,20 +47,20 @@ def is_stale(path: Path) -> bool:
 
 
 def is_current(root: Path = ROOT) -> bool:
-    """Whether exactly the modules of the hot path are compiled, from the current sources."""
+    """Whether exactly the modules of the hot path are compiled, and from the current sources."""
     expected = {root / name for name in EXTENSIONS}
     return (root / LIBRARY).exists() and set(compiled_files(root)) == expected and not stale_files(root)
 
 
 def remove_compiled(root: Path = ROOT) -> None:
-    """Remove the extension modules, so that the sources are run."""
+    """Remove all extension modules, so that Python runs the sources."""
     with _changing(root):
         _remove(root)
 
 
 def remove_stale(root: Path = ROOT) -> str:
-    """Remove the extension modules if one is older than its source, without compiling again. Returns the line
-    to print.
+    """Remove all extension modules if one of them is older than its source. Nothing is compiled. Returns the line to
+    print.
     """
     stale = stale_files(root)
     if not stale:

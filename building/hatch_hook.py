@@ -1,9 +1,9 @@
-"""Hatchling's hook, which determines the files of a wheel. Hatchling loads this module by its path, which
+"""Hatchling's build hook, which determines the files of a wheel. Hatchling loads this module by its path, which
 pyproject.toml names.
 
-`MOLDAU_WHEEL=compiled` makes a wheel for this platform and this Python whose hot path is compiled: with the extension
-modules of the checkout if they are current, else with those that this build compiles. Without it, or with `pure`, the
-wheel runs everywhere.
+With `MOLDAU_WHEEL=compiled` the wheel is for this platform and this Python, and its hot path is compiled. It has the
+extension modules of the checkout if they are current, otherwise modules that this build compiles. Without the variable,
+or with `pure`, the wheel runs everywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = ("pure", "compiled")
 
 
 class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs without Hatchling
-    """Puts a copy of the tree into the wheel, with its extension modules for a compiled wheel."""
+    """Puts a copy of the sources into the wheel, and the extension modules if the wheel is a compiled one."""
 
     PLUGIN_NAME = "custom"
 
@@ -33,8 +33,8 @@ class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs wi
         return ["mypy>=1.14", "setuptools"] if self._is_compiled and not is_current(Path(self.root)) else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Prepare the tree before Hatchling collects the files. An editable install refers to the folders of the
-        checkout.
+        """Make the tree that Hatchling puts into the wheel. An editable install uses the folders of the checkout
+        instead.
         """
         if version == "editable":
             return

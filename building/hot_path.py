@@ -10,7 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker", "tables")
-"""The packages with compiled modules, and all that these modules import."""
+"""The packages that contain compiled modules, or modules that these import."""
 HOT_PATH: Final = (
     "broker/network/connection.py",
     "broker/network/direct_output.py",
@@ -64,8 +64,8 @@ HOT_PATH: Final = (
     "tables/decoding/segment_batches.py",
     "tables/decoding/span_rows.py",
 )
-"""The modules for mypyc: from the bytes of a request to the write, or to the socket; the loading of committed offsets;
-and what the log cleaner and the readers of tables do with each batch.
+"""The modules that mypyc compiles: from the bytes of a request to the write, or to the socket; the loading of committed
+offsets; and what the log cleaner and the readers of tables do with each batch.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_files.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
@@ -75,28 +75,32 @@ C_SOURCES: Final = (
     "moldau/storage/compaction/offset_map.c",
     "moldau/broker/runtime/file_sender.c",
 )
-"""The modules for the C compiler alone. Each is the compiled form of the Python module of the same name, and has the
-same results.
+"""The modules that are written in C. Each is the compiled form of the Python module of the same name, and has the same
+results.
 """
 HEADERS: Final = ("moldau/protocol/record_spans.h", "moldau/storage/compaction/offset_map.h")
-"""The headers that these modules include, beside them and with the same name."""
+"""The header files that modules in C include. A header has the name of its module, and is beside it."""
 COMPILED_SOURCES: Final = (*(f"moldau/{name}" for name in HOT_PATH), *C_SOURCES)
-"""All compiled modules, relative to the root, under the names by which Python imports them: `moldau/` has a link to
-each folder.
+"""The sources of all compiled modules, relative to the root of the checkout. Their paths are those by which Python
+imports them: `moldau/` has a link to each folder.
 """
 FOR_TABLES: Final = (
     "moldau/protocol/record_spans.c",
     *(f"moldau/{name}" for name in HOT_PATH if name.startswith("tables/")),
 )
-"""The modules for readers of tables; a node does not load them."""
+"""The compiled modules that only readers of tables load; a node does not load them."""
 NEEDED_BY_TABLES: Final = ("numpy", "pyarrow")
-"""The packages of the extra `arrow` that these modules import: neither a node nor a compile needs them."""
+"""The packages of the extra `arrow` that the modules in `FOR_TABLES` import. Neither a node nor a compile needs
+them.
+"""
 GROUP: Final = "moldau.hot_path"
-"""The name of the library into which mypyc puts the code of all modules; each extension module only refers to it."""
+"""The name of the shared library into which mypyc puts the code of all modules. Each extension module only refers to
+it.
+"""
 
 
 def digest_of(root: Path) -> str:
-    """A digest of the list of the compiled modules and of their sources."""
+    """A digest of the list of the compiled modules and of the contents of their sources."""
     digest = hashlib.sha256()
     for name in (*COMPILED_SOURCES, *HEADERS):
         digest.update(name.encode())

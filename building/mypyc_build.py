@@ -1,4 +1,4 @@
-"""Runs mypyc and the C compiler over a copy of the sources, and leaves the extension modules beside the copies.
+"""Runs mypyc and the C compiler on a copy of the sources. The extension modules are made beside the copied sources.
 
 A source is a Python module, which mypyc translates, or a module in C.
 """
@@ -17,7 +17,7 @@ from typing import Final
 NEEDED: Final = ("mypy", "setuptools")
 EXTENSION_SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 OUTPUT_LINES: Final = 40
-"""The number of lines that are kept from the end of a failed step's output."""
+"""The number of lines at the end of a failed step's output that are kept."""
 
 
 class CannotCompile(Exception):
@@ -26,7 +26,7 @@ class CannotCompile(Exception):
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
         self.output = output
-        """The end of what the failed step printed."""
+        """The last lines that the failed step printed; empty if no step was tried."""
 
 
 def c_compiler() -> str:
@@ -35,25 +35,29 @@ def c_compiler() -> str:
 
 
 def refuse_without_c_compiler() -> None:
-    """Check for a C compiler. Raises `CannotCompile` if this machine has none."""
+    """Raise `CannotCompile` if this machine has no C compiler."""
     if shutil.which(c_compiler()) is None:
         raise CannotCompile(f"this machine has no C compiler ({c_compiler()})")
 
 
 def library_name(group: str) -> str:
-    """The file with the code of a group, relative to the root of the tree. A dot in the group's name is a package."""
+    """The path of the shared library of a mypyc group, relative to the root of the tree. A dot in the group's name
+    separates a package.
+    """
     return f"{group.replace('.', '/')}__mypyc{EXTENSION_SUFFIX}"
 
 
 def extension_name(source: str) -> str:
-    """The extension module of a source, both relative to the root of the tree."""
+    """The path of the extension module of a source. Both are relative to the root of the tree."""
     return source.rpartition(".")[0] + EXTENSION_SUFFIX
 
 
 def compile_tree(tree: Path, sources: Sequence[str], group: str, constraints: Path | None = None) -> list[str]:
-    """Compile modules of a tree. Returns the files that were made, relative to the tree. Raises `CannotCompile`.
+    """Compile the modules `sources` of a tree. Returns the files that were made, relative to the tree. Raises
+    `CannotCompile`.
 
-    mypyc and setuptools are installed beside the tree for this one build if the environment lacks them.
+    If the environment lacks mypyc or setuptools, they are installed in a folder of the tree for this build, with the
+    versions of `constraints`.
     """
     refuse_without_c_compiler()
     tools = tree / ".tools"
@@ -66,7 +70,9 @@ def compile_tree(tree: Path, sources: Sequence[str], group: str, constraints: Pa
 
 
 def run(arguments: Sequence[str], directory: Path, failure: str) -> None:
-    """Run this Python with `arguments` in a directory, quietly. Raises `CannotCompile` if it fails."""
+    """Run this Python with `arguments` in a directory, without showing its output. Raises `CannotCompile` with the text
+    `failure` if it fails.
+    """
     done = subprocess.run(
         [sys.executable, *arguments], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -76,7 +82,9 @@ def run(arguments: Sequence[str], directory: Path, failure: str) -> None:
 
 
 def error_line(lines: Sequence[str]) -> str:
-    """The line of a failed step's output that names the reason: the first that says "error:", else the last one."""
+    """The line of a failed step's output that gives the reason: the first that contains "error:", or else the last
+    line.
+    """
     said = (line.strip() for line in lines)
     return next((line for line in said if "error:" in line.lower()), lines[-1].strip() if lines else "no output")
 
@@ -119,9 +127,9 @@ for source in in_c:
     extensions.append(Extension(name, [source], extra_compile_args=["-O3"]))
 setup(name="moldau-hot-path", packages=[], ext_modules=extensions)
 """
-"""The program that translates and compiles. Each module is a C file of its own, so that as many C compilers run as
-there are cores; nothing but the functions that Python calls by name leaves the library, so calls between its files are
-direct ones.
+"""The program that runs mypyc and the C compiler. Each module becomes a C file of its own, so that as many C compilers
+run as there are cores. The library exports only functions that Python calls by name, so that calls between its files
+are direct ones.
 
 What mypyc makes is mostly calls of CPython: gcc's third level takes 1.7 times the CPU of its first, and makes nothing
 that was measured faster (decision 8). clang was not measured, and keeps the third.

@@ -1,4 +1,6 @@
-"""The tree that a wheel installs, a plain copy: the folders of the product in `moldau/`, beside `pyspark_moldau/`."""
+"""The tree of files that a wheel installs: the folders of the product as plain copies in `moldau/`, and
+`pyspark_moldau/` beside it.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,10 @@ LINKED: Final = (
     "tables",
     "testing",
 )
-"""Folders at the top of the repository that are packages inside `moldau`, which has a link to each."""
+"""The folders at the root of the repository that are packages of `moldau`, which has a link to each of them."""
 BESIDE: Final = ("pyspark_moldau",)
-"""The packages that are installed beside `moldau`: Spark looks for data sources in top-level packages with
-such names.
+"""The packages that are installed beside `moldau`. Spark looks for data sources in top-level packages with such
+names.
 """
 
 
