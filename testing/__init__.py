@@ -1,4 +1,4 @@
-"""Kafka for tests: clusters as processes of the test, started in a fraction of a second and ended with it.
+"""Kafka for tests: clusters whose nodes are processes. They start in a fraction of a second, and end with the test.
 
     from moldau.testing import Cluster
 

@@ -1,4 +1,6 @@
-"""`AsyncCluster`: a `Cluster` for a test on an event loop. Each call runs in a thread, so that the loop goes on."""
+"""`AsyncCluster`: a `Cluster` for a test on an event loop. Each call runs in a thread, so that the event loop is not
+blocked.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class AsyncNode:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        """The same node for code without a loop."""
+        """The node with blocking methods, for code without an event loop."""
 
     @property
     def log(self) -> str:
@@ -31,23 +33,23 @@ class AsyncNode:
         return self.node.log
 
     async def kill(self) -> None:
-        """As `Node.kill`."""
+        """End the process at once, like `Node.kill`."""
         await to_thread(self.node.kill)
 
     async def stop(self) -> None:
-        """As `Node.stop`."""
+        """Stop the node cleanly, like `Node.stop`."""
         await to_thread(self.node.stop)
 
     async def pause(self) -> None:
-        """As `Node.pause`."""
+        """Suspend the process until `resume`, like `Node.pause`."""
         await to_thread(self.node.pause)
 
     async def resume(self) -> None:
-        """As `Node.resume`."""
+        """Let a paused process continue, like `Node.resume`."""
         await to_thread(self.node.resume)
 
     async def restart(self) -> None:
-        """As `Node.restart`."""
+        """Start the node again, like `Node.restart`."""
         await to_thread(self.node.restart)
 
 
@@ -58,12 +60,14 @@ class AsyncCluster:
 
     def __init__(self, nodes: int = 1, **options: Any) -> None:
         self.cluster = Cluster(nodes, **options)
-        """The same cluster for code without a loop, and for what this class does not have: faults, the clock, leaders
-        that move.
+        """The cluster with blocking methods: for code without an event loop, and for faults, the clock and moves of
+        leaders, which this class does not have.
         """
 
     async def start(self) -> AsyncCluster:
-        """As `Cluster.start`. If the task is cancelled meanwhile, the nodes are ended before it is."""
+        """Start the nodes, like `Cluster.start`. If the task is cancelled meanwhile, it ends only after the nodes have
+        ended.
+        """
         starting = asyncio.ensure_future(asyncio.to_thread(self.cluster.start))
         try:
             await asyncio.shield(starting)
@@ -74,7 +78,7 @@ class AsyncCluster:
         return self
 
     async def stop(self) -> None:
-        """As `Cluster.stop`."""
+        """End the nodes, like `Cluster.stop`."""
         await to_thread(self.cluster.stop)
 
     async def __aenter__(self) -> AsyncCluster:
@@ -87,19 +91,19 @@ class AsyncCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all nodes for `bootstrap_servers`."""
+        """The addresses of all nodes, for the setting `bootstrap_servers` of a client."""
         return self.cluster.bootstrap_servers
 
     def node(self, node_id: int) -> AsyncNode:
-        """The node with this id; the first is 1."""
+        """The node with this id; the ids begin with 1."""
         return AsyncNode(self.cluster.node(node_id))
 
     def client_settings(self, library: str, user: str | None = None) -> dict[str, Any]:
-        """As `Cluster.client_settings`."""
+        """The settings with which a client of a library connects, like `Cluster.client_settings`."""
         return self.cluster.client_settings(library, user)
 
     async def allow(self, user: str, operation: str, *, topic: str | None = None, group: str | None = None) -> None:
-        """As `Cluster.allow`."""
+        """Let a user of a secure cluster do an operation, like `Cluster.allow`."""
         await to_thread(self.cluster.allow, user, operation, topic=topic, group=group)
 
     async def create_topic(
@@ -110,15 +114,15 @@ class AsyncCluster:
         replicas: int | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """As `Cluster.create_topic`."""
+        """Create a topic, like `Cluster.create_topic`."""
         await to_thread(self.cluster.create_topic, name, partitions, replicas=replicas, settings=settings)
 
     async def delete_topic(self, name: str) -> None:
-        """As `Cluster.delete_topic`."""
+        """Delete a topic, like `Cluster.delete_topic`."""
         await to_thread(self.cluster.delete_topic, name)
 
     async def topics(self) -> list[str]:
-        """As `Cluster.topics`."""
+        """The names of the topics, like `Cluster.topics`."""
         return await to_thread(self.cluster.topics)
 
     async def produce(
@@ -131,7 +135,7 @@ class AsyncCluster:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Record:
-        """As `Cluster.produce`."""
+        """Write a record and wait until it is acknowledged, like `Cluster.produce`."""
         return await to_thread(
             self.cluster.produce,
             topic,
@@ -143,23 +147,23 @@ class AsyncCluster:
         )
 
     async def replay(self, topic: str, into: str, *, speed: float | None = None, clock: Clock | None = None) -> int:
-        """As `Cluster.replay`."""
+        """Write the records of a topic into another one, like `Cluster.replay`."""
         return await to_thread(self.cluster.replay, topic, into, speed=speed, clock=clock)
 
     async def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """As `Cluster.records`."""
+        """The committed records of a topic, like `Cluster.records`."""
         return await to_thread(self.cluster.records, topic, count, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def assert_produces(
         self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> AsyncIterator[list[Record]]:
-        """As `Cluster.assert_produces`."""
+        """Check that records are written to a topic within the block, like `Cluster.assert_produces`."""
         block = self.cluster.assert_produces(topic, count, timeout_s=timeout_s)
         found = await to_thread(block.__enter__)
         yield found
         await to_thread(block.__exit__, None, None, None)
 
     async def committed(self, group: str) -> dict[Partition, int]:
-        """As `Cluster.committed`."""
+        """The committed offsets of a group, like `Cluster.committed`."""
         return await to_thread(self.cluster.committed, group)

@@ -1,4 +1,4 @@
-"""Captures in tests: `moldau restore` turns a capture into the data of a node."""
+"""Serves a file of `moldau capture` in a test: `moldau restore` makes the data of a node from it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from moldau.testing.node import NodeFailed
 NODE: Final = "1"
 RESTORE: Final = (sys.executable, "-P", "-m", "moldau", "restore")
 OFFSETS_MINUTES: Final = str(2**31 - 1)
-"""The retention (minutes) of the positions of groups: the test may run years after the capture."""
+"""The retention (minutes) of committed offsets: the test may run years after the capture was made."""
 
 
 def unpacked(capture: Path, directory: Path) -> Path:
-    """Restore a capture as the data of a node below a directory. Returns the node's data directory. Raises
+    """Restore a capture as the data of a node, below `directory`. Returns the node's data directory. Raises
     `NodeFailed`.
     """
     target = directory / "restored"
@@ -29,6 +29,8 @@ def unpacked(capture: Path, directory: Path) -> Path:
 
 
 def served_settings(settings: Mapping[str, str], controller: str) -> dict[str, str]:
-    """The settings of a node that serves a capture: its metadata names no voters."""
+    """The settings of a node that serves a restored capture, whose metadata names no voters. `controller` is the
+    address of the node's controller listener.
+    """
     kept = {name: value for name, value in settings.items() if name != "controller.quorum.bootstrap.servers"}
     return {"offsets.retention.minutes": OFFSETS_MINUTES} | kept | {"controller.quorum.voters": f"{NODE}@{controller}"}

@@ -1,4 +1,4 @@
-"""`Cluster`: nodes as processes of a test, and conveniences for its topics, records and offsets."""
+"""`Cluster`: nodes as processes of a test, with conveniences for topics, records and offsets."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ if TYPE_CHECKING:
     from moldau.testing.security import Security
 
 KEEP: Final = "MOLDAU_KEEP"
-"""The environment variable: 1 keeps the data and the logs of clusters."""
+"""The environment variable which, if it is 1, makes clusters keep their data and logs."""
 STARTS_MAX: Final = 5
-"""The most starts of a cluster, each with other ports because another process took a port meanwhile."""
+"""The maximum number of attempts to start a cluster, each with other ports, because another process may take a port
+meanwhile.
+"""
 
 
 class Cluster(Conveniences):
-    """A cluster on this machine that ends with the `with` block, and with the process of the test.
+    """A cluster on this machine that ends with the `with` block, and in any case with the process of the test.
 
-    One node keeps everything in memory; several have temporary directories, so that a node that was killed finds its
-    logs again. Conveniences use the Kafka client that is installed, and raise its exceptions.
+    A single node keeps everything in memory. Several nodes have temporary directories, so that a node that was killed
+    finds its logs again. Conveniences use the Kafka client that is installed, and raise its exceptions.
     """
 
     def __init__(
@@ -97,8 +99,9 @@ class Cluster(Conveniences):
 
     @classmethod
     def from_capture(cls, path: Path | str, **arguments: Any) -> Cluster:
-        """The cluster that a file of `moldau capture` describes, on one node: topics with their offsets and times, and
-        groups at their positions at the beginning of the captured window. The arguments are those of `Cluster`.
+        """A cluster of one node with the contents of a file of `moldau capture`: topics with their offsets and
+        timestamps, and groups with their committed offsets at the beginning of the captured window. The arguments are
+        those of `Cluster`.
         """
         return cls(capture=path, **arguments)
 
@@ -125,7 +128,9 @@ class Cluster(Conveniences):
         raise AssertionError("the last start returns or raises")
 
     def stop(self) -> None:
-        """End the nodes, and remove what they kept. It may be called again, and for a cluster that did not start."""
+        """End the nodes, and remove their files unless they are to be kept. It may be called several times, also for a
+        cluster that was not started.
+        """
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -155,37 +160,39 @@ class Cluster(Conveniences):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all nodes for `bootstrap.servers`, in the order of the nodes' ids."""
+        """The addresses of all nodes, for the setting `bootstrap.servers` of a client, in the order of the nodes'
+        ids.
+        """
         return ",".join(self._addresses)
 
     def node(self, node_id: int) -> Node:
-        """The node with this id; the first is 1."""
+        """The node with this id; the ids begin with 1."""
         if not 1 <= node_id <= len(self.nodes):
             raise ValueError(f"there is no node {node_id}: the ids are 1 to {len(self.nodes)}")
         return self.nodes[node_id - 1]
 
     @property
     def faults(self) -> Faults:
-        """Faults on demand, of a cluster with `control=True`."""
+        """Faults on demand in the nodes. The cluster must have been made with `control=True`."""
         from moldau.testing.faults import Faults
 
         return Faults(lambda: self.nodes)
 
     @property
     def clock(self) -> Clock:
-        """The clock of the nodes, of a cluster with `control=True`."""
+        """The clock of the nodes, which can be moved. The cluster must have been made with `control=True`."""
         from moldau.testing.faults import Clock
 
         return Clock(lambda: self.nodes)
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
-        """Make the replica on another node the leader; it leads when this returns. Raises `FaultRefused`."""
+        """Make the replica on node `to` the leader of a partition, and wait until it leads. Raises `FaultRefused`."""
         from moldau.testing.faults import move_leader
 
         move_leader(self.nodes, to, {"topic": topic, "partition": partition})
 
     def move_coordinator(self, *, to: int, group: str | None = None, transactional_id: str | None = None) -> None:
-        """Make another node the coordinator of a group or of a transactional id. Raises `FaultRefused`."""
+        """Make node `to` the coordinator of a group or of a transactional id. Raises `FaultRefused`."""
         from moldau.testing.faults import move_leader
 
         given = {"group": group, "transactional_id": transactional_id}
@@ -199,12 +206,12 @@ class Cluster(Conveniences):
 
     @property
     def users(self) -> tuple[str, ...] | None:
-        """The users of a secure cluster besides `admin`; None for one that is not secure."""
+        """The users of a secure cluster besides `admin`; None if the cluster is not secure."""
         return self._users
 
     @property
     def client(self) -> Client:
-        """The client of the conveniences. Raises `NoClient` if none is installed."""
+        """The client through which conveniences work. Raises `NoClient` if no client library is installed."""
         if self._client is None:
             if self._lifeline is None:
                 raise RuntimeError("the cluster does not run: use it in a with block, or call start()")
@@ -214,7 +221,7 @@ class Cluster(Conveniences):
 
     @property
     def replicas(self) -> int:
-        """The replicas of a topic for which no number is given: three, or as many as there are nodes."""
+        """The default number of replicas of a topic: three, or the number of nodes if that is less."""
         return min(self._node_count, REPLICAS_MAX)
 
     def _start_nodes(self) -> None:
@@ -246,8 +253,8 @@ class Cluster(Conveniences):
             node.wait_until_serving(deadline)
 
     def _data_of(self, node_id: int, cluster_id: str) -> list[str]:
-        """The arguments of `moldau serve` about the data of a node. Raises `NodeFailed` for a file that is not a
-        capture.
+        """The arguments of `moldau serve` that determine the data of a node. Raises `NodeFailed` for a file that is not
+        a capture.
         """
         if self.directory is None:
             return ["--memory", "--cluster-id", cluster_id]
@@ -269,7 +276,7 @@ class Cluster(Conveniences):
         return Security(self._users, HOST)
 
     def _stop_cleanly(self) -> None:
-        """Stop all nodes at the same time, so that the data that is kept needs no recovery."""
+        """Stop all nodes cleanly and at the same time, so that the data that is kept needs no recovery."""
         from concurrent.futures import ThreadPoolExecutor
 
         running = [node for node in self.nodes if node.is_running]

@@ -1,4 +1,5 @@
-"""`KafkaContainer`: a cluster in the shape of the class of Testcontainers for Python: a suite changes one import.
+"""`KafkaContainer`: a cluster with the interface of the class of that name in Testcontainers for Python, so that a test
+suite has to change only one import.
 
     from testcontainers.kafka import KafkaContainer   →   from moldau.testing import KafkaContainer
 
@@ -14,7 +15,7 @@ from typing import Any, Final
 from moldau.testing.cluster import Cluster
 
 PORT: Final = 9093
-"""The port in the container that suites ask for by default."""
+"""The default port in the container, which test suites pass to `get_exposed_port`."""
 OF_THE_CLUSTER: Final = frozenset(
     {
         "listeners",
@@ -29,12 +30,12 @@ OF_THE_CLUSTER: Final = frozenset(
         "log.dirs",
     }
 )
-"""Settings that describe the listeners of a container; the cluster has its own."""
+"""Settings of a container's listeners and directories, which have no effect because the cluster sets its own."""
 
 
 class _ClusterOfVariables(Cluster):
-    """A cluster whose settings are variables of an image. Unknown settings are not refused, because some variables name
-    no setting.
+    """A cluster whose settings come from the variables of an image. Unknown settings are not refused, because some
+    variables are not settings.
     """
 
     def _refuse_unknown_settings(self) -> None:
@@ -42,11 +43,11 @@ class _ClusterOfVariables(Cluster):
 
 
 class KafkaContainer:
-    """A node in memory behind the methods of Testcontainers' class."""
+    """A node in memory with the methods of Testcontainers' `KafkaContainer`."""
 
     def __init__(self, image: str = "", port: int = PORT, **options: Any) -> None:
-        """`image` and `options` describe a container, and have no effect. `port` is the one that `get_exposed_port`
-        takes.
+        """`image` and `options` describe a container, and have no effect. `port` is the port in the container, which
+        `get_exposed_port` accepts.
         """
         self.port: Final = port
         self._settings: dict[str, str] = {}
@@ -54,11 +55,11 @@ class KafkaContainer:
         self._cluster: Cluster | None = None
 
     def with_kraft(self) -> KafkaContainer:
-        """Has no effect: the node always uses KRaft."""
+        """Do nothing: the node always uses KRaft."""
         return self
 
     def with_cluster_id(self, cluster_id: str) -> KafkaContainer:
-        """Has no effect: the id is made at each start."""
+        """Do nothing: each start makes a new cluster id."""
         return self
 
     def with_env(self, key: str, value: object) -> KafkaContainer:
@@ -73,38 +74,38 @@ class KafkaContainer:
         return self
 
     def with_envs(self, **variables: object) -> KafkaContainer:
-        """As `with_env`, for several variables."""
+        """Set several variables of the image, like `with_env`."""
         for key, value in variables.items():
             self.with_env(key, value)
         return self
 
     def with_bind_ports(self, container: int | str, host: int | None = None) -> KafkaContainer:
-        """Serve on this port of the machine."""
+        """Serve on the port `host` of this machine."""
         self._fixed_port = host
         return self
 
     def with_exposed_ports(self, *ports: int | str) -> KafkaContainer:
-        """Has no effect: the port is one of this machine."""
+        """Do nothing: the node listens on a port of this machine."""
         return self
 
     def with_name(self, name: str) -> KafkaContainer:
-        """Has no effect."""
+        """Do nothing: there is no container."""
         return self
 
     def with_network(self, network: object) -> KafkaContainer:
-        """Has no effect: the node listens on the loopback address."""
+        """Do nothing: the node listens on the loopback address."""
         return self
 
     def with_network_aliases(self, *aliases: str) -> KafkaContainer:
-        """Has no effect."""
+        """Do nothing: there is no container network."""
         return self
 
     def with_kwargs(self, **options: Any) -> KafkaContainer:
-        """Has no effect."""
+        """Do nothing: there is no container."""
         return self
 
     def start(self, timeout: float = 30) -> KafkaContainer:
-        """Start the node, and wait until it serves."""
+        """Start the node, and wait until it serves clients."""
         if self._cluster is None:
             self._cluster = _ClusterOfVariables(port=self._fixed_port, settings=self._settings).start()
         return self
@@ -125,25 +126,27 @@ class KafkaContainer:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, with all that this class does not offer. Raises RuntimeError before `start`."""
+        """The cluster, whose methods offer more than those of this class. Raises RuntimeError before `start`."""
         if self._cluster is None:
             raise RuntimeError("the container does not run: call start()")
         return self._cluster
 
     def get_bootstrap_server(self) -> str:
-        """The address for `bootstrap.servers`."""
+        """The address of the node, for the setting `bootstrap.servers` of a client."""
         return self.cluster.bootstrap_servers
 
     def get_container_host_ip(self) -> str:
-        """The address of this machine on which the node listens."""
+        """The address on which the node listens."""
         return self.get_bootstrap_server().rpartition(":")[0]
 
     def get_exposed_port(self, port: int) -> int:
-        """The port of this machine. Raises ValueError for a port that the container does not have."""
+        """The port of this machine on which the node listens. Raises ValueError if `port` is not the port in the
+        container.
+        """
         if int(port) != self.port:
             raise ValueError(f"the port of this container is {self.port}, not {port}")
         return int(self.get_bootstrap_server().rpartition(":")[2])
 
     def get_logs(self) -> tuple[bytes, bytes]:
-        """The standard output, which is empty, and the last lines of the log."""
+        """The output of the node: its standard output, which is empty, and the last lines of its log."""
         return b"", self.cluster.node(1).log.encode()

@@ -1,4 +1,4 @@
-"""Topics, records and offsets for tests, through the Kafka client that is installed."""
+"""Conveniences for tests with topics, records and offsets, through the Kafka client that is installed."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ if TYPE_CHECKING:
     from moldau.testing.faults import Clock
 
 TIMEOUT_S: Final = 10.0
-"""The time (seconds) for which the conveniences wait for records."""
+"""The default time (seconds) for which conveniences wait for records."""
 POLL_S: Final = 0.01
 OPERATIONS: Final = {
     "TOPIC": ("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
     "GROUP": ("ALL", "READ", "DELETE", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
 }
-"""The operations that Apache Kafka checks on each kind of resource."""
+"""The operations that Apache Kafka checks, by kind of resource."""
 
 
 class Conveniences(ABC):
-    """What a test does with a cluster in one line. Every method raises the exceptions of the client's library."""
+    """Methods with which a test uses a cluster in one line. Every method raises the exceptions of the client
+    library.
+    """
 
     @property
     @abstractmethod
     def client(self) -> Client:
-        """The client. Raises `NoClient` if none is installed."""
+        """The client through which the methods work. Raises `NoClient` if no client library is installed."""
 
     @property
     @abstractmethod
     def users(self) -> tuple[str, ...] | None:
-        """The users of a secure cluster besides `admin`; None for one that is not secure."""
+        """The users of a secure cluster besides `admin`; None if the cluster is not secure."""
 
     @property
     @abstractmethod
     def replicas(self) -> int:
-        """The replicas of a topic for which no number is given."""
+        """The default number of replicas of a topic."""
 
     def create_topic(
         self,
@@ -50,7 +52,7 @@ class Conveniences(ABC):
         replicas: int | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a topic, by default with three replicas, or as many as there are nodes."""
+        """Create a topic. By default it has three replicas, or as many as there are nodes if that is less."""
         replicas_count = self.replicas if replicas is None else replicas
         self.client.create_topic(name, partitions, replicas_count, texts_of(settings or {}))
 
@@ -59,7 +61,7 @@ class Conveniences(ABC):
         self.client.delete_topics([name])
 
     def topics(self) -> list[str]:
-        """The names of the topics, sorted, without the internal ones."""
+        """The names of all topics but internal ones, sorted."""
         return self.client.topics()
 
     def produce(
@@ -72,16 +74,17 @@ class Conveniences(ABC):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Record:
-        """Write a record, and wait until it is acknowledged. Returns it with its partition and offset. Texts are
-        written in UTF-8. Without a timestamp it gets that of the client's clock.
+        """Write a record, and wait until it is acknowledged. Returns the record with its partition and offset. Texts
+        are written in UTF-8. The default timestamp is the time of the client's clock.
         """
         return self.client.produce(
             topic, as_bytes(value, "the value"), as_bytes(key, "the key"), header_list(headers), partition, timestamp_ms
         )
 
     def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """The committed records of a topic, partition by partition: those that are there now, or with `count` after
-        waiting until there are that many. Raises AssertionError if they are not there in time.
+        """The committed records of a topic, partition by partition. Without `count` they are the records that exist
+        now; with `count` the method waits until there are that many. Raises AssertionError if there are not after
+        `timeout_s`.
         """
         if not isinstance(count, int | None):
             raise TypeError(
@@ -90,12 +93,13 @@ class Conveniences(ABC):
         return self._records_from(topic, {}, count, timeout_s)
 
     def replay(self, topic: str, into: str, *, speed: float | None = None, clock: Clock | None = None) -> int:
-        """Write the committed records of a topic into another one with as many partitions, in the order of their times,
-        with their keys, headers, partitions and timestamps. Returns their number.
+        """Write the committed records of a topic into the topic `into`, which must have as many partitions. Records are
+        written in the order of their timestamps, with their keys, headers, partitions and timestamps. Returns the
+        number of records.
 
-        `speed`: the number of seconds between two records that pass in one second; None to write them without pauses.
-        `clock`: the clock of the cluster (`kafka.cluster.clock`), which is moved on by the time between two records.
-        Raises ValueError.
+        `speed`: the number of seconds between the timestamps of two records that pass in one real second; None to write
+        without pauses. `clock`: the clock of the cluster (`kafka.cluster.clock`), which is moved forward by the time
+        between two records. Raises ValueError.
         """
         if speed is not None and not speed > 0:
             raise ValueError(f"speed is {speed!r}: a number above 0 is needed, such as 60 for a minute a second")
@@ -117,8 +121,9 @@ class Conveniences(ABC):
     def assert_produces(
         self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> Iterator[list[Record]]:
-        """Check that records are written to a topic within the block: exactly `count`, or at least one. The list holds
-        them after the block. Raises AssertionError if they are not there `timeout_s` after the block, or are more.
+        """A context manager that checks that records are written to a topic within its block: exactly `count`, or at
+        least one. It gives a list, which has the records after the block. Raises AssertionError if the records are not
+        there `timeout_s` after the block, or if there are more.
         """
         begins = self.client.ends(topic)
         found: list[Record] = []
@@ -128,12 +133,12 @@ class Conveniences(ABC):
             raise AssertionError(f"{len(found)} records were written to {topic}, where {count} are expected")
 
     def committed(self, group: str) -> dict[Partition, int]:
-        """The committed offsets of a group by partition, which equals a tuple `(topic, number)`."""
+        """The committed offsets of a group, by partition. A key equals the tuple `(topic, number)`."""
         return self.client.committed(group)
 
     def allow(self, user: str, operation: str, *, topic: str | None = None, group: str | None = None) -> None:
-        """Let a user of a secure cluster do an operation, such as READ, WRITE or ALL, on a topic, a group, or both; "*"
-        stands for all of them. Raises ValueError.
+        """Let a user of a secure cluster do an operation, such as READ, WRITE or ALL, on a topic, on a group, or on
+        both. "*" means all topics or all groups. Raises ValueError.
         """
         if self.users is None:
             raise ValueError(

@@ -1,11 +1,11 @@
-"""Faults on demand in the nodes of a cluster that was started with `Cluster(control=True)`.
+"""Puts faults on demand into the nodes of a cluster that was made with `Cluster(control=True)`.
 
     with kafka.faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce", topic="orders", times=2):
         ...
 
 docs/faults.md has the scopes, triggers and actions. Keyword arguments give the scope, under the names on that page, and
-the triggers in `TRIGGERS`. A fault is in force on all nodes that run unless `node` names one, and until it is used up,
-`end` is called, or its `with` block ends. A node that is started again has no faults.
+the triggers in `TRIGGERS`. A fault is in force on all running nodes, or on the one that `node` names. It ends when it
+is used up, when `end` is called, or with its `with` block. A node that is started again has no faults.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ TRIGGERS: Final = ("once", "times", "on_call", "every_time", "probability", "see
 
 
 class FaultRefused(Exception):
-    """The node refuses what is asked of its control interface, or does not answer; the text says why."""
+    """The control interface of a node refuses a request, or the node does not answer; the text says why."""
 
 
 class Event(NamedTuple):
-    """One entry of the timeline of a cluster."""
+    """A request of a client or an action of a fault, in the timeline of a cluster."""
 
     node: int
     at_ms: int
-    """The time, in milliseconds since the epoch."""
+    """The time (ms since the epoch)."""
     what: str
-    """`request`, `fault begins`, `fault meets`, `fault ends`, `clock` or `leader`."""
+    """The kind of event: `request`, `fault begins`, `fault meets`, `fault ends`, `clock` or `leader`."""
     text: str
 
 
 class Fault:
-    """A fault in force on one node or several."""
+    """A fault that was put in force on one node or on several."""
 
     def __init__(self, placed: Sequence[tuple[Node, int]]) -> None:
         self._placed = tuple(placed)
@@ -57,11 +57,11 @@ class Fault:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether the fault may still act on a request of some node."""
+        """Whether the fault may still act on a request of a node."""
         return bool(self._shown("id"))
 
     def end(self) -> None:
-        """End the fault. It may be called again."""
+        """End the fault. It may be called several times."""
         for node, number in self._placed:
             if node.is_running:
                 _asked(node, "DELETE", f"/v1/faults/{number}", missing=True)
@@ -84,7 +84,7 @@ class Fault:
 
 
 class Faults:
-    """Puts faults in force. `nodes` gives the nodes of the cluster."""
+    """Puts faults into force on the nodes of a cluster. `nodes` gives the nodes."""
 
     def __init__(self, nodes: Callable[[], Sequence[Node]]) -> None:
         self._nodes = nodes
@@ -92,29 +92,29 @@ class Faults:
     # Requests
 
     def error(self, error: str, *, node: int | None = None, **scope: Any) -> Fault:
-        """Answer with this error, by its name in Kafka's protocol. The part of the request that the scope names has no
-        effect.
+        """Answer requests with the error of this name in Kafka's protocol. The part of a request that the scope names
+        has no effect.
         """
         return self.add({"error": error}, node=node, **scope)
 
     def answer(self, api: str, answer: Mapping[str, object], *, node: int | None = None, **scope: Any) -> Fault:
-        """Answer with the given response. The request has no effect."""
+        """Answer requests of an API with the given response. The requests have no effect."""
         return self.add({"answer": dict(answer)}, node=node, api=api, **scope)
 
     def delay(self, seconds: float, *, node: int | None = None, **scope: Any) -> Fault:
-        """Send the answer later. The request has its effect at once."""
+        """Send answers later by this time. The requests have their effect at once."""
         return self.add({"delay_ms": round(seconds * 1000)}, node=node, **scope)
 
     def lose_answer(self, *, node: int | None = None, **scope: Any) -> Fault:
-        """End the connection in place of the answer. The request has its effect."""
+        """Close the connection instead of sending an answer. The request has its effect."""
         return self.add({"lose_answer": True}, node=node, **scope)
 
     def cut_answer(self, *, node: int | None = None, **scope: Any) -> Fault:
-        """End the connection in the middle of the answer. The request has its effect."""
+        """Close the connection after a part of an answer was sent. The request has its effect."""
         return self.add({"cut_answer": True}, node=node, **scope)
 
     def reset(self, *, node: int | None = None, **scope: Any) -> Fault:
-        """End the connection. The request has no effect."""
+        """Close the connection when a request arrives. The request has no effect."""
         return self.add({"reset": True}, node=node, **scope)
 
     def hold(self, *, until: Mapping[str, object] | None = None, node: int | None = None, **scope: Any) -> Fault:
@@ -122,14 +122,14 @@ class Faults:
         return self.add({"hold": True} | ({} if until is None else {"until": dict(until)}), node=node, **scope)
 
     def throttle(self, seconds: float, *, node: int | None = None, **scope: Any) -> Fault:
-        """Set this throttle time in the answer, and do not read the connection for that time."""
+        """Set this throttle time in answers, and mute the connection for that time."""
         return self.add({"throttle_ms": round(seconds * 1000)}, node=node, **scope)
 
     # Networks and groups
 
     def cut(self, one: int, other: int, *, one_way: bool = False) -> Fault:
-        """Hold the requests of node `one` to node `other`, and those of `other` to `one` unless `one_way`. They arrive
-        when the fault ends.
+        """Hold the requests of node `one` to node `other`, and those of `other` to `one` unless `one_way` is true. They
+        arrive when the fault ends.
         """
         placed = self._place({"scope": {"from_node": one}, "do": {"hold": True}}, other)
         if not one_way:
@@ -137,7 +137,7 @@ class Faults:
         return Fault(placed)
 
     def cut_clients(self, node: int | None = None) -> Fault:
-        """Hold the requests of clients to the node."""
+        """Hold the requests of clients to a node, or to all nodes."""
         return self.add({"hold": True}, node=node, from_clients=True)
 
     def fence(self, node: int) -> Fault:
@@ -147,27 +147,31 @@ class Faults:
         return self.add({"hold": True}, api="BrokerHeartbeat", from_node=node)
 
     def rebalance(self, group: str) -> Fault:
-        """Answer the next heartbeat of the group with REBALANCE_IN_PROGRESS, so that its member joins again."""
+        """Answer the next heartbeat of a group with REBALANCE_IN_PROGRESS, so that the member that sent it joins
+        again.
+        """
         return self.error("REBALANCE_IN_PROGRESS", api="Heartbeat", group=group, once=True)
 
     # Disks
 
     def slow_disk(self, seconds: float, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Make each sync take longer. `path`: only of files with this text in their path, such as `orders-0`."""
+        """Make each sync take `seconds` longer. `path`: only syncs of files whose path contains this text, such as
+        `orders-0`.
+        """
         return self.add({"delay_ms": round(seconds * 1000)}, node=node, disk="sync", path=path, **trigger)
 
     def full_disk(self, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Fail each append, because the disk is full."""
+        """Fail each append with ENOSPC, as if the disk were full."""
         return self.add({"error": "ENOSPC"}, node=node, disk="append", path=path, **trigger)
 
     def failing_disk(self, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Fail each sync. The node stops using the directory, or ends if it has no other."""
+        """Fail each sync with EIO. The node stops using the log directory, or ends if it has no other."""
         return self.add({"error": "EIO"}, node=node, disk="sync", path=path, **trigger)
 
     # All
 
     def add(self, do: Mapping[str, object], *, node: int | None = None, name: str | None = None, **scope: Any) -> Fault:
-        """Put a fault in force. Raises `FaultRefused`."""
+        """Put a fault with the action `do` in force. Raises `FaultRefused`."""
         when = {each: scope.pop(each) for each in TRIGGERS if each in scope}
         described: dict[str, object] = {"scope": scope, "when": when, "do": dict(do)}
         if name is not None:
@@ -175,8 +179,8 @@ class Faults:
         return Fault(self._place(described, node))
 
     def load(self, script: str | Path | Mapping[str, object], *, node: int | None = None) -> list[Fault]:
-        """Put the faults of a script in force: its JSON, or the path of a file with JSON, or YAML if PyYAML is
-        installed.
+        """Put the faults of a script in force. The script is a mapping, or the path of a file with JSON, or with YAML
+        if PyYAML is installed.
         """
         read = script if isinstance(script, Mapping) else _read(Path(script))
         placed: list[list[tuple[Node, int]]] = []
@@ -188,13 +192,13 @@ class Faults:
         return [Fault(each) for each in placed]
 
     def end_all(self) -> None:
-        """End all faults of all nodes that run."""
+        """End all faults on all running nodes."""
         for node in self._nodes():
             if node.is_running:
                 _asked(node, "DELETE", "/v1/faults")
 
     def timeline(self) -> list[Event]:
-        """The requests of clients and the actions of faults, on all nodes that run, in order of time. Raises
+        """The requests of clients and the actions of faults on all running nodes, in order of time. Raises
         `FaultRefused`.
         """
         events = []
@@ -217,14 +221,16 @@ class Faults:
 
 
 class Clock:
-    """The clock of a cluster: of retention, compaction lags, tokens, and time-outs of sessions and transactions."""
+    """The clock of a cluster, which can be moved. Retention, compaction lags, tokens, and the timeouts of sessions and
+    transactions depend on it.
+    """
 
     def __init__(self, nodes: Callable[[], Sequence[Node]]) -> None:
         self._nodes = nodes
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move the clock of all nodes that run. What is due then happens soon; expired segments are gone when it
-        returns. Raises `FaultRefused`.
+        """Move the clock of all running nodes forward. What is due then happens soon; expired segments are deleted when
+        this returns. Raises `FaultRefused`.
         """
         step_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         for node in running(self._nodes()):
@@ -232,12 +238,14 @@ class Clock:
 
 
 def move_leader(nodes: Sequence[Node], to: int, what: Mapping[str, object]) -> None:
-    """Move the leader of a partition, or the coordinator of a group or transactional id. Raises `FaultRefused`."""
+    """Make the node `to` the leader of a partition, or the coordinator of a group or transactional id, as `what` names
+    it. Raises `FaultRefused`.
+    """
     _asked(running(nodes)[0], "POST", "/v1/leaders", dict(what) | {"node": to})
 
 
 def running(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that run. Raises `FaultRefused` if none does."""
+    """The running nodes. Raises `FaultRefused` if no node runs."""
     found = [each for each in nodes if each.is_running]
     if not found:
         raise FaultRefused("no node of the cluster runs")
@@ -254,8 +262,8 @@ def _read(path: Path) -> object:
 
 
 def _asked(node: Node, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
-    """Send a request to the control interface of a node, and return the JSON of its response. Returns None for status
-    404 if `missing` is allowed. Raises `FaultRefused`.
+    """Send a request to the control interface of a node, and return the JSON of its response. If `missing` is true, the
+    status 404 gives None. Raises `FaultRefused`.
     """
     address = node.greeting.get("control")
     if address is None:

@@ -1,10 +1,10 @@
-"""Ends the nodes and removes the directories of a cluster when the process of the test dies, in whatever way.
+"""Ends the nodes and removes the directories of a cluster when the process of the test dies, even by SIGKILL.
 
     the test's process ──pipe──▶ standard input of every node: `moldau serve --until-eof` stops when it closes
                        ──pipe──▶ the reaper: it kills nodes that do not stop (a paused one), and removes the directory
 
-The kernel closes both pipes when the last process that holds their writing ends has ended, also after SIGKILL. Both
-ends are closed in children that the test forks; children that it starts by exec do not inherit them.
+The kernel closes both pipes when the last process that holds their writing ends has ended. Both ends are closed in
+children that the test forks; children that it starts by exec do not inherit them.
 """
 
 from __future__ import annotations
@@ -22,42 +22,44 @@ REAPER: Final = Path(__file__).with_name("reaper.py")
 
 
 class Lifeline:
-    """The pipes of one cluster. `close` ends the reaper, and lets it remove nothing that `forget_directory` named."""
+    """The pipes and the reaper process of one cluster. `close` ends the reaper, which then removes the watched
+    directories except those that were passed to `forget_directory`.
+    """
 
     def __init__(self) -> None:
         reading, writing = os.pipe()
         self.input: Final = FileIO(reading, "r")
-        """The standard input of every node; nothing is ever written into it."""
+        """The standard input of every node. Nothing is ever written into it."""
         self._held = FileIO(writing, "w")
         self._reaper: subprocess.Popen[bytes] | None = None
         _close_after_fork(self._held)
 
     def add_node(self, pid: int) -> None:
-        """Note that a node has started. It is killed when this process ends, if it could write into a directory that is
-        removed then; otherwise it stops by itself.
+        """Note that a node has started. If a reaper runs, because it will remove the directory into which the node
+        writes, it kills the node when this process ends. Otherwise the node stops by itself.
         """
         if self._reaper is not None:
             self._tell(f"node {pid}")
 
     def watch_node(self, pid: int) -> None:
-        """Have the process killed when this process ends."""
+        """Let the reaper kill a process when this process ends."""
         self._tell(f"node {pid}")
 
     def forget_node(self, pid: int) -> None:
-        """Note that the process has ended: its id may soon be that of another process."""
+        """Note that a node's process has ended, because another process may get its id soon."""
         if self._reaper is not None:
             self._tell(f"ended {pid}")
 
     def watch_directory(self, path: Path) -> None:
-        """Have the directory removed when this process ends. It need not exist yet."""
+        """Let the reaper remove a directory when this process ends. The directory need not exist yet."""
         self._tell(f"directory {path}")
 
     def forget_directory(self, path: Path) -> None:
-        """Do not remove the directory, because it stays, or is removed already."""
+        """Let the reaper not remove a directory, because it is to be kept, or is removed already."""
         self._tell(f"kept {path}")
 
     def close(self) -> None:
-        """End the reaper. Nodes that still run stop, because their standard input ends."""
+        """End the reaper. Nodes that still run stop, because their standard input is closed."""
         self._held.close()
         self.input.close()
         if self._reaper is not None:

@@ -20,13 +20,15 @@ START_S: Final = 30.0
 STOP_S: Final = 30.0
 LOG_LINES: Final = 100
 LOG_READ_MAX: Final = 256 * 1024
-"""Bytes at the end of a log that are read for its last lines."""
+"""The number of bytes at the end of a log that are searched for its last lines."""
 REMOVED_VARIABLES: Final = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG", "PYTHONINSPECT")
-"""Environment variables that nodes do not get. They are for the test's own interpreter; a node would be slower under
-them, or end.
+"""The names of environment variables that nodes do not get, because they are for the interpreter of the test. They
+would make a node slower, or end it.
 """
 REMOVED_PREFIXES: Final = ("KAFKA_", "COVERAGE_PROCESS_")
-"""Prefixes of environment variables that nodes do not get: a node reads those that begin with KAFKA_ as settings."""
+"""The prefixes of environment variables that nodes do not get: a node reads variables that begin with KAFKA_ as
+settings.
+"""
 COMMAND: Final = (sys.executable, "-P", "-m", "moldau", "serve", "--until-eof", "--greeting", "json")
 """The command that starts a node. With -P, modules of the working directory do not replace those of the standard
 library.
@@ -43,7 +45,7 @@ class NodeFailed(Exception):
 
 
 class Node:
-    """One node. `kill`, `pause` and the other methods take effect before they return."""
+    """A node of a cluster. Methods such as `kill` and `pause` return once they have taken effect."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Node:
         log_file: Path | None,
     ) -> None:
         """`words`: further arguments of `moldau serve`. `variables`: settings with secrets, as environment variables.
-        `log_file`: None for a file without a name.
+        `log_file`: the file of the node's log; None for a temporary file without a name.
         """
         self.id: Final = node_id
         self._settings = dict(settings)
@@ -65,16 +67,16 @@ class Node:
         self._log: IO[bytes] = tempfile.TemporaryFile() if log_file is None else log_file.open("a+b")  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = None
         self.greeting: dict[str, Any] = {}
-        """The output of `moldau serve --greeting json` at the last start."""
+        """The JSON that `moldau serve --greeting json` printed at the last start."""
 
     @property
     def pid(self) -> int:
-        """The id of the node's process. Raises `NodeFailed` for a node that does not run."""
+        """The process id of the node. Raises `NodeFailed` if the node does not run."""
         return self._running().pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process exists; a paused one does."""
+        """Whether the node's process exists, even if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -84,18 +86,18 @@ class Node:
 
     @property
     def log_size(self) -> int:
-        """The size of the log in bytes: a position for `log_since`."""
+        """The size of the log (bytes), which is a position for `log_since`."""
         return os.fstat(self._log.fileno()).st_size
 
     def log_since(self, position: int, lines: int = LOG_LINES) -> str:
-        """The last lines of what was logged from a position on."""
+        """The last lines of the log after the position `position` (bytes); at most `lines` of them."""
         end = self.log_size
         begin = max(position, end - LOG_READ_MAX)
         text = os.pread(self._log.fileno(), end - begin, begin).decode("utf-8", "replace")
         return "\n".join(text.splitlines()[-lines:])
 
     def begin(self) -> None:
-        """Start the process. `wait_until_serving` is to follow."""
+        """Start the process. The caller then calls `wait_until_serving`."""
         assert not self.is_running
         overrides = [word for name, value in self._settings.items() for word in ("--override", f"{name}={value}")]
         self._process = subprocess.Popen(
@@ -109,7 +111,7 @@ class Node:
         self._lifeline.add_node(self._process.pid)
 
     def wait_until_serving(self, deadline: float) -> None:
-        """Wait for the greeting, up to a time of `time.monotonic`. Raises `NodeFailed`."""
+        """Wait until the node serves clients, up to `deadline` (seconds, `time.monotonic`). Raises `NodeFailed`."""
         process = self._running()
         assert process.stdout is not None
         text = b""
@@ -126,14 +128,14 @@ class Node:
         self.greeting = json.loads(text)
 
     def kill(self) -> None:
-        """End the process at once, as `kill -9` does; a paused one too."""
+        """End the process at once, as `kill -9` does, even if it is paused."""
         if self._process is not None:
             self._process.kill()
             self._reap(None)
 
     def stop(self) -> None:
-        """Stop the node cleanly: it hands over what it leads, and flushes its logs. Raises `NodeFailed` if the node
-        does not stop within 30 seconds; the process is killed then.
+        """Stop the node cleanly: it hands over leadership, and flushes its logs. Raises `NodeFailed` if the node does
+        not stop within 30 seconds; then the process is killed.
         """
         process = self._running()
         self.resume()
@@ -146,18 +148,19 @@ class Node:
             raise NodeFailed(f"node {self.id} did not stop within {STOP_S:g} s", log) from None
 
     def pause(self) -> None:
-        """Hold the process (SIGSTOP): its connections stay open, and it answers nothing until `resume`."""
+        """Suspend the process (SIGSTOP). Its connections stay open, and it answers nothing until `resume`."""
         process = self._running()
         self._lifeline.watch_node(process.pid)  # a held process does not see that its standard input ends
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Let a paused process continue."""
         self._running().send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
-        """Start the node again on the same ports, after a clean stop if it runs. A node in memory comes back empty.
+        """Start the node again on the same ports. If it runs, it is stopped cleanly first. A node in memory starts
+        without data.
 
         Raises `NodeFailed`.
         """
@@ -167,7 +170,7 @@ class Node:
         self.wait_until_serving(time.monotonic() + START_S)
 
     def close(self) -> None:
-        """Kill the process, and release the log."""
+        """Kill the process, and close its log."""
         self.kill()
         self._log.close()
 

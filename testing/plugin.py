@@ -1,7 +1,7 @@
 """The pytest plugin: fixtures `kafka`, `kafka_cluster` and `kafka_faults`, and the marker `moldau`.
 
-pytest loads this module in every project of the environment, so that it imports nothing but pytest; the kit is imported
-when a fixture is first used. Under pytest-xdist each worker is a process, and has brokers of its own.
+pytest loads this module in every project of the environment, so it imports nothing but pytest. `moldau.testing` is
+imported when a fixture is first used. Under pytest-xdist each worker is a process, and has brokers of its own.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ MARKER_HELP: Final = (
 )
 CLUSTER_NODES: Final = 3
 LOG_LINES: Final = 30
-"""Lines of each node's log in the report of a test that failed."""
+"""The number of lines of each node's log in the report of a test that failed."""
 
 _SEEN: Final = pytest.StashKey["list[tuple[Cluster, list[int]]]"]()
-"""The clusters of a test, with the size of each node's log when the test began."""
+"""The key of a test's clusters in its stash, each with the size of every node's log when the test began."""
 
 
 _FAULTS: Final = pytest.StashKey["Faults"]()
-"""The faults of a test."""
+"""The key of a test's faults in its stash."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker `moldau`."""
     config.addinivalue_line("markers", MARKER_HELP)
 
 
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach what the nodes logged during a test to the report of its failure."""
+    """Add what the nodes logged during a test to its report if it failed."""
     report = yield
     if report.failed:
         for cluster, begins in item.stash.get(_SEEN, []):
@@ -58,7 +58,9 @@ def pytest_runtest_makereport(
 
 
 def _timeline(faults: Faults) -> str:
-    """The last events as text; if there are none because a node is held or has ended, the reason."""
+    """The last events of the timeline as text. If it cannot be read, because a node is held or has ended, the
+    reason.
+    """
     from moldau.testing.faults import FaultRefused
 
     try:
@@ -69,8 +71,8 @@ def _timeline(faults: Faults) -> str:
 
 
 class SharedClusters:
-    """The clusters of a session: one for each combination of nodes and settings, and with or without faults; each is
-    started when it is first needed.
+    """The clusters that tests of a session share: one for each combination of nodes and settings, with or without
+    faults. Each is started when a test first needs it.
     """
 
     def __init__(self, stack: ExitStack) -> None:
@@ -80,7 +82,7 @@ class SharedClusters:
     def cluster(
         self, nodes: int, settings: Mapping[str, object], secure: bool, users: Sequence[str] | None, *, control: bool
     ) -> Cluster:
-        """The cluster. A new one is started if a test has ended a node of the last one."""
+        """The shared cluster for these arguments. If a test has ended a node of it, a new cluster is started."""
         from moldau.testing.cluster import Cluster
         from moldau.testing.settings import texts_of, users_of
 
@@ -97,7 +99,7 @@ class SharedClusters:
 
 @pytest.fixture(scope="session")
 def moldau_shared_clusters() -> Iterator[SharedClusters]:
-    """The clusters behind `kafka`."""
+    """The clusters that the fixture `kafka` uses, for the whole session."""
     with ExitStack() as stack:
         yield SharedClusters(stack)
 
@@ -118,7 +120,9 @@ def kafka(request: pytest.FixtureRequest, moldau_shared_clusters: SharedClusters
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster for this test alone, of three nodes unless the marker says another number; the test may end them."""
+    """A cluster for this test alone, with three nodes unless the marker gives another number. The test may end
+    nodes.
+    """
     from moldau.testing.cluster import Cluster
 
     with Cluster(**_marked(request, CLUSTER_NODES), control=_takes_faults(request)) as cluster:
@@ -128,8 +132,8 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kafka_faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
-    """Faults on demand in the broker of `kafka`, or in `kafka_cluster` if the test uses that. They end with the
-    test, and the timeline stands in the report of its failure.
+    """Faults on demand in the broker of `kafka`, or in `kafka_cluster` if the test uses that fixture. They end with the
+    test. If the test fails, their timeline is in its report.
     """
     is_shared = "kafka_cluster" not in request.fixturenames
     cluster: Cluster = (
@@ -146,7 +150,7 @@ def _takes_faults(request: pytest.FixtureRequest) -> bool:
 
 
 def _marked(request: pytest.FixtureRequest, nodes: int) -> dict[str, Any]:
-    """The arguments of the nearest marker, which are those of a cluster."""
+    """The arguments of a cluster from the test's nearest marker, with defaults for those that it does not give."""
     marker = request.node.get_closest_marker(MARKER)
     without = {"nodes": nodes, "settings": {}, "secure": False, "users": None}
     given = without | (marker.kwargs if marker is not None else {})

@@ -1,4 +1,4 @@
-"""Free ports of the loopback address, for nodes that a test starts."""
+"""Finds free ports of the loopback address for nodes that a test starts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from typing import Final
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)
-"""Ports of nodes. They lie below those that systems give to outgoing connections: none of these takes the port of a
-node that a test has ended and will start again, and a client that connects to such a port is not connected to itself.
+"""The ports of nodes. They are below those that systems use for outgoing connections. So no outgoing connection takes
+the port of a node that a test has ended and will start again, and a client that connects to such a port is not
+connected to itself.
 """
 STEP: Final = 997
-"""The distance between the places at which processes with successive ids begin."""
+"""The distance in `PORTS` between the first ports of processes with successive ids."""
 _numbers = count(int.from_bytes(os.urandom(2)))
-"""The ports that this process looks at, from a random one on, so that processes with the same id in two containers on
-one network differ.
+"""Counts the ports that this process tries. It begins at a random number, so that processes with the same id in two
+containers on one network try different ports.
 """
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of `PORTS` in a row on which no process listens now. Another process may take one before a node does.
+    """Successive ports of `PORTS` on which no process listens now. Another process may take one of them before a node
+    does.
 
-    A process begins at a place of its own and goes on from there, so that two calls never give the same port before all
-    of `PORTS` were given.
+    A process begins at a port that depends on its id and continues from there, so that two calls never give the same
+    port before all of `PORTS` were given.
     """
     found: list[int] = []
     for _ in range(2 * len(PORTS)):

@@ -1,5 +1,5 @@
-"""A process beside a cluster that survives the test's process: it kills the nodes that are left, and removes the
-directory.
+"""The reaper: a process that survives the process of a test, kills the nodes of the test's cluster that are left, and
+removes its directory.
 
 It is started as a script, without site-packages. It reads lines from its standard input until that ends:
 
@@ -27,7 +27,7 @@ POLL_S = 0.1
 
 
 def main(lines: Iterable[str]) -> None:
-    """Follow the lines to their end, then kill and remove what they name."""
+    """Read all lines, and then kill the processes and remove the directories that they name."""
     nodes: dict[int, int | None] = {}
     directories: set[str] = set()
     for line in lines:
@@ -57,14 +57,14 @@ def main(lines: Iterable[str]) -> None:
 
 
 def _handle(pid: int) -> int | None:
-    """A handle of the process, which stays valid even if another process gets its id; None if the system has no such
+    """A handle of a process, which stays valid even if another process gets its id; None if the system has no such
     handles.
     """
     return os.pidfd_open(pid) if sys.platform == "linux" else None
 
 
 def _kill(pid: int, handle: int | None) -> None:
-    """Kill the process, and wait for its end, so that it writes no more files."""
+    """Kill a process, and wait until it has ended, so that it writes no more files."""
     if sys.platform != "linux" or handle is None:
         os.kill(pid, signal.SIGKILL)
         return

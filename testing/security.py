@@ -1,8 +1,8 @@
-"""The security of a cluster: an authority and a certificate that are made at its start, users with passwords, and the
-settings with which each kind of client logs in.
+"""The security of a cluster: a certificate authority and a certificate that are made at its start, users with
+passwords, and the settings with which each kind of client logs in.
 
-Clients log in by SCRAM under TLS. The nodes know one another by their certificate, on listeners of their own. No file
-holds a key: nodes get them in their environment, clients in their settings.
+Clients log in by SCRAM under TLS. The nodes authenticate to one another with their certificate, on listeners of their
+own. No file holds a key: nodes get keys in their environment, clients in their settings.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 ADMINISTRATOR: Final = "admin"
-"""The user that may do everything; the conveniences of a cluster are this user's."""
+"""The user that may do everything. The conveniences of a cluster log in as this user."""
 
 MECHANISM: Final = "SCRAM-SHA-512"
 NODE: Final = "node"
-"""The name in the certificate of the nodes."""
+"""The subject in the certificate of the nodes."""
 VALID: Final = timedelta(days=1)
-"""The time before and after its creation in which a certificate is valid: a test may move its clock a little."""
+"""The time before and after its creation for which a certificate is valid: a test may move its clock a little."""
 SECRET_SIZE: Final = 16
-"""Random bytes of a password."""
+"""The number of random bytes in a password."""
 
 
 class Security:
-    """The keys and users of one cluster."""
+    """The keys, certificates and users of a cluster."""
 
     def __init__(self, users: Sequence[str], host: str) -> None:
         self.passwords: Final = {user: secrets.token_urlsafe(SECRET_SIZE) for user in (ADMINISTRATOR, *users)}
@@ -42,14 +42,14 @@ class Security:
         may_sign = x509.BasicConstraints(ca=True, path_length=0)
         hosts = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address(host))])
         self.authority_pem: Final = _signed(authority, authority, authority_key, authority_key, may_sign)
-        """The certificate of the authority, which clients trust."""
+        """The certificate of the authority in PEM, which clients trust."""
         self._certificate = _signed(_name(NODE), authority, node_key, authority_key, hosts)
         self._key = node_key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode()
 
     def node_settings(self) -> dict[str, str]:
-        """The settings of every node but the listeners."""
+        """The security settings of every node, without its listeners."""
         return {
             "listener.security.protocol.map": "CLIENTS:SASL_SSL,NODES:SSL,CONTROLLER:SSL",
             "inter.broker.listener.name": "NODES",
@@ -64,8 +64,8 @@ class Security:
         }
 
     def node_variables(self) -> dict[str, str]:
-        """The settings with keys, and the users with their passwords, as environment variables: other users of the
-        machine cannot read them, as they can a command line.
+        """The settings with keys, and the users with their passwords, as environment variables. Other users of the
+        machine cannot read a process's environment, but could read its command line.
         """
         users = [f'{MECHANISM}=[name={user},password="{password}"]' for user, password in self.passwords.items()]
         return {
@@ -76,7 +76,9 @@ class Security:
         }
 
     def client_settings(self, library: str, user: str | None) -> dict[str, Any]:
-        """The settings of TLS and SASL for a client of a library. Raises ValueError for a user that does not exist."""
+        """The TLS and SASL settings for a client of a library. `user` None means `admin`. Raises ValueError for a user
+        that does not exist.
+        """
         name = ADMINISTRATOR if user is None else user
         if name not in self.passwords:
             raise ValueError(f"there is no user {name}: the users are {', '.join(self.passwords)}")

@@ -1,4 +1,4 @@
-"""The settings of the nodes of a cluster, and those of its clients."""
+"""The settings of a cluster's nodes, and of its clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 REPLICAS_MAX: Final = 3
 VOTERS_MAX: Final = 3
 INTERNAL_PARTITIONS: Final = "4"
-"""Partitions of each internal topic; 50 would take longer to make, and a test has few groups."""
+"""The number of partitions of each internal topic. Kafka's default of 50 would take longer to create, and a test has
+few groups.
+"""
 DEFAULT_USERS: Final = ("alice", "bob")
 USER: Final = re.compile(r"[\w.@-]+")
 LIBRARIES: Final = {
@@ -25,11 +27,13 @@ LIBRARIES: Final = {
     "kafka-python": "kafka-python",
     "java": "java",
 }
-"""The libraries that have settings of their own, by each name that is accepted."""
+"""The names of client libraries that are accepted, each with the name under which its settings are known."""
 
 
 def texts_of(settings: object) -> dict[str, str]:
-    """The settings of nodes or topics as texts. Raises TypeError for what is not a mapping of names to plain values."""
+    """The settings of nodes or topics, with texts as values. Raises TypeError for anything but a mapping from names to
+    plain values.
+    """
     if not isinstance(settings, Mapping):
         raise TypeError(f'settings is {settings!r}: a dictionary is needed, such as {{"num.partitions": 3}}')
     for name, value in settings.items():
@@ -41,7 +45,7 @@ def texts_of(settings: object) -> dict[str, str]:
 
 
 def users_of(users: Sequence[str] | None, *, secure: bool) -> tuple[str, ...] | None:
-    """The users of a cluster; None for one that is not secure. Raises ValueError and TypeError."""
+    """The users of a cluster besides `admin`; None if it is not secure. Raises ValueError and TypeError."""
     if not secure:
         if users is not None:
             raise ValueError("users are those of a secure cluster: add secure=True")
@@ -57,7 +61,7 @@ def users_of(users: Sequence[str] | None, *, secure: bool) -> tuple[str, ...] | 
 
 
 class NodePorts(NamedTuple):
-    """The ports of one node. `nodes` is used by a secure cluster alone."""
+    """The ports of one node. Only a secure cluster uses `nodes`, for the connections between nodes."""
 
     clients: int
     controller: int
@@ -65,8 +69,8 @@ class NodePorts(NamedTuple):
 
 
 def ports_of(count: int, first: int | None) -> list[NodePorts]:
-    """Free ports for `count` nodes; with `first`, the ports for clients are that one and the next ones. Raises
-    `NodeFailed` if one of those is taken.
+    """Ports for `count` nodes that are free now. If `first` is given, the ports for clients are that port and the
+    following ones. Raises `NodeFailed` if one of these is taken.
     """
     fixed = [] if first is None else list(range(first, first + count))
     for port in fixed:
@@ -78,7 +82,7 @@ def ports_of(count: int, first: int | None) -> list[NodePorts]:
 
 
 def node_settings(node_id: int, ports: Sequence[NodePorts], security: Security | None) -> dict[str, str]:
-    """The settings of one node. The first three nodes are controllers too."""
+    """The settings of the node `node_id`. The first three nodes are also controllers."""
     own = ports[node_id - 1]
     is_voter = node_id <= VOTERS_MAX
     if security is None:
@@ -113,8 +117,8 @@ def node_settings(node_id: int, ports: Sequence[NodePorts], security: Security |
 def client_settings(
     library: str, bootstrap_servers: str, security: Security | None, user: str | None
 ) -> dict[str, Any]:
-    """The settings of a client of a library, under the library's own names. Raises ValueError for an unknown library or
-    user.
+    """The settings with which a client of a library connects, under the library's own names. Raises ValueError for an
+    unknown library or user.
     """
     name = LIBRARIES.get(library)
     if name is None:

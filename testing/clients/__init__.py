@@ -1,1 +1,1 @@
-"""The Kafka clients through which the conveniences of a cluster work: the one that is installed."""
+"""Kafka clients for the conveniences of a cluster. The client library that is installed is used."""

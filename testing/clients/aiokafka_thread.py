@@ -1,5 +1,5 @@
-"""The conveniences through aiokafka, whose event loop runs in a thread of its own: the test's thread may have another
-loop, which runs already.
+"""A client for the conveniences of a cluster through aiokafka. Its event loop runs in a thread of its own, because the
+test's thread may have another loop, which runs already.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
 POLL_MS: Final = 100
 WRITING: Final = {"acks": "all", "request_timeout_ms": 15_000}
-"""The settings of the producer. After `request_timeout_ms` the library gives a record up."""
+"""The settings of the producer. After `request_timeout_ms` without an acknowledgement aiokafka drops a record."""
 WRITING_S: Final = 20.0
 READING: Final = {
     "enable_auto_commit": False,
@@ -30,8 +30,8 @@ READING: Final = {
 
 
 class AiokafkaClient:
-    """A client over aiokafka. `settings` are those of `Cluster.client_settings`. Connections are made when a method
-    first needs them.
+    """A `Client` that uses aiokafka. `settings` are those of `Cluster.client_settings`. Connections are made when a
+    method first needs them.
     """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
@@ -41,7 +41,7 @@ class AiokafkaClient:
         self._consumer: Any = None
         self._starting = asyncio.Lock()
         self._reading = asyncio.Lock()
-        """Held while the consumer is used, which has one assignment at a time."""
+        """Held while the consumer is used, because it can have only one assignment at a time."""
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="moldau-testing-aiokafka", daemon=True)
         self._thread.start()

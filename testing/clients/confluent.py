@@ -1,4 +1,4 @@
-"""The conveniences through confluent-kafka."""
+"""A client for the conveniences of a cluster through confluent-kafka."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 ANY_PARTITION: Final = -1
 TIMEOUT_S: Final = 15.0
 BATCH_MAX: Final = 10_000
-"""The most records of one call of `consume`."""
+"""The maximum number of records that one call of `consume` returns."""
 QUICK: Final = {
     "reconnect.backoff.ms": "20",
     "reconnect.backoff.max.ms": "200",
     "socket.nagle.disable": "true",
     "log_level": "0",
 }
-"""Settings for nodes on the same machine, which a test may end and start again."""
+"""Client settings for nodes on the same machine, which a test may end and start again."""
 WRITING: Final = {
     "linger.ms": "0",
     "acks": "all",
@@ -54,8 +54,8 @@ WRITING: Final = {
     "topic.metadata.propagation.max.ms": "1000",  # how long a topic may be unknown before that is an error
 }
 WRITING_S: Final = 20.0
-"""The time (seconds) for which the kit waits for a record. It is longer than `message.timeout.ms`, so that librdkafka
-gives the record up before the kit does.
+"""The time (seconds) for which a produced record is waited for. It is longer than `message.timeout.ms`, so that
+librdkafka drops the record first.
 """
 GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 READING: Final = {
@@ -69,8 +69,8 @@ READING: Final = {
 
 
 class ConfluentClient:
-    """A client over librdkafka. `settings` are those of `Cluster.client_settings`. Connections are made when a method
-    first needs them.
+    """A `Client` that uses confluent-kafka (librdkafka). `settings` are those of `Cluster.client_settings`. Connections
+    are made when a method first needs them.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -213,7 +213,7 @@ def _result(future: Future[Any]) -> Any:
 
 
 def _is_end(message: Message, ends: Mapping[int, int]) -> bool:
-    """Whether this event tells that a partition is read to its end."""
+    """Whether a message is the event that a partition was read up to its offset in `ends`."""
     error, index, offset = message.error(), message.partition(), message.offset()
     if error is None or error.code() != KafkaError._PARTITION_EOF or index is None or offset is None:
         return False
@@ -242,5 +242,5 @@ def _add(found: dict[int, list[Record]], message: Message, ends: Mapping[int, in
 
 
 def as_optional_bytes(text: str | bytes | None) -> bytes | None:
-    """A value or key as bytes. confluent-kafka's types also allow texts, which consumers never return."""
+    """A value or key as bytes. In confluent-kafka's types it may also be a text, but consumers never return one."""
     return text.encode() if isinstance(text, str) else text

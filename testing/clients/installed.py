@@ -1,4 +1,4 @@
-"""Chooses the Kafka client: the first of confluent-kafka, kafka-python and aiokafka that is installed."""
+"""Chooses the Kafka client library: the first of confluent-kafka, kafka-python and aiokafka that is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moldau.testing.clients.port import Client, NoClient
 
 
 class Library(NamedTuple):
-    """A client library that the kit can use."""
+    """A client library that the conveniences of a cluster can use."""
 
     name: str
     """The name of the library for pip."""
@@ -28,7 +28,7 @@ LIBRARIES: Final = (
 
 
 def library(name: str | None = None) -> Library:
-    """The library of this name; without a name the first that is installed. Raises `NoClient`."""
+    """The client library with this name; without a name the first library that is installed. Raises `NoClient`."""
     for each in LIBRARIES:
         if name in (None, each.name) and find_spec(each.package) is not None:
             return each
@@ -42,7 +42,7 @@ def library(name: str | None = None) -> Library:
 
 
 def client(chosen: Library, settings: Mapping[str, object]) -> Client:
-    """A client of a library, with settings under the library's own names."""
+    """Make a client of a library. `settings` have the library's own names."""
     of_class = getattr(import_module(f"moldau.testing.clients.{chosen.module}"), chosen.of_class)
     made: Client = of_class(settings)
     return made

@@ -1,4 +1,4 @@
-"""The conveniences through kafka-python."""
+"""A client for the conveniences of a cluster through kafka-python."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from moldau.testing.clients.port import Partition, Record, not_acknowledged, rec
 TIMEOUT_S: Final = 15.0
 POLL_MS: Final = 100
 QUICK: Final = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
-"""Settings for nodes on the same machine, which a test may end and start again."""
+"""Client settings for nodes on the same machine, which a test may end and start again."""
 WRITING: Final = {"acks": "all", "max_block_ms": 15_000, "request_timeout_ms": 10_000, "delivery_timeout_ms": 15_000}
-"""The settings of the producer. A request lasts longer than a broker's session of 9 s, after which another broker
+"""The settings of the producer. A request times out later than a broker's session of 9 s, after which another broker
 leads.
 """
 WRITING_S: Final = 20.0
-"""The time (seconds) for which the kit waits for a record. It is longer than `delivery_timeout_ms`, so that the library
-gives the record up before the kit does.
+"""The time (seconds) for which a produced record is waited for. It is longer than `delivery_timeout_ms`, so that
+kafka-python drops the record first.
 """
 READING: Final = {
     "enable_auto_commit": False,
@@ -35,8 +35,8 @@ READING: Final = {
 
 
 class KafkaPythonClient:
-    """A client over kafka-python. `settings` are those of `Cluster.client_settings`. Connections are made when a method
-    first needs them.
+    """A `Client` that uses kafka-python. `settings` are those of `Cluster.client_settings`. Connections are made when a
+    method first needs them.
     """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
@@ -53,7 +53,9 @@ class KafkaPythonClient:
             self._admin().create_topics([topic], timeout_ms=int(TIMEOUT_S * 1000))
 
     def delete_topics(self, names: Sequence[str], *, waits: bool = True) -> None:
-        """As in `Client`; the library always waits."""
+        """Delete topics, and wait until the cluster has deleted them: the library always waits, whatever `waits`
+        says.
+        """
         with self._lock:
             if names:
                 self._admin().delete_topics(list(names), timeout_ms=int(TIMEOUT_S * 1000))

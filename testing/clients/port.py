@@ -1,4 +1,6 @@
-"""The interface of a Kafka client for the conveniences of a cluster, the same for each library."""
+"""The interface of the Kafka clients through which the conveniences of a cluster work, the same for each client
+library.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ Headers = Mapping[str, Text] | Sequence[tuple[str, Text]]
 
 
 class NoClient(ImportError):
-    """No Kafka client is installed that can do what is asked for."""
+    """No client library is installed that can do what the test requests."""
 
 
 class Partition(NamedTuple):
@@ -23,7 +25,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record with its place in its partition. The timestamp is in milliseconds since 1970."""
+    """A record with its topic, partition and offset. The timestamp is in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -35,16 +37,18 @@ class Record:
 
 
 class Client(Protocol):
-    """A client over one library. Every method blocks, and may raise the library's own exceptions and TimeoutError."""
+    """A client that uses one library. Every method blocks, and may raise the library's own exceptions and
+    TimeoutError.
+    """
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Create a topic."""
 
     def delete_topics(self, names: Sequence[str], *, waits: bool = True) -> None:
-        """Delete topics; with `waits` until the cluster has deleted them."""
+        """Delete topics; if `waits` is true, wait until the cluster has deleted them."""
 
     def topics(self) -> list[str]:
-        """The names of the topics, sorted, without the internal ones."""
+        """The names of all topics but internal ones, sorted."""
 
     def produce(
         self,
@@ -58,25 +62,27 @@ class Client(Protocol):
         """Write a record, and wait until all in-sync replicas have it."""
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The last stable offset of each partition; nothing for a topic that does not exist."""
+        """The last stable offset of each partition of a topic; empty for a topic that does not exist."""
 
     def read(self, topic: str, begins: Mapping[int, int], ends: Mapping[int, int], timeout_s: float) -> list[Record]:
-        """The committed records of a topic, partition by partition, from the offsets `begins` (0 if there is none)
-        up to `ends`, exclusive.
+        """The committed records of a topic, partition by partition: in each partition from its offset in `begins` (0 if
+        it has none there) up to its offset in `ends`, exclusive.
         """
 
     def committed(self, group: str) -> dict[Partition, int]:
-        """The committed offsets of a group."""
+        """The committed offsets of a group, by partition."""
 
     def allow(self, user: str, operation: str, kind: str, name: str) -> None:
-        """Create an ACL: the user may do the operation on the resource of this kind, a literal name or "*"."""
+        """Create an ACL that allows a user an operation on a resource. `kind` is TOPIC or GROUP, and `name` a literal
+        name or "*".
+        """
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
 
 
 def record_of(message: Any) -> Record:
-    """A record of kafka-python or aiokafka, whose fields have the same names."""
+    """Convert a message of kafka-python or aiokafka, whose fields have the same names, to a `Record`."""
     return Record(
         message.topic,
         message.partition,
@@ -89,7 +95,7 @@ def record_of(message: Any) -> Record:
 
 
 def not_acknowledged(topic: str) -> TimeoutError:
-    """The error of a record that a client has given up."""
+    """The error that is raised for a record that was not acknowledged in time."""
     return TimeoutError(
         f"the record for {topic} was not acknowledged in time, and may be written later: is the node that leads its"
         " partition paused, ended or cut off?"
@@ -97,8 +103,8 @@ def not_acknowledged(topic: str) -> TimeoutError:
 
 
 def as_bytes(given: object, what: str) -> bytes | None:
-    """The text in UTF-8, or the bytes; None stays. Raises TypeError for any other type; its text names the argument by
-    `what`.
+    """A text as bytes in UTF-8; bytes and None are returned unchanged. Raises TypeError for any other type, with a text
+    that calls the argument `what`.
     """
     if isinstance(given, str):
         return given.encode()
@@ -110,7 +116,7 @@ def as_bytes(given: object, what: str) -> bytes | None:
 
 
 def header_list(headers: Headers | None) -> list[tuple[str, bytes | None]]:
-    """Headers in their order, with values as bytes. Raises TypeError."""
+    """The headers as a list of pairs in their order, with values as bytes. Raises TypeError."""
     pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
     if not all(isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
         raise TypeError(f'headers is {headers!r}: a dictionary or pairs are needed, such as {{"trace": "1"}}')

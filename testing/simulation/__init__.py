@@ -1,3 +1,3 @@
-"""A deterministic simulation in which this project tests its cluster: event loop, network, disks and clocks from one
-seed.
+"""A deterministic simulation in which this project tests its cluster: one seed determines the event loop, the network,
+the disks and the clocks.
 """

@@ -4,7 +4,7 @@
 
 `outgoing` keeps the caller's buffers without copying until the flush, after the callbacks that are ready now, as uvloop
 does: a caller that changes a buffer after writing it sends the changed bytes. Flight and arrived together never exceed
-the socket buffer; a reader that pauses therefore fills the writer's `outgoing`, and `pause_writing` is called.
+the socket buffer. If a reader pauses, the writer's `outgoing` therefore fills, and `pause_writing` is called.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
     # --- beginning ----------------------------------------------------------------------------------------------
 
     def begin(self, factory: Callable[[], asyncio.BaseProtocol], begun: asyncio.Future[asyncio.BaseProtocol]) -> None:
-        """Begin the client's end: as in asyncio, the protocol is made once the connection is established."""
+        """Begin the client's end. As in asyncio, `factory` makes the protocol once the connection is established."""
         if begun.cancelled():
             self.abort()
             return
@@ -66,7 +66,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             listener.admit(self)
 
     def begin_serving(self, protocol: asyncio.BaseProtocol) -> None:
-        """Begin the server's end with its protocol."""
+        """Begin the server's end with the protocol that the server made."""
         self._protocol = protocol
         self._attach(protocol)
 
@@ -113,7 +113,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             self._flush()
 
     def _flush(self) -> None:
-        """Hand over to the cable as many bytes as the socket buffer takes."""
+        """Send as many bytes on the cable as the socket buffer takes."""
         if self._error_after_read is not None:
             self._lose_quietly(self._error_after_read)
             return
@@ -163,7 +163,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
     # --- receiving ----------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        """Read the socket once: as much as the protocol takes at once."""
+        """Read received data once, as much as the protocol takes in one call."""
         self._receive_posted = False
         if self._reading_paused or self._closing or self._lost or not self._arrived:
             return
@@ -197,7 +197,9 @@ class Connection(ReceivingEnd, asyncio.Transport):
         return self._closing
 
     def close(self) -> None:
-        """Send what is buffered, then the end of the stream. As in Linux, unread data turns the end into a reset."""
+        """Send the buffered data, then the end of the stream. As in Linux, a reset is sent instead if received data is
+        unread.
+        """
         if self._closing or self.gone:
             return
         self._closing = True
@@ -219,7 +221,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             self._lose_quietly(None)
 
     def lose(self, error: OSError) -> None:
-        """Break the connection, as this end sees it. Data that has arrived is read first, as in Linux."""
+        """Break the connection for this end. As in Linux, data that has arrived is read first."""
         if self.gone:
             return
         if self._arrived and self._protocol is not None and not self._closing:
@@ -229,7 +231,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             self._lose_quietly(error)
 
     def discard(self) -> None:
-        """Reset a connection that has just been made, because its client does not wait for it any more."""
+        """Reset a connection that has just been made, because the client that made it has given up."""
         self.peer.receive_reset()
         self._lose_quietly(None)
 
@@ -250,7 +252,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             protocol.connection_lost(error)
 
     def _call(self, callback: Callable[..., Any], *args: object) -> Any:
-        """Call the protocol; what it raises breaks the connection, as in asyncio."""
+        """Call a method of the protocol. As in asyncio, an exception that it raises breaks the connection."""
         try:
             return callback(*args)
         except Exception as error:

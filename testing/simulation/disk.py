@@ -1,4 +1,4 @@
-"""A simulated disk, which loses, tears, damages and refuses writes, all from one seed.
+"""A simulated disk that loses, tears, damages and refuses writes, as a seed determines.
 
 The contents of the page cache and those of the platter, which are durable, are kept apart:
 
@@ -30,7 +30,7 @@ from moldau.testing.simulation.pages import Inode
 
 @dataclass(slots=True)
 class _Rot:
-    """A bit that flipped on the platter."""
+    """A bit that was flipped on the platter, with the byte before and after."""
 
     path: str
     inode: Inode
@@ -45,7 +45,7 @@ class _Rot:
 
 
 class SimulatedFile:
-    """A file that one run of a process has opened."""
+    """A file that a process has opened. It is invalid once that process has ended."""
 
     __slots__ = ("_closed", "_disk", "_generation", "_inode", "_path", "_read_only")
 
@@ -151,14 +151,16 @@ class SimulatedLock:
 
 
 class SimulatedDisk(DiskCalls):
-    """A `FileSystem` in memory. Same seed and same calls: same bytes, same faults, same losses."""
+    """A `FileSystem` in memory that simulates a disk. The same seed and the same calls give the same bytes, faults and
+    losses.
+    """
 
     def __init__(self, seed: int | str = 0, *, wall_ms: Callable[[], int] = lambda: 0) -> None:
         super().__init__(seed)
         self.generation = 0
         self.open_files = OpenFiles()
         self.holed: list[Inode] = []
-        """The files of failed syncs, in their order."""
+        """The files in which a failed sync dropped pages, in the order of these syncs."""
         self._wall_ms = wall_ms
         self._loss = Random(f"{seed}/disk/loss")
         self._names = DiskNames()
@@ -168,8 +170,8 @@ class SimulatedDisk(DiskCalls):
     # --- loss ---------------------------------------------------------------------------------------------------
 
     def rot(self, where: Callable[[str], bool] = lambda path: True) -> tuple[str, int] | None:
-        """Flip one durable bit in a file that `where` accepts. Returns the path and the position; None if no such file
-        has a byte.
+        """Flip one durable bit in a random file whose path `where` accepts. Returns the path and the position; None if
+        no such file has durable bytes.
         """
         candidates = [(path, inode) for path, inode in self._names.files() if inode.durable and where(path)]
         if not candidates:
@@ -188,7 +190,7 @@ class SimulatedDisk(DiskCalls):
         return position
 
     def mend_rot(self) -> None:
-        """Restore the flipped bits, as an operator would from a copy."""
+        """Restore all flipped bits, as an operator would from a copy."""
         for rot in self._rots:
             if rot.is_there:
                 before = rot.inode.durable[rot.position]
@@ -198,8 +200,9 @@ class SimulatedDisk(DiskCalls):
         self._rots.clear()
 
     def is_rotten(self, directory: str) -> bool:
-        """Whether a file in this directory has a flipped bit that was not written over, cut away or moved: for
-        checks."""
+        """Whether a file in a directory has a flipped bit that was not overwritten, cut away or moved since. For
+        checks.
+        """
         below = f"{directory}/"
         return any(
             rot.path.startswith(below) and rot.is_there and self._names.find(rot.path) is rot.inode
@@ -207,8 +210,8 @@ class SimulatedDisk(DiskCalls):
         )
 
     def has_hole(self, directory: str) -> bool:
-        """Whether a failed sync dropped pages of a file in this directory that was not truncated there since. The
-        caller of the sync may not have heard of it yet, and a later process meets the hole. For checks.
+        """Whether a failed sync dropped pages of a file in a directory that was not truncated there since. The caller
+        of the sync may not know this yet, and a later process may read the wrong bytes. For checks.
         """
         holed = {id(inode) for inode in self.holed if inode.hole_start is not None}
         if not holed:  # The checks ask this at each look.
@@ -217,7 +220,9 @@ class SimulatedDisk(DiskCalls):
         return any(id(inode) in holed and path.startswith(below) for path, inode in self._names.files())
 
     def crash(self) -> None:
-        """Cut the power, and restore it. Unsynced data is lost as the seed chooses; open files and locks are gone."""
+        """Cut the power, and restore it. The seed chooses which unsynced data is lost. Open files and locks are
+        gone.
+        """
         self.end_process()
         self.power_on()
         shape, pending = self._loss.random(), self._names.pending_count
@@ -228,7 +233,9 @@ class SimulatedDisk(DiskCalls):
             self.used_bytes += len(inode.cache)
 
     def end_process(self) -> None:
-        """End the process, but not the kernel: open files and locks are gone, the page cache stays."""
+        """End the process that uses the disk, but not the kernel: open files and locks are gone, and the page cache is
+        kept.
+        """
         self.generation += 1
         self.open_files = OpenFiles()
         self.open_count = 0
@@ -287,20 +294,22 @@ class SimulatedDisk(DiskCalls):
         return bytes(inode.cache)
 
     def durable_bytes(self, path: str) -> bytes:
-        """The durable bytes of a file, for checks."""
+        """The durable bytes of a file under its current name, for checks."""
         return bytes(self._names.inode(path).durable)
 
     def peek(self, path: str) -> BytesLike:
-        """What a process would read, without a call that counts, costs or fails: for checks."""
+        """The bytes that a process would read from a file, without counting a call or failing. For checks."""
         return self._names.inode(path).cache
 
     def peek_durable(self, path: str) -> BytesLike:
-        """The durable bytes of a file under its durable name: what is left after the worst loss of power."""
+        """The durable bytes of the file that durably has this name: what a loss of power leaves at least. For
+        checks.
+        """
         node = self._names.durable(path)
         return node.durable if isinstance(node, Inode) else b""
 
     def has_durable_name(self, path: str) -> bool:
-        """Whether the present name of a file is durable, too."""
+        """Whether the current name of a file is durable."""
         return self._names.durable(path) is self._names.inode(path)
 
     def rename(self, old: str, new: str) -> None:
@@ -336,8 +345,8 @@ class SimulatedDisk(DiskCalls):
         self._names.change((parent, name, None))
 
     def sync_directory(self, path: str) -> None:
-        """Make durable the changes of this directory, and with each of them the changes of other directories that it
-        needs (a move).
+        """Make the changes in a directory durable, and with them earlier changes in other directories on which a move
+        depends.
         """
         directory = self._names.directory(path)
         self.need_descriptor(path)
@@ -361,7 +370,9 @@ class SimulatedDisk(DiskCalls):
 
 
 def freed(node: Inode | Directory | None) -> int:
-    """The bytes that are freed when a name is dropped or given to another file."""
+    """Note that a file loses its name, because the name is dropped or given to another file. Returns the number of
+    bytes that this frees.
+    """
     if not isinstance(node, Inode) or not node.linked:
         return 0
     node.linked = False

@@ -1,6 +1,6 @@
-"""The calls of a simulated disk: each is counted, and may be refused, slow, or the last one before the power is cut.
+"""Counts the calls of a simulated disk. A call may be refused, take long, or be the last one before the power is cut.
 
-Steps (`steps`) count the calls that change something: a test may cut the power at each of them in turn.
+`steps` counts the calls that change something, so that a test may cut the power at each of them in turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import NoReturn
 
 
 class SimulatedCrash(BaseException):
-    """The power is gone. No `except Exception` stops it; nothing done while it unwinds reaches the disk."""
+    """The power of the host was cut. `except Exception` does not catch it; calls of the disk while it propagates have
+    no effect.
+    """
 
 
 class Operation(Enum):
@@ -27,7 +29,9 @@ class Operation(Enum):
 
 @dataclass(slots=True)
 class DiskFaults:
-    """Probabilities per call and costs; a test or a nemesis changes them while the disk runs."""
+    """The probability of each kind of fault per call, and the durations of calls. A test may change them while the disk
+    runs.
+    """
 
     read_error: float = 0.0
     write_error: float = 0.0
@@ -77,13 +81,13 @@ class DiskCalls:
         self._powered = True
 
     def fail(self, operation: Operation, call: int, error: int = errno.EIO) -> None:
-        """Refuse the `call`-th call of this kind, counted from 1 since the disk was made (`counts` has the present
-        numbers).
+        """Let the `call`-th call of an operation fail. Calls are counted from 1 since the disk was made; `counts` has
+        the current numbers.
         """
         self._scripted[operation, call] = error
 
     def forgive(self, operation: Operation, call: int) -> None:
-        """Cancel a refusal that `fail` has announced, if it has not happened yet."""
+        """Cancel a failure that was set by `fail` and has not happened yet."""
         self._scripted.pop((operation, call), None)
 
     def break_directory(self, path: str) -> None:
@@ -94,7 +98,7 @@ class DiskCalls:
         self._broken = ()
 
     def has_refused(self, path: str) -> bool:
-        """Whether a call for this very path ever failed. For checks."""
+        """Whether any call for exactly this path has failed. For checks."""
         return path in self._refused
 
     def power_on(self) -> None:
@@ -114,13 +118,15 @@ class DiskCalls:
             raise SimulatedCrash("the power is off")
 
     def perform(self, operation: Operation, path: str, *, may_fail: bool = True) -> None:
-        """Count one call, and cut the power or raise OSError if that is due."""
+        """Count a call. Raises OSError if the call is to fail, and `SimulatedCrash` if the power is to be cut at it."""
         error = self.count_call(operation, path, may_fail)
         if error:
             raise OSError(error, os.strerror(error), path)
 
     def count_call(self, operation: Operation, path: str, may_fail: bool = True) -> int:
-        """Do the same as `perform`, but return the errno of the refusal, or 0."""
+        """Count a call. Returns the errno with which it is to fail, or 0. Raises `SimulatedCrash` if the power is to be
+        cut at it.
+        """
         self.require_power()
         if operation is not Operation.READ and not self.may_change():
             raise SimulatedCrash("the process is gone")
@@ -146,7 +152,9 @@ class DiskCalls:
         return errno.EIO if probability and self.random.random() < probability else 0
 
     def admit(self, path: str, size: int, growth: int) -> tuple[int, int]:
-        """Count one write. Returns an errno or 0, and how many of the bytes the disk takes."""
+        """Count a write of `size` bytes that makes a file longer by `growth` bytes. Returns an errno or 0, and the
+        number of bytes that the disk takes.
+        """
         error = self.count_call(Operation.WRITE, path)
         taken = int(self.random.random() * size) if error else size
         room = self.faults.capacity_bytes - self.used_bytes
@@ -156,7 +164,7 @@ class DiskCalls:
         return error, taken
 
     def need_descriptor(self, path: str) -> None:
-        """Raise OSError if as many files are open as the limit allows."""
+        """Raise OSError (EMFILE) if as many files are open as the limit allows."""
         if self.open_count >= self.faults.descriptors_max:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 

@@ -1,4 +1,4 @@
-"""The names of a simulated disk: the directories that processes see, and those on the platter.
+"""The names of files on a simulated disk: those that processes see, and those that are durable.
 
 A change of names (create, rename, unlink, make a directory) is pending until one of its directories is synced. Of the
 pending changes a crash keeps a prefix of their order.
@@ -22,7 +22,7 @@ class Directory:
 
 @dataclass(slots=True)
 class _NameChange:
-    """One atomic change of names. An entry with None removes the name."""
+    """An atomic change of names, such as a rename. An entry with None removes the name."""
 
     entries: list[tuple[Directory, str, Inode | Directory | None]]
 
@@ -38,7 +38,7 @@ class _NameChange:
 
 
 class DiskNames:
-    """Finds files by their paths, and keeps the changes of names that are not durable."""
+    """Finds files by their paths, and keeps the changes of names that are not durable yet."""
 
     def __init__(self) -> None:
         self.root = Directory()
@@ -53,14 +53,14 @@ class DiskNames:
         return node
 
     def durable(self, path: str) -> Inode | Directory | None:
-        """The file or directory that durably has this name; None if there is none."""
+        """The file or directory that durably has this path; None if there is none."""
         node: Inode | Directory | None = self.root
         for name in names_of(path):
             node = node.durable.get(name) if isinstance(node, Directory) else None
         return node
 
     def directory(self, path: str) -> Directory:
-        """The directory of this path. Raises `FileNotFoundError` and `NotADirectoryError`."""
+        """The directory with this path. Raises `FileNotFoundError` and `NotADirectoryError`."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -69,7 +69,7 @@ class DiskNames:
         return node
 
     def inode(self, path: str) -> Inode:
-        """The file of this path. Raises `FileNotFoundError` and `IsADirectoryError`."""
+        """The file with this path. Raises `FileNotFoundError` and `IsADirectoryError`."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -78,7 +78,9 @@ class DiskNames:
         return node
 
     def place(self, path: str) -> tuple[Directory, str]:
-        """The directory of a path and the name in it. Raises `FileNotFoundError` and `NotADirectoryError`."""
+        """The parent directory of a path, and the last name in the path. Raises `FileNotFoundError` and
+        `NotADirectoryError`.
+        """
         names = names_of(path)
         return self.directory("/".join(names[:-1])), names[-1]
 
@@ -95,7 +97,9 @@ class DiskNames:
                 yield f"{path}/{name}", node
 
     def change(self, *entries: tuple[Directory, str, Inode | Directory | None]) -> None:
-        """Change names at once for processes. The change becomes durable with a sync, or by chance at a crash."""
+        """Change names in one atomic step, which processes see at once. The change becomes durable at a sync, or by
+        chance at a crash.
+        """
         for directory, name, node in entries:
             if node is None:
                 del directory.entries[name]
@@ -104,8 +108,8 @@ class DiskNames:
         self._changes.append(_NameChange(list(entries)))
 
     def sync(self, directory: Directory) -> None:
-        """Make durable the changes of this directory, and with each of them the changes of other directories that it
-        needs (a move).
+        """Make the changes in a directory durable, and with them earlier changes in other directories on which a move
+        depends.
         """
         directories = [directory]
         kept: list[_NameChange] = []
@@ -122,11 +126,11 @@ class DiskNames:
 
     @property
     def pending_count(self) -> int:
-        """The number of pending changes."""
+        """The number of changes that are not durable yet."""
         return len(self._changes)
 
     def crash(self, kept: int) -> None:
-        """Keep the first `kept` pending changes, drop the others, and show what is on the platter."""
+        """Make the first `kept` pending changes durable, drop the others, and let processes see only durable names."""
         for change in self._changes[:kept]:
             change.apply()
         self._changes.clear()
@@ -142,5 +146,5 @@ class DiskNames:
 
 
 def names_of(path: str) -> list[str]:
-    """The names along a path."""
+    """The names of the directories and the file along a path."""
     return [name for name in path.split("/") if name not in ("", ".")]

@@ -1,4 +1,4 @@
-"""The handles, futures and tasks of the loop, which have the same order in every process."""
+"""The handles, futures and tasks of the simulated event loop. Sets of them have the same order in every process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _nothing() -> None:
 
 
 class SimulatedFuture(asyncio.Future[T]):
-    """A future whose hash is its number, so that sets of futures have the same order in every process."""
+    """A future whose hash is its number, so that a set of futures has the same order in every process."""
 
     simulated_number: int | None = None
 

@@ -17,7 +17,7 @@ NANOSECONDS = 1_000_000_000
 
 
 class Meter(Protocol):
-    """A source of the duration of blocking calls: the disk."""
+    """A source of the time that blocking calls take: the disk of a host."""
 
     @property
     def cost_ns(self) -> int: ...
@@ -26,7 +26,7 @@ class Meter(Protocol):
 
 
 class Life:
-    """One run of a host's process, from its start to its crash. The host's clock is here too."""
+    """One run of a host's process, from its start to its crash, with the host's clock."""
 
     __slots__ = (
         "alive",
@@ -59,7 +59,9 @@ class Life:
         so this is the time that a request takes.
         """
         self.spent_ns = 0
-        """The time (ns) that the running callback has taken so far; the host is blocked for it afterwards."""
+        """The time (ns) that the current callback has taken so far. The host is blocked for this time after the
+        callback.
+        """
         self.clock_rate_ppm = 0
         self.clock_offset_ns = 0
         self.exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
@@ -73,7 +75,7 @@ class Life:
         return self.local_ns(now_ns + self.spent_ns)
 
     def take_cost_ns(self) -> int:
-        """Return the time (ns) for which the callback that has ended blocks the host, and begin to count anew."""
+        """Return the time (ns) for which the callback that has just ended blocks the host, and reset the count."""
         spent_ns, self.spent_ns = self.spent_ns, 0
         return spent_ns + self.meter.take_cost_ns()
 

@@ -1,4 +1,5 @@
-"""An asyncio event loop for many hosts on one virtual clock: same seed, same order of everything.
+"""A simulated asyncio event loop for many hosts on one virtual clock. The same seed gives the same order of all
+callbacks.
 
 `schedule.py` chooses the callback that runs next. The contextvars context of a callback determines the host that it
 belongs to, and the run of the host's process, which is called a life (a crash ends it). A callback of an ended life is
@@ -42,8 +43,8 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         return self.run_until_limit(future, 1 << 62)
 
     def run_until_limit(self, future: Awaitable[T], limit_ns: int) -> T:
-        """Run until the future is done. Raises `SimulationStuck` if it is not done at `limit_ns`, even in a
-        busy loop.
+        """Run until the future is done, and return its result. Raises `SimulationStuck` if it is not done at the
+        virtual time `limit_ns`, even in a busy loop.
         """
         task = asyncio.ensure_future(future, loop=self)
         task.add_done_callback(self._stop_after)
@@ -88,7 +89,9 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """Drop everything silently from now on: coroutines that are closed may still call the loop."""
+        """Drop all callbacks, and ignore all later calls of the loop, because coroutines that are closed may still make
+        some.
+        """
         self._closed = True
         self._ready.clear()
         self._heap.clear()
@@ -160,7 +163,9 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         start_serving: bool = True,
         **options: Any,
     ) -> Listener:
-        """Listen on the host whose callback runs. Options about kernels (backlog, reuse_port) have no effect."""
+        """Listen on the host to which the current callback belongs. Options about kernels (backlog, reuse_port) have no
+        effect.
+        """
         _plain_only(options)
         node = self.network.nodes[self.current.host]
         return self.network.listen(node, protocol_factory, host, port or 0, serving=start_serving)
@@ -168,7 +173,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
     async def getaddrinfo(  # type: ignore[override]
         self, host: str, port: int, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
-        """Return the name of a host as its address."""
+        """Resolve a host name. Its only address is the name itself."""
         return [(socket.AF_INET, socket.SOCK_STREAM, proto, "", (host, port))]
 
     async def create_connection(  # type: ignore[override]

@@ -1,8 +1,8 @@
-"""Cables, addresses and listeners between simulated hosts, with the faults that TCP lets through.
+"""The simulated network: cables, addresses and listeners of hosts, with the faults that TCP does not hide.
 
-Inside one connection nothing is lost or reordered; a cut direction stalls what was sent until it is healed or until the
-connection times out. Cuts are one-way. What reaches a host that is down waits, and is answered by a reset once the host
-is up again and knows nothing of the connection.
+Inside one connection nothing is lost or reordered. If one direction between two hosts is cut, data in it waits until
+the cut is healed or the connection times out. Data for a host that is down waits, too. Once the host is up again it
+answers with a reset, because it does not know the connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANY_HOST = (None, "", "0.0.0.0", "::")
 
 @dataclass(slots=True)
 class NetworkProfile:
-    """How the cables behave; may be changed while the network runs."""
+    """How the network behaves. The values may be changed while it runs."""
 
     latency_ns_min: int = 100_000
     latency_ns_max: int = 1_000_000
@@ -46,7 +46,7 @@ class NetworkProfile:
 
 
 class Node:
-    """A host as the network sees it: `up` tells whether its kernel runs, `life` is the run of its process."""
+    """A host on the network. `up`: whether its kernel runs. `life`: the run of its process."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Node:
 
 
 class ListenerSocket:
-    """The part of a socket that servers use: its address."""
+    """The part of a listening socket that servers use: its address."""
 
     def __init__(self, address: str, port: int) -> None:
         self._name = (address, port)
@@ -72,7 +72,7 @@ class ListenerSocket:
 
 
 class Listener(asyncio.AbstractServer):
-    """A bound port. As in asyncio, connections are refused until it serves."""
+    """A port on which a host listens. As in asyncio, connections are refused until it serves."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Listener(asyncio.AbstractServer):
     ) -> None:
         self.policy = policy
         self._waiting: deque[Connection] = deque()
-        """The connections that the accept policy has not accepted yet."""
+        """The connections that have arrived and that the accept policy has not accepted yet."""
         self.node = node
         self.life = life
         self.context = context
@@ -106,7 +106,7 @@ class Listener(asyncio.AbstractServer):
         return self._serving and self.life.alive
 
     def admit(self, connection: Connection) -> None:
-        """Let a connection that has arrived begin, or wait to be accepted."""
+        """Begin a connection that has arrived, or let it wait until the accept policy accepts it."""
         if self.policy is None:
             connection.begin_serving(self.factory())
         else:
@@ -160,9 +160,9 @@ class Network:
         self._cut: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], int] = {}
         self.on_sent: Callable[[ReceivingEnd, bytes], None] | None = None
-        """Called with all data that is on its way to an end of a connection."""
+        """Called with an end of a connection and data that was just sent to it."""
         self.on_written: Callable[[Connection, BytesLike], None] | None = None
-        """Called with all data that a process writes for an end of a connection, before it is on its way."""
+        """Called with an end of a connection and data that its process writes, before the data is sent."""
 
     # --- faults -------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Network:
         return bool(self._cut)
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing that `source` sends reach `target` from now on."""
+        """Let nothing that `source` sends reach `target`, until `heal`."""
         self._cut.add((source, target))
 
     def partition(self, one_side: Iterable[str], other_side: Iterable[str]) -> None:
@@ -185,7 +185,7 @@ class Network:
         self.partition([host], [name for name in self.nodes if name != host])
 
     def heal(self, source: str | None = None, target: str | None = None) -> None:
-        """Heal one direction, or all. What was stalled arrives after a retransmission."""
+        """Heal the cut from `source` to `target`, or all cuts. Data that waited arrives after a retransmission."""
         if source is None or target is None:
             self._cut.clear()
         else:
@@ -198,11 +198,11 @@ class Network:
         self.loop.at(self.loop.now_ns + duration_ns, self.heal, source, target)
 
     def slow(self, source: str, target: str, factor: int) -> None:
-        """Multiply the latency of one direction; 1 ends it."""
+        """Multiply the latency from `source` to `target` by a factor; 1 restores it."""
         self._slow[source, target] = factor
 
     def reset(self, one: str, other: str) -> int:
-        """Reset every connection between two hosts. Returns how many there were."""
+        """Reset every connection between two hosts. Returns the number of connections."""
         ends = [end for end in self._connections.values() if (end.node.name, end.peer.node.name) == (one, other)]
         for end in ends:
             end.lose(_error(ConnectionResetError, errno.ECONNRESET))
@@ -234,8 +234,8 @@ class Network:
             connection.path_changed()
 
     def host_down(self, node: Node, *, kernel_lives: bool, reset: bool) -> None:
-        """End the connections of a node whose process has ended. A living kernel closes them in order, a dead one sends
-        nothing. With `reset` the peers get a reset at once.
+        """End the connections of a host whose process has ended. If its kernel runs, it closes them regularly;
+        otherwise it sends nothing. With `reset` the peers get a reset at once.
         """
         node.up = kernel_lives
         node.life = None
@@ -297,7 +297,7 @@ class Network:
         return connection, await begun
 
     def pair(self, client: tuple[Node, Life, Context], server: tuple[Node, Life, Context], port: int) -> Connection:
-        """Make both ends of a new connection, which have not begun yet. Returns the client's end."""
+        """Make both ends of a new connection; neither has a protocol yet. Returns the client's end."""
         client_name = (client[0].address, client[0].next_port())
         server_name = (server[0].address, port)
         near = Connection(self, *client, client_name, server_name)
@@ -309,7 +309,7 @@ class Network:
         return near
 
     def forget(self, connection: ReceivingEnd) -> None:
-        """Remove the connection, once both ends are closed."""
+        """Remove a connection once both of its ends are closed."""
         if connection.gone and connection.peer.gone:
             self._connections.pop(connection.number, None)
             self._connections.pop(connection.peer.number, None)
@@ -317,7 +317,7 @@ class Network:
 
 @dataclass(slots=True)
 class _Attempt:
-    """An attempt to connect: a SYN, repeated SYNs, and the answer."""
+    """An attempt to connect: SYN packets at intervals until there is an answer."""
 
     network: Network
     source: Node

@@ -1,4 +1,4 @@
-"""The contents of one file in the page cache and on the platter, and the effect of a crash on their difference."""
+"""The contents of one file in the page cache and on the platter, and what a crash does to their difference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ PENDING_WRITES_MAX = 4096
 
 @dataclass(slots=True)
 class PendingWrite:
-    """A write of [start, end), or a cut to `start` if `end` is None. `data` is None while the cache still has it."""
+    """A pending write of the positions from `start` to `end` (exclusive). If `end` is None, it is a truncation to the
+    size `start`. `data` is None as long as the cache still has the bytes.
+    """
 
     start: int
     end: int | None
@@ -30,7 +32,9 @@ class Inode:
     modified_ms: int = 0
     linked: bool = True
     hole_start: int | None = None
-    """The start of the first write that a failed sync dropped; None once the file is cut there. For checks."""
+    """The start of the first write that a failed sync dropped; None if there is none, or once the file was truncated to
+    that size. For checks.
+    """
 
     def write(self, data: BytesLike, position: int) -> None:
         end = position + len(data)
@@ -55,7 +59,7 @@ class Inode:
         self.pending.append(PendingWrite(size, None))
 
     def _keep_own_bytes(self, position: int) -> None:
-        """Copy the data of pending writes beyond `position`, because the cache is about to be overwritten there."""
+        """Copy the data of pending writes beyond `position` from the cache, which is about to be overwritten there."""
         for write in self.pending:
             if write.end is not None and write.end > position and write.data is None:
                 write.data = bytes(self.cache[write.start : write.end])
@@ -93,8 +97,8 @@ class Inode:
             self.evict()
 
     def evict(self) -> None:
-        """Read clean pages from the platter again. They may lack data that the cache had, but the file does not become
-        shorter.
+        """Read all clean pages from the platter again. They may lack data that the cache had, but the file keeps its
+        size.
         """
         cache = self.durable + bytes(max(0, len(self.cache) - len(self.durable)))
         for write in self.pending:
@@ -106,8 +110,8 @@ class Inode:
         self.cache = cache
 
     def crash(self, random: Random) -> None:
-        """Apply the pending writes that a loss of power leaves. The shape of the loss is drawn first, so that each
-        typical one is frequent.
+        """Apply to the platter those pending writes that survive a loss of power. The kind of loss is drawn first, so
+        that each typical one is frequent.
         """
         pending = self._before_lost_cut(random)
         shape = random.random()

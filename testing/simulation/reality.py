@@ -1,8 +1,8 @@
-"""The guard between a simulation and the real world: real time, randomness, threads, sockets and files raise.
+"""Guards a simulation against the real world: real time, randomness, threads, sockets and files raise `RealityTouched`.
 
-Three checks, none complete: stubs that replace functions of `time`, `random`, `os`, `uuid`, `threading`; the audit hook
-for what those miss (`open`, sockets, processes); the project's lint for what was bound at import. Imports and the
-reading of source lines for tracebacks are excused: they answer the same in every run.
+There are three checks, none of them complete: stubs that replace functions of `time`, `random`, `os`, `uuid`,
+`threading`; the audit hook for what those miss (`open`, sockets, processes); the project's lint for what was bound at
+import. Imports and the reading of source lines for tracebacks are allowed: they give the same result in every run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ and the files beside them.
 
 
 def virtual_functions(wall_ns: Callable[[], int], generator: random.Random) -> dict[str, Callable[..., Any]]:
-    """Clocks that tell virtual time, and the functions of the module `random` over a generator with a seed."""
+    """Functions that replace the clocks of the module `time` by virtual time, and the functions of the module `random`
+    by those of `generator`, by names such as `time.monotonic`.
+    """
 
     def wall_s() -> float:
         return wall_ns() / 1_000_000_000
@@ -68,7 +70,7 @@ def virtual_functions(wall_ns: Callable[[], int], generator: random.Random) -> d
 
 
 class RealityTouched(BaseException):
-    """Simulated code asked the real world. No `except Exception` hides it."""
+    """Simulated code used the real world. `except Exception` does not catch it."""
 
 
 # An audit hook cannot be taken back, so there is one for the process, which asks whether a guard stands.
@@ -83,7 +85,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 class _VirtualTime:
-    """Replaces the module `time` in `logging`."""
+    """Replaces the module `time` in `logging`, so that log records have virtual timestamps."""
 
     def __init__(self, wall_ns: Callable[[], int]) -> None:
         self.time_ns = wall_ns
@@ -96,9 +98,9 @@ class _VirtualTime:
 
 
 class RealityGuard:
-    """A context manager that guards the thread that enters it; other threads are not guarded. `report` gets each
-    violation before it is raised, because the code that did it may swallow everything. `virtual`: functions that answer
-    in place of real ones, by names such as `time.monotonic`. Without such a function the call raises, too.
+    """A context manager that guards the thread that enters it; other threads are not guarded. `report` is called with
+    each violation before it is raised, because the code that caused it may catch everything. `virtual`: functions that
+    replace real ones, by names such as `time.monotonic`. A real function without a replacement raises.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class RealityGuard:
         return seed
 
     def touched(self, what: str) -> None:
-        """Raise `RealityTouched`, unless the call comes from a thread that is not simulated, or from the interpreter
+        """Report and raise `RealityTouched`, unless the call comes from another thread or from the interpreter
         itself.
         """
         if threading.get_ident() != self._thread or _is_excused(sys._getframe()):

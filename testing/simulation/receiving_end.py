@@ -1,9 +1,9 @@
-"""The cable of a simulated TCP connection, as one end receives from it: what is in flight, and what has arrived.
+"""The receiving side of a simulated TCP connection: data that is in flight to one end, and data that has arrived there.
 
     flight (cable) --arrive--> arrived (the kernel of this end) --read--> this process
 
-A path that is cut keeps what is in flight until it is healed, or until the peer gives up (TCP's time-out). A kernel
-whose process has ended answers with a reset.
+If the path is cut, data in flight waits until the cut is healed, or until the peer gives up (TCP's timeout). A kernel
+whose process has ended answers data with a reset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReceivingEnd(ABC):
-    """One end of a connection, with the cable that leads to it."""
+    """One end of a connection, as the receiver of what its peer sends."""
 
     peer: Connection
     number: int
@@ -59,22 +59,22 @@ class ReceivingEnd(ABC):
 
     @abstractmethod
     def lose(self, error: OSError) -> None:
-        """Break the connection, as this end sees it. Data that has arrived is read first, as in Linux."""
+        """Break the connection for this end. As in Linux, data that has arrived is read first."""
 
     @abstractmethod
     def _receive(self) -> None:
-        """Read the socket once: as much as the protocol takes at once."""
+        """Read received data once, as much as the protocol takes in one call."""
 
     @abstractmethod
     def _post_flush(self) -> None:
-        """Flush soon, because the socket buffer may have room again."""
+        """Send outgoing data soon, because the peer's socket buffer may have room again."""
 
     def not_before(self, due_ns: int) -> None:
-        """Let nothing arrive at this end before `due_ns`, at which the handshake is over."""
+        """Let no data arrive at this end before `due_ns`, the time at which the TCP handshake is complete."""
         self._last_due_ns = due_ns
 
     def send(self, data: bytes) -> None:
-        """Put data of the peer on its way to this end, in pieces."""
+        """Send data of the peer to this end: it is put in flight in pieces."""
         network, now_ns = self.network, self.network.loop.now_ns
         if network.on_sent is not None:
             network.on_sent(self, data)
@@ -87,7 +87,7 @@ class ReceivingEnd(ABC):
             self._schedule_arrival(self._flight[0][0])
 
     def _pieces(self, data: bytes) -> list[bytes]:
-        """Cut data at random places; every fourth cut is within the first bytes, which hold lengths and headers."""
+        """Cut data at random places. Every fourth cut is within the first 8 bytes, which hold lengths and headers."""
         random = self.network.random.random
         count = 1 + int(random() * self.network.profile.fragments_max)
         pieces: list[bytes] = []
@@ -107,8 +107,8 @@ class ReceivingEnd(ABC):
             self.network.loop.at(due_ns, self._arrive, due_ns)
 
     def _arrive(self, due_ns: int) -> None:
-        """Let pieces that are due reach this end's kernel. They wait if the path is cut, and cause a reset if no
-        process is left.
+        """Let the pieces that are due arrive at this end's kernel. They wait if the path is cut, and cause a reset if
+        the host has no process.
         """
         if due_ns != self._arrival_due_ns:
             return  # another event is due earlier or later
@@ -156,8 +156,8 @@ class ReceivingEnd(ABC):
         return not self._reading_paused and not self._closing
 
     def _read(self, size_max: int) -> bytes:
-        """Take data that has arrived, up to the end of the stream; sometimes less, as if the rest had arrived a little
-        later.
+        """Take at most `size_max` bytes of data that has arrived, but nothing beyond the end of the stream. Sometimes
+        fewer bytes are taken, as if the others had arrived a little later.
         """
         random, separate = self.network.random.random, self.network.profile.separate_probability
         taken: list[memoryview] = []
@@ -212,9 +212,7 @@ class ReceivingEnd(ABC):
             self.receive_reset()
 
     def receive_reset(self) -> None:
-        """Let a reset by the peer's kernel, which does not know the connection, arrive after all that the peer has sent
-        before.
-        """
+        """Send a reset from the peer's kernel to this end. It arrives after all data that the peer has sent before."""
         loop = self.network.loop
         due_ns = loop.now_ns + self.network.latency_ns(self.peer.node, self.node)
         loop.at(max(due_ns, self._last_due_ns), self._reset_arrives)
@@ -226,8 +224,8 @@ class ReceivingEnd(ABC):
             self.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def host_died(self, *, kernel_lives: bool, reset: bool) -> None:
-        """End this end of the connection, because its process has ended. Data that its kernel had sent may still
-        arrive.
+        """Close this end, because the process of its host has ended. Data that the kernel had sent before may still
+        arrive at the peer.
         """
         peer, random = self.peer, self.network.random
         if reset or (kernel_lives and self._arrived):

@@ -1,4 +1,5 @@
-"""What runs next: the callbacks of many hosts, one at a time, on one virtual clock. Same seed, same order.
+"""The order of a simulation: runs the callbacks of many hosts, one at a time, on one virtual clock. The same seed gives
+the same order.
 
 ready queue   one FIFO for each life of a host: asyncio's promise inside one process
 choice        of several hosts with something ready, the seed says which runs its next callback
@@ -26,16 +27,16 @@ _CANCELLED_TIMERS_MAX = 256
 
 
 class SimulationFailed(AssertionError):
-    """Something in the simulated system went wrong, and no process in it handled that."""
+    """An error in the simulated system that none of its processes handled."""
 
 
 class SimulationStuck(SimulationFailed):
-    """Nothing is left that could ever happen, or the limit of virtual time is reached."""
+    """The simulation cannot end: nothing is scheduled any more, or the limit of virtual time is reached."""
 
 
 class Schedule(ABC):
-    """The virtual clock, and the callbacks of all hosts. `driver` is the life of the test itself: it never crashes, and
-    its clock is the true one.
+    """The virtual clock, and the scheduled callbacks of all hosts. `driver` is the life of the test itself, which never
+    crashes; its clock shows the virtual time exactly.
     """
 
     def __init__(self, seed: int | str, driver: Life, trace: Trace) -> None:
@@ -143,13 +144,15 @@ class Schedule(ABC):
         return self._number
 
     def post(self, life: Life, context: Context, callback: Callable[..., object], *args: Any) -> None:
-        """Schedule a callback soon, like `call_soon`, in a life that the caller names: the network calls
-        hosts with it.
+        """Schedule a callback like `call_soon`, but for the life that the caller names. The network calls hosts by
+        it.
         """
         self._enqueue(life, SimulatedHandle(self, life, context, callback, args))
 
     def at(self, when_ns: int, callback: Callable[..., object], *args: Any) -> SimulatedHandle:
-        """Schedule an event of the simulated world (a cable, a nemesis), which belongs to no host."""
+        """Schedule an event of the simulated world at the virtual time `when_ns`, such as an arrival of data. It
+        belongs to no host.
+        """
         handle = SimulatedHandle(self, None, None, callback, args)
         self._push(when_ns, handle)
         return handle
@@ -177,7 +180,7 @@ class Schedule(ABC):
     # --- lives --------------------------------------------------------------------------------------------------
 
     def end(self, life: Life) -> None:
-        """End a life: none of its callbacks runs again, not even its `finally` blocks."""
+        """End a life: none of its callbacks runs again, so that not even its `finally` blocks run."""
         life.alive = False
         self._unlist(life)
 
@@ -192,7 +195,7 @@ class Schedule(ABC):
             self._ready.append(life)
 
     def block(self, life: Life, duration_ns: int) -> None:
-        """Block the host for this long (ns)."""
+        """Run no callback of a life's host for `duration_ns`."""
         if life.alive:
             self.hold(life)
             self.at(self.now_ns + duration_ns, self.unhold, life)

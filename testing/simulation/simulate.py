@@ -1,4 +1,5 @@
-"""`simulate`: a cluster and applications built on aiokafka in one process, on virtual time, under faults of a seed.
+"""`simulate`: runs a cluster and applications built on aiokafka in one process, in virtual time, under faults that a
+seed chooses.
 
     async def main(kafka):
         await kafka.create_topic("orders")
@@ -12,8 +13,8 @@
 The nodes are whole brokers; the event loop, the network, the disks and the clocks are simulated. A minute passes in a
 fraction of a second, and a seed that fails fails again. aiokafka is the installed one. An application must not start
 threads or processes, open sockets or files, or wait in any other way than on its event loop: such a call raises
-`RealityTouched`. Clocks and generators of the modules `time` and `random` are virtual, except if an application
-bound them by `from time import time`.
+`RealityTouched`. Clocks and generators of the modules `time` and `random` are virtual, except if an application bound
+them by `from time import time`.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ CLUSTER_ID: Final = "simulated-cluster-0000"
 LIMIT_S: Final = 3600.0
 START_S: Final = 60.0
 TOPIC_EXISTS: Final = 36
-"""The error of a topic that was created by an earlier request, whose answer was lost."""
+"""The error code for a topic that exists already: an earlier request created it, but its answer was lost."""
 TROUBLES: Final = ("kill node", "crash node", "pause node", "cut", "kill application", "pause application")
 TROUBLE_PAUSE_S: Final = (0.2, 6.0)
-"""The range (seconds) from which the time before each fault and the duration of each fault are drawn."""
+"""The range (seconds) from which the pause before each fault and the duration of each fault are drawn."""
 
 Main = Callable[["Simulation"], Awaitable[Any]]
-"""The story: the coroutine function of the test, which no fault ends."""
+"""The story of a simulation: the coroutine function of the test. No fault ends it."""
 Application = Callable[["Simulation"], Coroutine[Any, Any, object]]
-"""The main function of a process that may be killed. It begins anew at each start."""
+"""The main function of an application's process, which may be killed. Each start of the process calls it again."""
 
 
 class Outcome(NamedTuple):
@@ -59,14 +60,14 @@ class Outcome(NamedTuple):
     value: Any
     """What the story returned."""
     digest: str
-    """A digest that is equal for equal runs: the same seed, story, versions and Python."""
+    """A digest of the run. Equal runs have equal digests: the same seed, story, versions and Python."""
     simulated_s: float
     seconds: float
-    """The real time (seconds)."""
+    """The duration of the run in real time (seconds)."""
 
 
 class Process:
-    """An application or a node on a host of its own. What it keeps in memory is gone when it ends."""
+    """An application or a node on a host of its own. When it ends, what it has in memory is lost."""
 
     def __init__(self, simulation: Simulation, host: Host, main: Callable[[SimulatedEnvironment], Any]) -> None:
         self.name: Final = host.name
@@ -79,43 +80,43 @@ class Process:
         return self._host.is_up
 
     def start(self) -> None:
-        """Start the process, if it does not run."""
+        """Start the process if it does not run."""
         if not self._host.is_up:
             self._host.boot(self._main)
 
     def kill(self) -> None:
-        """End the process at once, as `kill -9`: its connections are closed, its files stay."""
+        """End the process at once, as `kill -9` does: its connections are closed, its files are kept."""
         self._host.kill()
 
     def crash(self) -> None:
-        """Cut the power of the host: what was not synced is lost, and peers may hear nothing of it."""
+        """Cut the power of the host: what was not synced is lost, and its peers may not notice."""
         self._host.crash()
 
     def pause(self) -> None:
-        """Hold the process; its connections stay open."""
+        """Suspend the process; its connections stay open."""
         self._host.pause()
 
     def resume(self) -> None:
         self._host.resume()
 
     def restart(self) -> None:
-        """Kill the process, if it runs, and start it."""
+        """Kill the process if it runs, and start it."""
         if self._host.is_up:
             self._host.kill()
         self.start()
 
 
 class SimulationError(AssertionError):
-    """A simulated world did not do what a story needs."""
+    """The simulated cluster did not do what a story needs, such as creating a topic in time."""
 
 
 class Simulation:
-    """A cluster in a world of its own, as its story and its applications see it."""
+    """A simulated cluster, as its story and its applications use it."""
 
     def __init__(self, world: World, nodes: int, settings: Mapping[str, object]) -> None:
         self._world = world
         self.random: Final = Random(f"{world.seed}/story")
-        """The generator for the choices of the story; its seed is the simulation's."""
+        """The random generator for the choices of the story. Its seed comes from that of the simulation."""
         self.nodes: Final[list[Process]] = []
         self.applications: Final[list[Process]] = []
         names = [f"broker-{number}" for number in range(1, nodes + 1)]
@@ -128,16 +129,16 @@ class Simulation:
 
     @property
     def now_s(self) -> float:
-        """The virtual time since the beginning of the world."""
+        """The virtual time (seconds) since the beginning of the simulation."""
         return self._world.now_s
 
     def note(self, *words: str | int | bytes) -> None:
-        """Put an event into the trace, of which the digest is made."""
+        """Add an event to the trace, from which the digest is made."""
         self._world.event(*words)
 
     def start(self, application: Application, name: str) -> Process:
-        """Run an application as a process of its own. When its function returns, the process ends; when it raises, the
-        simulation fails.
+        """Run an application as a process of its own. When its function returns, the process ends. When the function
+        raises, the simulation fails.
         """
 
         async def run(environment: SimulatedEnvironment) -> object:
@@ -152,7 +153,7 @@ class Simulation:
     async def create_topic(
         self, name: str, partitions: int = 1, *, replicas: int | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic with aiokafka, and try again until the cluster has created it."""
+        """Create a topic with aiokafka; failed attempts are repeated until the cluster has created it."""
         from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 
         topic = NewTopic(name, partitions, replicas or min(3, len(self.nodes)), topic_configs=dict(settings or {}))
@@ -173,18 +174,20 @@ class Simulation:
     # Faults
 
     def cut(self, one: Process, other: Process) -> None:
-        """Let nothing pass between two processes, in both directions, until `heal`."""
+        """Let nothing pass between two processes, in either direction, until `heal`."""
         self._world.network.partition([one.name], [other.name])
 
     def heal(self) -> None:
-        """End all cuts, let all paused processes go on, and start what does not run."""
+        """End all cuts, resume all paused processes, and start all processes that do not run."""
         self._world.network.heal()
         for process in (*self.nodes, *self.applications):
             process.resume()
             process.start()
 
     async def trouble(self, duration_s: float, kinds: Iterable[str] = TROUBLES) -> None:
-        """Cause faults, one after the other, for some virtual time, drawn from the seed; then heal everything."""
+        """Cause random faults of some `kinds`, one after the other, for `duration_s` of virtual time; then call
+        `heal`.
+        """
         chosen, end_s = tuple(kinds), self.now_s + duration_s
         for kind in chosen:
             if kind not in TROUBLES:
@@ -215,10 +218,10 @@ def simulate(
     settings: Mapping[str, object] | None = None,
     limit_s: float = LIMIT_S,
 ) -> Outcome:
-    """Run a story in a world of its own, in virtual time, and return its result.
+    """Run a story with a new simulated cluster, in virtual time, and return its result.
 
-    `settings`: of every node. `limit_s`: the virtual time after which the story has failed. Raises what the story
-    raises, or what an application raises, with a note of the seed.
+    `settings`: of every node. `limit_s`: the virtual time (seconds) after which the story has failed. Raises what the
+    story raises, or what an application raises, with a note of the seed.
     """
     began = time.perf_counter()
     with World(seed, has_virtual_modules=True) as world:
@@ -245,8 +248,8 @@ def simulate(
 def explore(
     main: Main, *, seconds: float, first_seed: int = 0, nodes: int = 3, settings: Mapping[str, object] | None = None
 ) -> int:
-    """Simulate one seed after the other for some real time. Returns the number of seeds; raises for the first one that
-    fails, as `simulate` does.
+    """Run `simulate` with one seed after the other for some real time. Returns the number of seeds. Raises what
+    `simulate` raises for the first seed that fails.
     """
     end = time.monotonic() + seconds
     seed = first_seed
@@ -257,7 +260,7 @@ def explore(
 
 
 def node_properties(node_id: int, names: list[str]) -> dict[str, str]:
-    """The settings of a node that is broker and controller."""
+    """The settings of a simulated node, which is broker and controller. `names` are the host names of all nodes."""
     name, replicas = names[node_id - 1], str(min(3, len(names)))
     in_sync = str(max(1, int(replicas) - 1))
     properties = {
@@ -279,7 +282,7 @@ def node_properties(node_id: int, names: list[str]) -> dict[str, str]:
 
 
 async def serve(properties: Mapping[str, str], environment: SimulatedEnvironment) -> None:
-    """The process of a node."""
+    """The main function of a node's process: formats its directory at the first start, and runs the node."""
     config = checked_config(properties)
     if read_meta_properties(environment.fs, DATA) is None:
         format_directories(
@@ -316,14 +319,18 @@ async def _served(simulation: Simulation) -> None:
 
 
 def _pass_warnings(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Fail the simulation after an exception; a warning, such as that a consumer was not closed, does not fail it."""
+    """Fail the simulation if `context` has an exception. A warning, such as that a consumer was not closed, has no
+    effect.
+    """
     if context.get("exception") is not None:
         loop.default_exception_handler(context)
 
 
 @contextmanager
 def _timestamps_of_virtual_time() -> Iterator[None]:
-    """Give records virtual timestamps: aiokafka's compiled code would read the system's clock."""
+    """A context manager in which aiokafka gives records virtual timestamps, because its compiled code would read the
+    system's clock.
+    """
     try:
         builder: Any = import_module("aiokafka.producer.message_accumulator").BatchBuilder
     except ImportError:

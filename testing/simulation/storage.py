@@ -1,7 +1,9 @@
-"""Simulated remote storage: a bucket that outlives brokers, and each broker's failing, slow, lagging access to it.
+"""Simulated remote storage: a bucket that outlives brokers, and each broker's access to it, which may fail, be slow or
+lag.
 
-Everything is drawn from the given random generator and waits by the given sleep, so that in a simulated world one seed
-gives one run. A `SimulatedBucket` is shared by the brokers of a test; a `SimulatedStorage` is one broker's client.
+All faults are drawn from the given random generator, and all waits use the given sleep, so that in a simulation one
+seed gives one run. A `SimulatedBucket` is shared by the brokers of a test; a `SimulatedStorage` is the client of one
+broker.
 """
 
 from __future__ import annotations
@@ -28,27 +30,27 @@ class StorageFaults:
     """The faults of a storage. Probabilities are for each call, times in seconds."""
 
     refuses: float = 0.0
-    """The probability of a 503 before the call had any effect."""
+    """The probability that a call is refused with 503 and has no effect."""
     loses_answer: float = 0.0
-    """The probability of a time-out after the call had its effect."""
+    """The probability that a call times out although it had its effect."""
     loses_request: float = 0.0
-    """The probability of a time-out of a call that had no effect."""
+    """The probability that a call times out and has no effect."""
     timeout_s: float = 10.0
     delay_s: float = 0.0
-    """The longest delay of a call, drawn from 0."""
+    """The maximum delay (seconds) of a call; each call draws its delay from 0 to this."""
     slow: float = 0.0
     """The probability of a call that takes `slow_s` longer."""
     slow_s: float = 5.0
     bytes_per_s: float = float("inf")
     cut_upload: float = 0.0
-    """The probability of a put that fails in the middle: parts that no reader sees remain, and are counted."""
+    """The probability that a put fails in the middle. Parts that no reader sees remain, and are counted."""
     list_lag_s: float = 0.0
-    """The longest time after a change for which a listing may not show the change."""
+    """The maximum time (seconds) after a change for which a listing may not show it."""
     is_away: bool = False
     """Whether the bucket does not exist."""
     is_unreachable: bool = False
     credentials_end_s: float = float("inf")
-    """The time from which credentials are expired."""
+    """The time (seconds) from which on credentials are expired."""
     may_write: bool = True
     capacity_bytes: float = float("inf")
 
@@ -62,11 +64,13 @@ class _Stored:
 
 @dataclass(slots=True)
 class SimulatedBucket:
-    """A bucket with the current objects, independent of the faults that clients see."""
+    """A bucket with its current objects. Faults of clients do not change how it stores them."""
 
     objects: dict[str, _Stored] = field(default_factory=dict)
     removed_until_s: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """The removed objects that a listing may still show: until when (seconds), and their sizes."""
+    """The removed objects that a listing may still show: for each the time (seconds) until which it may, and its size
+    (bytes).
+    """
     partial_upload_count: int = 0
     change_count: int = 0
     """The number of times that an object was put, changed or removed."""
@@ -75,7 +79,7 @@ class SimulatedBucket:
         return {key: self.objects[key].data for key in sorted(self.objects)}
 
     def store(self, key: str, data: bytes) -> None:
-        """Put an object, without any faults."""
+        """Put an object into the bucket without a client."""
         self.objects[key] = _Stored(data, 0.0)
         self.change_count += 1
 
@@ -88,7 +92,7 @@ class SimulatedBucket:
 
 
 class SimulatedStorage:
-    """A `RemoteStorage` over a bucket."""
+    """A `RemoteStorage` that uses a simulated bucket, with faults."""
 
     def __init__(
         self,
@@ -168,7 +172,9 @@ class SimulatedStorage:
         """Do nothing: no connection is open."""
 
     async def _begin(self, size: int) -> bool:
-        """Apply the faults that come before a call has its effect. Returns whether its response will arrive."""
+        """Apply the faults that come before the effect of a call of `size` bytes. Returns whether its response will
+        arrive.
+        """
         self.call_count += 1
         faults, random = self.faults, self._random
         await self._sleep(

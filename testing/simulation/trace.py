@@ -1,4 +1,4 @@
-"""The digest of a run: which host ran at which time, and the events that hosts have noted."""
+"""The trace of a run, from which its digest is made: which host ran at which time, and the events that were noted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ HOSTS_MAX = 256
 
 
 class Trace:
-    """Makes the digest of a run. Equal runs have equal digests. With `keep`, callbacks and events stay readable, to
-    find where two runs differ.
+    """Makes the digest of a run; equal runs have equal digests. With `keep`, callbacks and events are also kept as
+    text, to find where two runs differ.
     """
 
     def __init__(self, *, keep: bool = False) -> None:
@@ -27,9 +27,7 @@ class Trace:
         del self.moments[:]
 
     def event(self, now_ns: int, host: str, *parts: str | int | bytes | bool | None) -> None:
-        """Add an event of the simulated system to the digest. `parts` must be values that every process
-        prints alike.
-        """
+        """Add an event to the digest. The text of each part must be the same in every process."""
         self.flush()
         line = f"{now_ns} {host} {parts!r}"
         self._hash.update(line.encode())
@@ -37,7 +35,9 @@ class Trace:
             self.lines.append(line)
 
     def callback(self, now_ns: int, host: str, callback: Callable[..., object]) -> None:
-        """Add a line about a callback. It is called only if lines are kept; the digest has the callback already."""
+        """Add a line about a callback that runs. It is called only if lines are kept, because the digest has the
+        callback already.
+        """
         owner = getattr(callback, "__self__", None)
         coroutine = getattr(owner, "get_coro", None)
         called = callback if coroutine is None else coroutine()

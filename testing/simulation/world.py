@@ -1,11 +1,12 @@
-"""Hosts on one virtual clock, which start, end and crash: the interface of a simulated test.
+"""A simulated world: hosts on one virtual clock that start, end and crash. It is the interface of a simulated test.
 
     boot    a process starts: new life, new streams of randomness, same disk
     kill    the process ends (kill -9, halt): the kernel closes its connections, the page cache stays
     crash   the power is cut: the disk loses what was not durable, peers get nothing more, or a reset
     pause   SIGSTOP: the process does nothing, its kernel goes on receiving
 
-Callbacks of a process that has ended never run: its coroutines are kept, not closed, so that no `finally` runs.
+No callback of a process that has ended ever runs. Its coroutines are kept and not closed, so that no `finally` block
+runs.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _all_tasks = asyncio.all_tasks
 
 
 class ProcessEnded(BaseException):
-    """The running process has stopped itself. This exception unwinds its callback, which is still on the stack."""
+    """The current process has ended itself. This exception ends the callback that is still on the stack."""
 
 
 class SimulatedEnvironment:
@@ -95,7 +96,7 @@ class SimulatedEnvironment:
         return network.listen(network.nodes[self._host.name], no_other_way, host, port, serving=False, policy=policy)
 
     def remote_storage(self, url: str, options: ObjectStoreOptions) -> RemoteStorage:
-        """A client of the world's bucket of this name, with the faults of this host."""
+        """A client of the world's bucket with this URL, with the storage faults of this host."""
         host, life = self._host, self._life
         bucket = host.world.buckets.setdefault(url, SimulatedBucket())
         random = Random(f"{host.world.seed}/{host.name}/{life.number}/storage")
@@ -107,8 +108,8 @@ class SimulatedEnvironment:
         return self._entropy.randbytes(size)
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Run work in one of a few virtual threads. The work is done at its beginning or at its end, as the seed
-        chooses: so a caller cannot rely on the work seeing, or not seeing, what happens meanwhile.
+        """Run work in one of a few virtual threads. The seed chooses whether the work is done at its beginning or at
+        its end. So a caller cannot rely on the work seeing, or not seeing, what happens meanwhile.
         """
         future: SimulatedFuture[T] = self._loop.create_future()
         self._waiting.append((work, future))
@@ -155,7 +156,7 @@ class SimulatedEnvironment:
         return self.fs.faults.descriptors_max
 
     def _perform(self, work: Callable[[], T], future: SimulatedFuture[T]) -> tuple[Callable[[], None], int]:
-        """Do the work now. Returns a function that passes the result to the caller, and the time (ns) that the disk
+        """Do work now. Returns a function that passes its result to the caller, and the time (ns) that the disk
         took.
         """
         on_loop_ns = self.fs.take_cost_ns()
@@ -209,7 +210,7 @@ class SimulatedWork(Generic[E]):
         return await self._environment.offload(partial(self._step, pickle.loads(pickle.dumps(sent, protocol=5))))
 
     def _step(self, sent: object) -> E | None:
-        """Do one step. Its result is pickled and restored, as with a real process."""
+        """Do one step of the work. Its result is pickled and restored, as with a real process."""
         try:
             if self._work is not None:
                 self._steps, self._work = self._work(self._environment.fs), None
@@ -221,11 +222,11 @@ class SimulatedWork(Generic[E]):
         return cast("E | None", pickle.loads(encode(Reply(event=event))).event)
 
     def close(self) -> None:
-        """Do nothing: the process was killed, and nothing of it runs any more."""
+        """Do nothing: a simulated process needs no end."""
 
 
 class Host:
-    """A machine with a disk, a clock and at most one process."""
+    """A simulated machine with a disk, a clock and at most one process."""
 
     def __init__(self, world: World, name: str, number: int) -> None:
         self.world = world
@@ -257,7 +258,7 @@ class Host:
         return EPOCH_MS + (self.life.local_ns(now_ns) if self.life else now_ns) // 1_000_000 + self.wall_skew_ms
 
     def boot(self, main: Main) -> SimulatedTask[object]:
-        """Start the process. When `main` returns, the process ends; when it raises, the run fails."""
+        """Start the host's process. When `main` returns, the process ends; when it raises, the simulation fails."""
         assert self.life is None, f"{self.name} is up"
         self.lives += 1
         self.halted = None
@@ -284,15 +285,15 @@ class Host:
             self.world.loop.fail(failed)
 
     def kill(self) -> None:
-        """End the process, as `kill -9`: nothing is lost that the kernel already has."""
+        """End the host's process, as `kill -9` does. Data that the kernel already has is not lost."""
         if self.life is not None:
             self.world.event("kill", self.name)
             self._end(kernel_lives=True, reset=False)
             self.disk.end_process()
 
     def crash(self, *, reset: bool | None = None) -> None:
-        """Cut the power. With `reset` the peers learn it at once, without it they get nothing more; by default the seed
-        chooses.
+        """Cut the power of the host. With `reset` its peers get a reset at once, without it they get nothing more; by
+        default the seed chooses.
         """
         self.world.event("crash", self.name)
         self.crashes += 1
@@ -326,16 +327,16 @@ class Host:
 
 
 async def _process(main: Main, environment: SimulatedEnvironment) -> object:
-    """Call `main` in the host's task, so that its code before the first await runs on the host, too."""
+    """Call `main` within the task of the host, so that its code before the first await also runs on the host."""
     return await main(environment)
 
 
 class World:
-    """All hosts, the network and the randomness of one seed. Use it as a context manager."""
+    """The hosts, the network and the random generators of one simulation. It is used as a context manager."""
 
     def __init__(self, seed: int | str, *, keep_trace: bool = False, has_virtual_modules: bool = False) -> None:
-        """`has_virtual_modules`: the functions of `time` and `random` answer from virtual time and from the seed;
-        otherwise they raise, because the broker must not call them.
+        """`has_virtual_modules`: whether the functions of `time` and `random` use virtual time and the seed. Otherwise
+        they raise, because the broker must not call them.
         """
         self.seed = seed
         self._has_virtual_modules = has_virtual_modules
@@ -343,7 +344,7 @@ class World:
         self.trace = Trace(keep=keep_trace)
         self.hosts: dict[str, Host] = {}
         self.buckets: dict[str, SimulatedBucket] = {}
-        """Remote storages by URL. They outlive hosts."""
+        """The buckets of remote storage, by URL. They outlive hosts."""
         life = Life(DRIVER, 0, 1, SimulatedDisk(f"{seed}/{DRIVER}"))
         self.loop = SimulatedLoop(seed, life, self.trace)  # type: ignore[abstract]  # the rest is not simulated
         self.network = self.loop.network = Network(seed, self.loop)
@@ -355,9 +356,9 @@ class World:
         return host
 
     def run(self, scenario: Awaitable[T], *, limit_s: float = LIMIT_S_DEFAULT) -> T:
-        """Run a coroutine of the test, as the host `driver`, and all hosts meanwhile, until it returns.
+        """Run a coroutine of the test as the host `driver`, and all other hosts at the same time, until it returns.
 
-        Raises what the scenario raises, `SimulationFailed` for what went wrong on a host, `RealityTouched`.
+        Raises what the coroutine raises, `SimulationFailed` for an error on a host, and `RealityTouched`.
         """
         limit_ns = self.loop.now_ns + int(limit_s * NANOSECONDS)
         virtual = None
@@ -374,7 +375,7 @@ class World:
         return self.loop.now_ns / NANOSECONDS
 
     def event(self, *parts: str | int | bytes | bool | None) -> None:
-        """Put an event into the trace: a commit, an election, an acknowledgement."""
+        """Add an event to the trace, such as a commit, an election or an acknowledgement."""
         self.trace.event(self.loop.now_ns, self.loop.current.host, *parts)
 
     def digest(self) -> str:
@@ -390,7 +391,7 @@ class World:
         self._graveyard.append((life, tasks))
 
     def close(self) -> None:
-        """Throw everything away. Coroutines are closed only here; whatever they try to do has no effect."""
+        """End the simulation. Only now coroutines are closed; what they do then has no effect."""
         self.loop.close()
         for host in self.hosts.values():
             host.disk.end_process()
