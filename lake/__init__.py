@@ -1,1 +1,2 @@
-"""A topic as a table of Apache Iceberg, kept up to date from segments by one process, without Spark and brokers."""
+"""A topic as an Apache Iceberg table: one process keeps the table up to date from the topic's segments, without Spark
+and brokers."""

@@ -1,4 +1,5 @@
-"""The rows of a table from the records of a topic: the raw columns, or keys and values decoded in their forms.
+"""Makes the rows of a table from the records of a topic: raw columns, or keys and values that are decoded in their
+forms.
 
 | column | type | |
 |---|---|---|
@@ -33,38 +34,39 @@ from moldau.tables.values.topic_types import SAMPLE_ROWS
 from moldau.tables.values.value_types import TypesDiffer, merged_type
 
 PLACE: Final = ("partition", "offset", "timestamp")
-"""The columns with the place and the time of a record. They are never null."""
+"""The columns with the partition, the offset and the timestamp of a record. They are never null."""
 TIMES_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-"""The first and the last microsecond of a `datetime`, the years 1 to 9999: pyiceberg describes files by such values."""
+"""The first and the last microsecond of a `datetime`, in the years 1 to 9999. pyiceberg describes files by `datetime`
+values."""
 TYPES_MAX: Final = 1_000
-"""The most types of values that are remembered: a frame can name any path, also one that its schema does not have."""
+"""The most types of values that are remembered. A frame can name any message type, also one that its schema does not
+have."""
 READ_COLUMNS: Final = ("key", *PLACE, "value")
-"""The columns of records that a table needs, without headers."""
+"""The columns of records that a table needs, except for headers."""
 
 
 class Misfit(NamedTuple):
-    """A record that is not a row of the table."""
+    """A record that does not fit the table, so that it does not become a row."""
 
     row: int
-    """Its position in its batch."""
+    """The index of the record in its batch."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a batch, and its records that are not rows of the table."""
+    """The rows of the table that a batch of records gives, and the records that do not fit."""
 
     batch: pa.RecordBatch
     deletes: pa.Array
-    """Whether each row deletes the row of its key."""
+    """For each row, whether it deletes the row of its key."""
     misfits: Sequence[Misfit] = ()
 
 
 def undated(batch: pa.RecordBatch) -> list[Misfit]:
-    """Return the records whose timestamps are in no year of a `datetime`. A producer that writes micro- or nanoseconds
-    in place of milliseconds makes such timestamps. For nanoseconds the reader gives the nearest time that its column
-    holds.
-    """
+    """Find the records whose timestamps are not in the years of a `datetime`. A producer that writes micro- or
+    nanoseconds instead of milliseconds makes such timestamps. For nanoseconds the reader returns the nearest time that
+    its column can hold."""
     times_us = batch.column("timestamp").to_numpy().view(np.int64)
     is_undated = (times_us < TIMES_US[0]) | (times_us > TIMES_US[1])
     found = []
@@ -76,12 +78,12 @@ def undated(batch: pa.RecordBatch) -> list[Misfit]:
 
 
 def read_columns(*, has_headers: bool) -> list[str]:
-    """The columns of records from which rows are made."""
+    """The names of the columns of records from which rows are made."""
     return [*READ_COLUMNS[:-1], *(["headers"] if has_headers else []), READ_COLUMNS[-1]]
 
 
 def raw_schema(names: Sequence[str]) -> pa.Schema:
-    """Columns of a table of raw values."""
+    """The Arrow schema of a table with these columns of raw records."""
     return pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=name not in PLACE) for name in names])
 
 
@@ -94,7 +96,7 @@ def without(batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
 
 
 class RawColumns:
-    """Makes rows with the keys and values as they are read."""
+    """Makes rows with the keys and values as bytes, without decoding them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.schema = raw_schema(names)
@@ -110,7 +112,7 @@ class RawColumns:
 
 
 class TypedColumn:
-    """A column of decoded keys or values. Its type grows with each kind of value that is met."""
+    """A column of decoded keys or values. Its type is widened for each kind of value that is met."""
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class TypedColumn:
         is_flat: bool = False,
     ) -> None:
         """`kind`: the type that the column has in the table; for a flat table a struct of its columns. None if the
-        table does not have the column yet.
+        table does not have the column yet. `is_enveloped`: the values are change events. `is_flat`: the table is flat.
         """
         self.name = name
         self.type = kind
@@ -130,20 +132,19 @@ class TypedColumn:
         self._is_enveloped = is_enveloped
         self._is_flat = is_flat
         self._met: dict[Hashable, Shape | str] = {}
-        """By the kind of a value: the function that converts a decoded value for the column, or the reason why such
-        values do not fit.
-        """
+        """For each kind of value, the function that converts a decoded value for the column, or the reason why such
+        values do not fit."""
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The columns of the table; none if no value has given a type yet."""
+        """The columns of the table that come from this column; none if no value has determined a type yet."""
         if self.type is None:
             return []
         return list(self.type) if self._is_flat else [pa.field(self.name, self.type)]
 
     @property
     def json_schema(self) -> Mapping[str, Any] | None:
-        """The JSON Schema of the values, if they are plain JSON and have one."""
+        """The JSON Schema of the values, if they are plain JSON and a schema is known."""
         return self._form.schema if isinstance(self._form, JsonForm) else None
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -170,8 +171,7 @@ class TypedColumn:
 
     def meet(self, values: pa.Array) -> None:
         """Widen the type of the column for the schemas that the values name, without decoding the values. Raises what
-        `decode` raises.
-        """
+        `decode` raises."""
         self._learn(values)
         for value in values.to_pylist():
             if value is not None:
@@ -196,9 +196,8 @@ class TypedColumn:
         return made if made is None or made is DELETION else shape(made)
 
     def _shape(self, read: Read) -> Shape | str:
-        """Return the function that converts the values of a kind for the column, or the reason why they do not fit.
-        Raises `ValueNotDecoded`.
-        """
+        """Return the function that converts values of the kind of `read` for the column, or the reason why they do not
+        fit. Raises `ValueNotDecoded`."""
         shape = self._met.get(read.kind)
         if shape is None:
             if len(self._met) >= TYPES_MAX:
@@ -207,9 +206,8 @@ class TypedColumn:
         return shape
 
     def _meet(self, read: Read) -> Shape | str:
-        """Widen the type of the column for the values of a kind. Returns the function that converts them, or the reason
-        why they do not fit.
-        """
+        """Widen the type of the column for values of the kind of `read`. Returns the function that converts them, or
+        the reason why they do not fit."""
         try:
             kind, shape = read.shaped_type()
             lists = check_key_type(kind) if self.name == KEY else ()
@@ -237,21 +235,19 @@ class TypedColumn:
 
 
 class Decoded(NamedTuple):
-    """The columns of a batch of keys or values."""
+    """The decoded columns of a batch of keys or values."""
 
     arrays: Sequence[pa.Array]
     misfits: Mapping[int, str]
-    """The reason why a row does not fit, by row."""
+    """For each row that does not fit, by index, the reason."""
     deleted: Sequence[int]
-    """The rows whose change event deletes the row of the same key. Rows with a null value, which delete too, are left
-    out.
-    """
+    """The indexes of the rows whose change event deletes the row of the same key. Rows with a null value, which also
+    delete, are left out."""
 
 
 class DecodedColumns:
-    """Rows with decoded keys or values. `schema` grows with the values that are met. The table must have this schema
-    before it gets rows that were made with it.
-    """
+    """Makes rows with decoded keys or values. `schema` grows with the values that are met. The table must have this
+    schema before it gets rows that were made with it."""
 
     def __init__(self, *typed: TypedColumn, has_headers: bool) -> None:
         self._typed = {each.name: each for each in typed}
@@ -259,11 +255,12 @@ class DecodedColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, except for those to which no value has given a type yet."""
+        """The columns of the rows, except for those to which no value has given a type yet."""
         return pa.schema([field for each in self._base for field in self._fields(each)])
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        """Decode a batch of `READ_COLUMNS`. Raises what `TypedColumn.decode` raises."""
+        """Make the rows for a batch of records with the columns `READ_COLUMNS`. Raises what `TypedColumn.decode`
+        raises."""
         decoded = {name: each.decode(batch.column(name)) for name, each in self._typed.items()}
         arrays = [
             array
@@ -281,19 +278,19 @@ class DecodedColumns:
         return Rows(without(pa.RecordBatch.from_arrays(arrays, schema=self.schema), unfit), pa.array(deletes), unfit)
 
     def meet(self, batch: pa.RecordBatch) -> None:
-        """Widen the columns for the types that keys and values name. Raises what `rows` raises."""
+        """Widen the columns for the schemas that keys and values name. Raises what `rows` raises."""
         for name, each in self._typed.items():
             each.meet(batch.column(name))
 
     @property
     def samples(self) -> dict[str, Mapping[str, Any]]:
-        """The JSON Schemas of the columns that have one."""
+        """The JSON Schemas of the decoded columns, by name, if they are known."""
         found = {name: each.json_schema for name, each in self._typed.items()}
         return {name: schema for name, schema in found.items() if schema is not None}
 
     @property
     def typed_names(self) -> Sequence[str]:
-        """The columns of records that are decoded."""
+        """The names of the columns of records that are decoded."""
         return list(self._typed)
 
     def _fields(self, field: pa.Field) -> Sequence[pa.Field]:

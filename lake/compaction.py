@@ -1,8 +1,8 @@
-"""Compaction: several small files of a partition of a table become one, in a commit that changes no row.
+"""Compaction of a table: several small files of a partition become one, in a commit that changes no row.
 
-Files are joined with those of about their own size: a class has the sizes between two powers of 16. So a row is written
-anew about once for each factor of 16 by which its file grows, and not with every commit. Files whose rows fill as many
-files again, because they compress so well, are left alone from then on.
+Files are joined with files of about their own size: a class has the sizes between two powers of 16. So a row is
+rewritten about once for each factor of 16 by which its file grows, and not with every commit. Files whose rows fill as
+many files again, because they compress so well, are left alone from then on.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from moldau.lake.sink import Attempt, CommitConflict, LakeTable
 from moldau.lake.stored_rows import in_order, stored_rows
 
 FILES_MIN: Final = 16
-"""The number of small files of a partition, of one class of size, that are joined."""
+"""The number of small files of one size class in a partition from which on they are joined."""
 SMALL_SIZE: Final = 8 << 20
-"""Bytes of a file below which it is small. One such file at a time is in memory, decompressed."""
+"""The size (bytes) below which a file is small. One small file at a time is in memory, decompressed."""
 
 
 def compact(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -> int:
-    """Join the small files of a claimed table, a commit for each group of them, until there is no group of `files_min`
-    files. Returns how many files were replaced. A commit of another program meanwhile ends the compaction.
+    """Join the small files of a claimed table, with a commit for each group of them, until no group has `files_min`
+    files. Returns the number of files that were replaced. If another program commits meanwhile, the compaction ends.
 
     Raises `WriterReplaced`, OSError and the errors of the catalog.
     """
@@ -46,9 +46,8 @@ def compact(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -
 
 
 def small_files(table: Table, files_min: int, full: Collection[str] = ()) -> Sequence[FileScanTask]:
-    """A group of `files_min` small files or more, in the order of their offsets; empty if there is none. Files from
-    which another program has deleted rows, and those that are full, are left alone.
-    """
+    """Return a group of at least `files_min` small files, in the order of their offsets; empty if there is no such
+    group. Files from which another program has deleted rows, and those in `full`, are left alone."""
     groups: dict[tuple[str, int], list[FileScanTask]] = defaultdict(list)
     for task in table.scan().plan_files():
         file = task.file
@@ -63,7 +62,8 @@ def small_files(table: Table, files_min: int, full: Collection[str] = ()) -> Seq
 
 
 def _join(attempt: Attempt, group: Sequence[FileScanTask]) -> bool:
-    """Commit the rows of a group in fewer files. Returns whether they are fewer; if not, nothing was committed."""
+    """Write the rows of a group into new files and commit, unless the new files are not fewer. Returns whether it has
+    committed."""
     try:
         for task in group:
             for batch in stored_rows(attempt.table.metadata, attempt.table.io, task, attempt.files.schema):

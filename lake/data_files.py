@@ -1,9 +1,11 @@
-"""The data files of one attempt: rows in bounded memory as Parquet files, each inside one partition of the table.
+"""The data files of one attempt to commit: rows are written in bounded memory as Parquet files, each within one
+partition of the table.
 
     <table>/data/timestamp_day=2026-11-27/<attempt>-0.parquet
 
 The name of a file begins with the id of its attempt. A file whose attempt did not become part of the table is found by
-this name and deleted by the next run (`orphans.py`). Its metadata have the offsets of its rows (`offset_runs.py`).
+this name and deleted by the next run (`orphans.py`). The metadata of a file have the offsets of its rows
+(`offset_runs.py`).
 """
 
 from __future__ import annotations
@@ -24,18 +26,19 @@ from moldau.lake.layout import Layout, layout_of
 from moldau.lake.offset_runs import RUNS, RunsBuilder
 
 Step: TypeAlias = Callable[[str], None]
-"""Called with the name of each step of a commit once the step is done. A test may end the process in this call."""
+"""A function that is called with the name of each step of a commit once the step is done. A test may end the process in
+this call."""
 BUFFER_SIZE: Final = 32 << 20
-"""Bytes of rows in memory, over all open files, at which they are written as row groups."""
+"""The bytes of rows in memory, over all open files, at which rows are written as row groups."""
 FILE_SIZE_MAX: Final = 256 << 20
-"""Bytes of rows in memory that become one file; compressed they are a fraction of it."""
+"""The bytes of rows in memory that become one file. Compressed, the file has a fraction of them."""
 OPEN_MAX: Final = 24
-"""The most open files. A row of one partition more closes the file that was opened first."""
+"""The most open files. A row of a further partition closes the file that was opened first."""
 
 
 @dataclass(slots=True)
 class OpenFile:
-    """A file that takes rows, and the rows that are to become its next row group."""
+    """A data file that is being written, and the rows that will become its next row group."""
 
     location: str
     schema: pa.Schema
@@ -44,14 +47,13 @@ class OpenFile:
     rows: list[pa.RecordBatch] = field(default_factory=list)
     runs: RunsBuilder = field(default_factory=RunsBuilder)
     values: dict[str, object] = field(default_factory=dict)
-    """The values of the file's partition besides the time. pyiceberg finds none for fields of structs
-    (`findings/pyiceberg_added_files_lose_nested_partitions.sh`).
-    """
+    """The values of the fields of the file's partition, without that of the time. pyiceberg does not find those for
+    fields of structs (`findings/pyiceberg_added_files_lose_nested_partitions.sh`)."""
     buffered_size: int = 0
     size: int = 0
 
     def write_rows(self, layout: Layout) -> None:
-        """Write the rows that wait as a row group. Raises OSError."""
+        """Write the buffered rows as a row group, in the order of the layout. Raises OSError."""
         if self.rows:
             ordered = layout.ordered(pa.Table.from_batches(self.rows, self.schema))
             for each in ordered.to_batches():
@@ -62,10 +64,10 @@ class OpenFile:
 
 
 class AttemptFiles:
-    """Writes the rows of an attempt into the schema and the partitions of a transaction's table."""
+    """Writes the rows of an attempt into data files, with the schema and the partitions of a transaction's table."""
 
     def __init__(self, transaction: Transaction, attempt: str, step: Step, file_size_max: int = FILE_SIZE_MAX) -> None:
-        """Raises what `layout_of` raises."""
+        """Raises what `layout_of` raises. `attempt`: the id of the attempt, with which the names of the files begin."""
         self._transaction = transaction
         self._table = transaction._table
         self._attempt = attempt
@@ -79,7 +81,7 @@ class AttemptFiles:
         self.rows_count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows with the columns of the table. Raises OSError."""
+        """Add rows with the columns of the table. Raises OSError."""
         if not batch.num_rows:
             return
         self.rows_count += batch.num_rows
@@ -92,20 +94,20 @@ class AttemptFiles:
             self._flush(max(self._open, key=lambda name: self._open[name].buffered_size))
 
     def renew_schema(self) -> None:
-        """End the open files: the transaction has changed the schema, and the next rows have the new one."""
+        """Close the open files and read the schema again, because the transaction has changed it. The next rows have
+        the new schema."""
         self.close()
         self.schema = file_schema(self._transaction)
         self._layout = current_layout(self._transaction)
 
     def finish(self) -> list[DataFile]:
-        """Close the files. Returns their descriptions for a snapshot. Raises OSError."""
+        """Close the files, and return their descriptions for a snapshot. Raises OSError."""
         self.close()
         return self._finished
 
     def discard(self) -> None:
-        """Delete the files: the attempt was given up. A file that cannot be deleted is an orphan, which the next run
-        deletes.
-        """
+        """Delete the files, because the attempt was given up. A file that cannot be deleted is an orphan, which the
+        next run deletes."""
         for each in self._open.values():
             for opened in (each.writer, each.stream):
                 with suppress(OSError, pa.ArrowException):  # On a full disk no file can be closed, and each can go.
@@ -153,7 +155,7 @@ class AttemptFiles:
         self._step("data file written")
 
     def close(self) -> None:
-        """End the open files. Raises OSError."""
+        """Close the open files. Raises OSError."""
         for name in list(self._open):
             self._close(name)
 
@@ -164,12 +166,12 @@ def current_layout(transaction: Transaction) -> Layout:
 
 
 def file_schema(transaction: Transaction) -> pa.Schema:
-    """The Arrow schema of a table's files, with field ids."""
+    """The Arrow schema of the data files of a transaction's table, with field ids."""
     return schema_to_pyarrow(transaction.table_metadata.schema(), include_field_ids=True)
 
 
 def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows in the columns of a schema. A column that the rows do not have is null."""
+    """Return rows with the columns and types of a schema. A column that the rows do not have is null."""
     columns = [
         batch.column(each.name).cast(each.type)
         if each.name in batch.schema.names

@@ -1,8 +1,8 @@
-"""Dead letters: the records that do not fit a table, in a table of their own with the reason of each.
+"""Dead letters: the records that do not fit a table, in a table of their own, each with the reason.
 
-The dead letters of a round are committed before the rows of the round, and only if there are any. After a crash
-between the two commits the table has not the round, and the records that are dead letters already are left out when the
-round is made again: each offset is in one of the two tables.
+The dead letters of a round (the records of one commit) are committed before the rows of the round, and only if there
+are any. After a crash between the two commits the table does not have the rows of the round. The records that are dead
+letters already are left out when the round is repeated, so each offset is in one of the two tables.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from moldau.lake.ledger import Ledger
 from moldau.lake.sink import LakeTable, NewTable
 
 SUFFIX: Final = "_dead_letters"
-"""The name of the table is that of the table of rows with this ending."""
+"""The suffix of the name of the dead letters' table, after the name of the table of rows."""
 
 
 class DeadLetters:
-    """The table of dead letters, which this process has claimed."""
+    """The table of dead letters, of which this process is the writer."""
 
     def __init__(self, table: LakeTable, *, has_headers: bool) -> None:
         self._table = table
@@ -32,11 +32,12 @@ class DeadLetters:
         self._letters: list[pa.RecordBatch] = []
 
     def check(self, wanted: Ledger) -> None:
-        """Raise what `LakeTable.check` raises."""
+        """Raise what `LakeTable.check` raises if the table of dead letters cannot be continued."""
         self._table.check(self._wanted(wanted))
 
     def claim(self, wanted: Ledger) -> None:
-        """Become the writer of the table, and sweep it. Raises what `LakeTable.claim` raises."""
+        """Become the writer of the table of dead letters, and delete its orphans. Raises what
+        `LakeTable.claim` raises."""
         self._table.claim(self._wanted(wanted), NewTable(self.schema))
         self._table.sweep()
 
@@ -45,10 +46,9 @@ class DeadLetters:
         return replace(ledger, mode="append", offsets={})
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
-        """Return the (partition, offset) of the dead letters at or after these offsets. A crash, or a commit whose
-        answer was lost, has left them without the rows of their round. The letters of a round that was given up are
-        forgotten. Raises `WriterReplaced`.
-        """
+        """The partition and offset of each dead letter at or after these offsets. A crash, or a commit whose response
+        was lost, has left them without the rows of their round. Letters that were added for a round that was given up
+        are dropped. Raises `WriterReplaced`."""
         self._letters = []
         begun = self._table.begin()
         ahead = {each: offsets.get(each, 0) for each, end in begun.ledger.offsets.items() if end > offsets.get(each, 0)}
@@ -60,9 +60,8 @@ class DeadLetters:
         return set(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
 
     def add(self, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
-        """Take records that do not fit, with the reason of each. A timestamp outside of the years that a table can have
-        becomes the first or the last one; the reason names it.
-        """
+        """Add records that do not fit, each with its reason. A timestamp outside of the years that a table can have
+        becomes the first or the last possible one; the reason names it."""
         columns = [*(rows.column(each.name) for each in self.schema if each.name != "reason"), pa.array(list(reasons))]
         at = self.schema.get_field_index("timestamp")
         times_us = pc.max_element_wise(columns[at].cast(pa.int64()), TIMES_US[0])
@@ -70,7 +69,8 @@ class DeadLetters:
         self._letters.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
     def commit(self, reached: Mapping[int, int]) -> None:
-        """Commit the letters of a round that reaches these offsets. Raises `CommitConflict` and `WriterReplaced`."""
+        """Commit the dead letters of a round that reads up to the offsets `reached`. Raises `CommitConflict` and
+        `WriterReplaced`."""
         if not self._letters:
             return
         attempt = self._table.begin()

@@ -1,8 +1,8 @@
-"""Files of a table in a directory of this machine: on the disk before a snapshot names them.
+"""Files of a table in a local directory that are durable before a snapshot names them.
 
-pyiceberg leaves the files that it writes to the page cache, while SQLite syncs the commit of its catalog: after a power
-failure a table could name files that are empty or not there. Here each file is synced when it is closed, and so are the
-directories that have a new name, all of which is before the commit. An object store has an object when it answers.
+pyiceberg leaves the files that it writes in the page cache, while SQLite syncs the commit of its catalog: after a power
+failure a table could name files that are empty or missing. Here each file is synced when it is closed, and so are the
+directories that have a new name, all before the commit. An object store has made an object durable when it responds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from moldau.storage.files.local_files import LocalFiles
 
 
 class SyncedFile(RawIOBase):
-    """A file that is written from its beginning to its end. `close` makes its bytes and its name durable, and raises
-    OSError if it cannot.
-    """
+    """A file that is written from its beginning to its end. `close` makes its bytes and its name durable. Raises
+    OSError if it cannot."""
 
     def __init__(self, path: str) -> None:
         """Make the file, and the directories of its path if they are missing. Raises OSError."""
@@ -52,21 +51,22 @@ class SyncedFile(RawIOBase):
 
 
 class DurableFileSystem(PyArrowLocalFileSystem):  # type: ignore[misc]
-    """The file system of this machine, with durable files."""
+    """pyiceberg's file system for the local machine, with files that are durable once they are closed."""
 
     def open_output_stream(self, path: str, *_: Any, **__: Any) -> Any:
         return SyncedFile(path)
 
 
 class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
-    """The files of a table, wherever they are: those of this machine are durable when they are closed."""
+    """pyiceberg's access to the files of a table, wherever they are. Files on the local machine are durable once they
+    are closed."""
 
     def _initialize_local_fs(self) -> DurableFileSystem:
         return DurableFileSystem()
 
 
 def make_durable_directory(path: Path) -> None:
-    """Make a directory and its parents if they are missing. Raises OSError."""
+    """Make a directory and its parents if they are missing, durably. Raises OSError."""
     if path.is_dir():
         return
     make_durable_directory(path.parent)

@@ -1,4 +1,5 @@
-"""Erasing rows of records from a table: by the offsets that an erase order has removed from the log (decision 36).
+"""Erasing rows of records from a table: the records whose offsets an erase order has removed from the log (decision
+36).
 
     claim     a running follower of the table ends: it may have read the records before they were erased
     rows      files with such rows are written anew without them, in one commit; the ledger has them as never taken
@@ -7,7 +8,7 @@
     expire    every other snapshot that names a file with such rows; a branch or a tag of another program keeps its own
     delete    the files that no snapshot names any more
 
-A process that ends in between leaves the table whole; the next one goes on with what it finds.
+A process that ends in between leaves the table consistent; the next process continues with what it finds.
 """
 
 from __future__ import annotations
@@ -44,24 +45,23 @@ CHUNK_SIZE: Final = 4 << 20
 
 @dataclass(slots=True)
 class TableErased:
-    """The result of an erasure in one table."""
+    """The result of erasing rows from one table."""
 
     table: str
     rows: int = 0
     files: list[dict[str, Any]] = field(default_factory=list)
-    """Each file that was replaced: its path, its CRC-32C, and how many of its rows were erased."""
+    """For each file that was replaced: its path, its CRC-32C, and how many of its rows were erased."""
     written: list[dict[str, Any]] = field(default_factory=list)
-    """The files that replace them, each with its path and its CRC-32C."""
+    """For each file that replaces them: its path and its CRC-32C."""
     snapshots_expired: int = 0
     kept_by: list[str] = field(default_factory=list)
-    """The branches and tags whose snapshots still have such rows."""
+    """The branches and tags whose snapshots still have rows of erased records."""
     unread: list[int] = field(default_factory=list)
     """The partitions with erased records that the table had not read yet. A replica that still has these records may
-    give them to the table later.
-    """
+    add them to the table later."""
 
     def stated(self) -> dict[str, Any]:
-        """Return the fields for a receipt."""
+        """The result as the fields of a receipt."""
         return asdict(self) | {"state": "not erased" if self.kept_by else "erased"}
 
 
@@ -69,11 +69,12 @@ class ErasedOffsets:
     """The offsets of erased records, by partition."""
 
     def __init__(self, runs: Mapping[int, Sequence[tuple[int, int]]]) -> None:
-        """`runs`: (first, last) of each run, inclusive; disjoint."""
+        """`runs`: the first and the last offset (inclusive) of each run of erased offsets, by partition. The runs are
+        disjoint."""
         self.runs = {each: np.array(sorted(of), np.int64) for each, of in runs.items() if of}
 
     def among(self, rows: pa.RecordBatch) -> pa.Array:
-        """Whether each row is of an erased record, by its `partition` and `offset`."""
+        """For each row, whether it is of an erased record, by its `partition` and `offset`."""
         partitions, offsets = (np.asarray(rows.column(name)) for name in PLACE[:2])
         found = np.zeros(len(offsets), np.bool_)
         for partition, runs in self.runs.items():
@@ -83,7 +84,8 @@ class ErasedOffsets:
         return pa.array(found)
 
     def may_be_in(self, file: DataFile, offset_id: int) -> bool:
-        """Whether a file may have a row of an erased record, by the bounds of its offsets."""
+        """Whether a data file may have a row of an erased record, by the bounds of its offsets. `offset_id`: the field
+        id of the column `offset`."""
         bounds = (file.lower_bounds or {}).get(offset_id), (file.upper_bounds or {}).get(offset_id)
         if None in bounds:
             return True
@@ -91,12 +93,12 @@ class ErasedOffsets:
         return any(bool(((runs[:, 0] <= last) & (runs[:, 1] >= first)).any()) for runs in self.runs.values())
 
     def reach_past(self, ends: Mapping[int, int]) -> list[int]:
-        """The partitions with an erased offset at or past these ends."""
+        """The partitions with an erased offset at or past their end in `ends`."""
         return sorted(each for each, runs in self.runs.items() if runs[-1, 1] >= ends.get(each, 0))
 
 
 def check_follows(table: Table, topic: str, cluster_id: str | None) -> None:
-    """Raise `Refused` if a table is not of this topic."""
+    """Raise `Refused` unless a table follows this topic, in this cluster."""
     known = ledger_of(table)
     name = ".".join(table.name())
     if known is None or known.topic != topic:
@@ -107,7 +109,7 @@ def check_follows(table: Table, topic: str, cluster_id: str | None) -> None:
 
 def erase_rows(catalog: Catalog, table: Table, offsets: ErasedOffsets, ports: SinkPorts) -> list[TableErased]:
     """Erase the rows of erased records from the table of a topic, and from the table of its dead letters. The caller
-    has checked the table (`check_follows`). Returns a result for each table.
+    has checked the table (`check_follows`). Returns a result for each of the two tables that exists.
 
     Raises `CommitConflict` if other programs commit again and again, OSError and the errors of the catalog.
     """
@@ -123,7 +125,7 @@ def erase_rows(catalog: Catalog, table: Table, offsets: ErasedOffsets, ports: Si
 
 
 def rows_left(table: Table, offsets: ErasedOffsets) -> int:
-    """The number of rows of erased records in the files that any snapshot of a table has. Raises OSError."""
+    """The number of rows of erased records in the files of all snapshots of a table. Raises OSError."""
     search = FileSearch(table, offsets)
     return sum(search.count(file) for snapshot in table.snapshots() for file in live_files(table, snapshot))
 
@@ -140,9 +142,8 @@ class FileSearch:
         self._counts: dict[str, int] = {}
 
     def count(self, file: DataFile) -> int:
-        """The number of rows of erased records that a file stores, including rows that another program has deleted. 0
-        for a file that does not exist any more.
-        """
+        """The number of rows of erased records that a file stores, including rows that another program has marked as
+        deleted; 0 if the file does not exist any more."""
         path = file.file_path
         if path not in self._counts:
             may_be = file.content is DataFileContent.DATA and self._offsets.may_be_in(file, self._offset_id)
@@ -157,9 +158,8 @@ class FileSearch:
             return 0
 
     def has_rows(self, fs: FileSystem, path: str) -> bool:
-        """Whether a file that no snapshot has stores rows of erased records. A file that was not finished cannot be
-        read and counts as empty: a sweep deletes it. Raises OSError.
-        """
+        """Whether a file that no snapshot names stores rows of erased records. A file that was not finished cannot be
+        read and counts as empty: a sweep deletes it. Raises OSError."""
         with fs.open_input_file(path) as stream:
             try:
                 return self._count_in(pq.ParquetFile(stream)) > 0
@@ -172,7 +172,7 @@ class FileSearch:
 
 
 class TableErasure:
-    """The erasure of rows from one table."""
+    """The erasure of the rows of erased records from one table."""
 
     def __init__(self, catalog: Catalog, name: tuple[str, ...], offsets: ErasedOffsets, ports: SinkPorts) -> None:
         self._catalog = catalog
@@ -183,7 +183,7 @@ class TableErasure:
         self._erased = TableErased(".".join(name))
 
     def run(self) -> TableErased:
-        """Erase the rows. Raises what `erase_rows` raises."""
+        """Erase the rows, and return the result. Raises what `erase_rows` raises."""
         table = self._loaded()
         if not any(self._named(table, each) for each in table.snapshots()) and not self._strays(table):
             return self._erased  # A follower of the table goes on.
@@ -204,16 +204,13 @@ class TableErasure:
         return self._catalog.load_table(self._identifier)
 
     def _named(self, table: Table, snapshot: Snapshot) -> set[str]:
-        """Return the files with rows of erased records that the manifests of a snapshot name, also those that are
-        marked as deleted.
-        """
+        """The paths of the files with rows of erased records that the manifests of a snapshot name, also of files that
+        are marked as deleted."""
         search = FileSearch(table, self._offsets)
         return {each.file_path for each in named_files(table, snapshot) if search.count(each)}
 
     def _strays(self, table: Table) -> list[tuple[FileSystem, str]]:
-        """Return the files with rows of erased records that no snapshot names. An erasure that ended early has left
-        them.
-        """
+        """The files with rows of erased records that no snapshot names. An erasure that ended early has left them."""
         search = FileSearch(table, self._offsets)
         return [(fs, path) for fs, path in unneeded_data(table) if search.has_rows(fs, path)]
 
@@ -237,8 +234,7 @@ class TableErasure:
 
     def _rewrite(self, attempt: Attempt, task: FileScanTask) -> dict[int, Tally]:
         """Add the rows of a file that are not erased to the attempt. Returns the tallies of the erased rows, by
-        partition.
-        """
+        partition."""
         gone: dict[int, Tally] = {}
         count = 0
         for batch in stored_rows(attempt.table.metadata, attempt.table.io, task, attempt.files.schema):
@@ -260,9 +256,8 @@ class TableErasure:
         return {"file": path, "crc": f"{crc:08x}"}
 
     def _expire(self) -> None:
-        """Expire the other snapshots that name files with erased rows, and delete the files that no snapshot names
-        afterwards.
-        """
+        """Expire the snapshots, other than the current one, that name files with erased rows, and delete the files that
+        no snapshot names afterwards."""
         table = self._loaded()
         named = {each.snapshot_id: self._named(table, each) for each in table.snapshots()}
         kept: dict[int, list[str]] = {}
@@ -281,12 +276,12 @@ class TableErasure:
 
 
 def named_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
-    """Yield the files that the manifests of a snapshot name, also those that it has deleted."""
+    """Yield the files that the manifests of a snapshot name, also those that are marked as deleted."""
     for manifest in snapshot.manifests(table.io):
         yield from (each.data_file for each in manifest.fetch_manifest_entry(table.io, discard_deleted=False))
 
 
 def live_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
-    """Yield the files of a snapshot."""
+    """Yield the files of a snapshot that are not deleted."""
     for manifest in snapshot.manifests(table.io):
         yield from (each.data_file for each in manifest.fetch_manifest_entry(table.io))

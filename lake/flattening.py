@@ -1,4 +1,4 @@
-"""Flat tables: a column for each field of a struct, with a name in lower case, for catalogs that refuse others.
+"""Flat tables: each field of a struct becomes a column with a name in lower case, for catalogs that refuse other names.
 
 | field | column |
 |---|---|
@@ -7,7 +7,7 @@
 | a field of a value with a name that a table has already (offset, key_id) | value_offset, value_key_id |
 | a value without fields | value |
 
-Lists and maps stay, with names in lower case inside of them. A struct that is null has null columns.
+Lists and maps stay columns, with field names in lower case inside of them. A struct that is null has null columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moldau.tables.values.registry import ValueNotDecoded
 from moldau.tables.values.value_types import list_of
 
 TAKEN: Final = (KEY, "partition", "offset", "timestamp", "headers", "value")
-"""The names of the columns of each table."""
+"""The names of the columns that each table has."""
 Change = Callable[[Any], Any]
 
 
@@ -36,8 +36,7 @@ class _Leaf(NamedTuple):
 
 def flattened(kind: pa.DataType, column: str) -> tuple[pa.DataType, Change]:
     """Return the struct of the flat columns for a type, and a function that converts a value of the type into a value
-    of this struct. `column` is `key` or `value`. Raises `ValueNotDecoded` if two fields would be one column.
-    """
+    of this struct. `column` is `key` or `value`. Raises `ValueNotDecoded` if two fields would become one column."""
     found = list(_leaves(kind, (), column))
     names = [each.name for each in found]
     twice = sorted({each for each in names if names.count(each) > 1})
@@ -60,7 +59,7 @@ def _leaves(kind: pa.DataType, path: Sequence[str], column: str) -> Iterator[_Le
 
 
 def column_name(path: Sequence[str], column: str) -> str:
-    """Return the name of the column for the field at a path."""
+    """The name of the flat column for the field at a path of the key or the value (`column`)."""
     if not path:
         return column
     joined = "_".join(map(_lower, path))
@@ -82,10 +81,9 @@ def _at(value: Any, leaf: _Leaf) -> Any:
 
 
 def _renamed(kind: pa.DataType) -> tuple[pa.DataType, Change | None]:
-    """Return a type within a list or a map, with the names of its fields in lower case and other characters than
-    letters, digits and `_` replaced by `_`. Also return the function that renames the fields of a value, or None if the
-    type contains no struct. Raises `ValueNotDecoded` if two fields would have the same name.
-    """
+    """Return a type within a list or a map with renamed fields: names in lower case, in which characters other than
+    letters, digits and `_` are replaced by `_`. Also return the function that renames the fields of a value; None if
+    the type contains no struct. Raises `ValueNotDecoded` if two fields would have the same name."""
     if pa.types.is_struct(kind):
         parts = [(each.name, _lower(each.name), *_renamed(each.type)) for each in kind]
         if len({name for _, name, _, _ in parts}) < len(parts):

@@ -1,9 +1,9 @@
-"""The topics that one process follows. Their rounds take turns, so that one round is in memory at a time, and no topic
-waits for the backlog of another.
+"""The topics that one process follows. They take turns after each round (the records of one commit), so that one round
+at a time is in memory, and no topic waits for the backlog of another.
 
-If a topic fails, a message says why, and the other topics go on. A failure of a place or of the catalog may pass: the
-topic is opened again in the next pass. A topic that is refused ends. If the tables of two topics have the same name,
-the second topic waits until the first has ended, because the table may belong to the second.
+If a topic fails, a message says why, and the process continues with the other topics. A failure of a place or of the
+catalog may pass: the topic is opened again in the next pass. A topic that is refused ends. If the tables of two topics
+have the same name, the second topic waits until the first has ended, because the table may belong to the second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from moldau.tables.values.registry import RegistryNotReached
 
 
 class NameTaken(Refused):
-    """Another topic has the name of the table."""
+    """The table of another followed topic has the same name."""
 
 
 PASSING: Final = (
@@ -41,13 +41,13 @@ PASSING: Final = (
     SQLAlchemyError,
     *CATALOG_ERRORS,
 )
-"""Errors after which a topic is tried again, because their cause is outside of the topic."""
+"""The errors after which a topic is tried again, because their cause is outside of the topic."""
 FAILURES: Final = (Refused, CorruptCheckpoint, MalformedMessage, *PASSING)
 Opened: TypeAlias = tuple[Follower, LakeTable]
 
 
 class FollowedTopic:
-    """A topic, and its table once that was opened."""
+    """A followed topic, with its follower and its table once they are opened."""
 
     def __init__(self, choices: FollowChoices) -> None:
         self.choices = choices
@@ -55,7 +55,7 @@ class FollowedTopic:
         self.opened: Opened | None = None
         self.failure: str | None = None
         self.is_ended = False
-        """Whether the topic is not tried again."""
+        """Whether the topic has ended, and is not tried again."""
         self._unopened = FollowProgress(is_followed=False)
 
     @property
@@ -68,13 +68,13 @@ class FollowedTopic:
         return self._unopened if self.opened is None else self.opened[0].progress
 
     def closed(self) -> None:
-        """Forget the follower, and keep its progress."""
+        """Drop the follower, and keep its progress."""
         self._unopened = replace(self.progress, is_followed=False)
         self.opened = None
 
 
 class FollowedTopics:
-    """The topics of one process."""
+    """All topics that one process follows."""
 
     def __init__(
         self,
@@ -85,9 +85,8 @@ class FollowedTopics:
         *,
         is_one: bool,
     ) -> None:
-        """`say` is called with the name of a topic and the reason of its failure. `is_one`: there is only one topic,
-        and its failure is raised instead.
-        """
+        """`open_one`: opens the follower and the table of a topic. `say`: called with the name of a topic and the
+        reason of its failure. `is_one`: there is only one topic, and its failure is raised instead."""
         self._choices = choices
         self._open = open_one
         self._say = say
@@ -101,7 +100,7 @@ class FollowedTopics:
 
     @property
     def is_over(self) -> bool:
-        """Whether no topic is followed any more."""
+        """Whether all topics have ended."""
         return bool(self.topics) and all(each.is_ended for each in self.topics.values())
 
     def add(self, names: Iterable[str]) -> None:
@@ -112,15 +111,14 @@ class FollowedTopics:
             self.topics[name] = FollowedTopic(replace(self._choices, topic=name))
 
     def catch_up(self) -> None:
-        """Bring each table up to the records that the places show, round by round. If there is only one topic, raises
-        what its follower raises.
-        """
+        """Bring each table up to the records that can be read now, round by round. If there is only one topic, raises
+        what its follower raises."""
         waiting = [each for each in self.topics.values() if not each.is_ended]
         while waiting and not self._is_stopping():
             waiting = [each for each in waiting if not self._is_stopping() and self._is_behind_after_a_round(each)]
 
     def measured(self) -> list[Measured]:
-        """The progress of each topic, for the metrics."""
+        """The progress of each topic with its labels, for the metrics."""
         return [Measured(each.progress, each.table_name, each.name) for each in list(self.topics.values())]
 
     def _is_behind_after_a_round(self, topic: FollowedTopic) -> bool:
@@ -138,7 +136,7 @@ class FollowedTopics:
         return is_behind
 
     def _check_name(self, topic: FollowedTopic) -> None:
-        """Raise `NameTaken` if an earlier topic has the name of this topic's table."""
+        """Raise `NameTaken` if the table of an earlier topic has the name of this topic's table."""
         for each in self.topics.values():
             if each is topic:
                 return
@@ -159,9 +157,8 @@ def is_same_table(one: FollowedTopic, other: FollowedTopic) -> bool:
 
 
 def topics_like(fs: FileSystem, options: Mapping[str, str], pattern: str) -> list[str]:
-    """The topics in the places of the options whose whole name a regular expression matches. Raises `Refused` and
-    OSError.
-    """
+    """The topics, in the places that the options name, whose whole name matches a regular expression. Raises `Refused`
+    and OSError."""
     parsed = parse_options({**options, "subscribePattern": pattern, "startingOffsets": "earliest"}, "stream")
     found = {key for origin in Planner(fs, parsed).origins for key in origin.partitions()}
     return sorted({topic for topic, _ in matching(found, parsed.subscription)})

@@ -1,13 +1,14 @@
-"""The follower of a topic: rounds of reading and committing, until the table has the topic, and then as it grows.
+"""The follower of a topic: it reads and commits in rounds until the table has all records of the topic, and then as the
+topic grows.
 
     claim ──▶ list the ends ──▶ nothing new: wait ──▶ list again
-                   │
-                   └─▶ a round: read, decode, write files ──▶ commit ──▶ list the ends
-                            │            │                      └─ a conflict: begin the round anew
-                            │            └─ a record that does not fit: suspend, skip, or a row of the dead letters
-                            └─ asked to stop: give the round up, end
+               │
+               └─▶ a round: read, decode, write files ──▶ commit ──▶ list the ends
+                          │            │                      └─ a conflict: begin the round anew
+                          │            └─ a record that does not fit: suspend, skip, or a row of the dead letters
+                          └─ asked to stop: give the round up, end
 
-The table is the only state. Each round begins at the offsets that the table has, so each offset is in it once.
+The table is the only state. Each round begins at the offsets that the table has, so each offset is in the table once.
 """
 
 from __future__ import annotations
@@ -28,40 +29,40 @@ from moldau.lake.upsert import Changes, rows_that_stay, stored_keys, without_old
 from moldau.tables.refusals import Refused
 
 CONFLICTS_MAX: Final = 20
-"""The most conflicts in a row. One more ends the process: the table changes faster than a round is written."""
+"""The most conflicts in a row. One more ends the process, because the table changes faster than a round is written."""
 SWEEP_COMMITS: Final = 1_000
-"""The number of commits after which the files that only expired snapshots have had are deleted."""
+"""The number of commits after which the follower deletes the files that only expired snapshots have named."""
 
 
 class StopAsked(Exception):
-    """The process is to end: the round is given up."""
+    """The process is asked to end, so the round is given up."""
 
 
 @dataclass(slots=True)
 class FollowProgress:
-    """The figures for the metrics and the progress lines."""
+    """The figures of a follower for the metrics and the progress messages."""
 
     offsets: dict[int, int] = field(default_factory=dict)
-    """The next offset of each partition of the table."""
+    """The next offset of each partition that the table will take."""
     ends: dict[int, int] = field(default_factory=dict)
-    """The ends of the partitions as they were listed last."""
+    """The ends of the partitions in the log, by the last listing."""
     rows_count: int = 0
     commits_count: int = 0
     misfits_count: int = 0
     conflicts_count: int = 0
     orphans_count: int = 0
     compacted_count: int = 0
-    """Small files that were replaced by fewer ones."""
+    """The number of small files that were replaced by fewer files."""
     caught_up_ms: int = 0
-    """When the table last had all records that the places show (Unix time, ms)."""
+    """The time (Unix time, ms) at which the table last had all records that could be read."""
     committed_ms: int = 0
-    """When the last commit was made (Unix time, ms)."""
+    """The time of the last commit (Unix time, ms)."""
     is_followed: bool = True
-    """Whether the topic is followed. False once it has failed."""
+    """Whether the topic is followed. False after it has failed."""
 
     @property
     def lag(self) -> int:
-        """The offsets that the places show and the table does not have."""
+        """The number of offsets that can be read and that the table does not have."""
         return sum(max(0, end - self.offsets.get(partition, 0)) for partition, end in self.ends.items())
 
 
@@ -70,17 +71,17 @@ class FollowSettings:
     """The settings of a follower."""
 
     round_size: int
-    """About the number of bytes of segments that a round reads."""
+    """About how many bytes of segments a round reads."""
     misfits: str = SUSPEND
-    """What is done with a record that does not fit: `suspend`, `skip` or `dead-letter`."""
+    """What happens to a record that does not fit: `suspend`, `skip` or `dead-letter`."""
     has_headers: bool = False
     compacts_from: int | None = None
-    """The number of small files of a partition from which on they are joined; None: never."""
+    """The number of small files of a partition from which on they are joined; None disables compaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowPorts:
-    """The services of the process that the follower uses."""
+    """The functions of the process that the follower calls: the clock, messages, and whether the process is to end."""
 
     now_ms: Callable[[], int]
     say: Callable[[str], None]
@@ -112,8 +113,8 @@ class Follower:
         self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
 
     def catch_up(self, rounds_max: int | None = None) -> bool:
-        """Make rounds, at most `rounds_max`, until the table has all records that the places showed at the call.
-        Returns whether the table is still behind, and True if the process is to end.
+        """Read and commit rounds, at most `rounds_max`, until the table has all records that could be read at the call.
+        Returns whether the table is still behind; also True if the process is to end.
 
         Raises `ValueNotDecoded` if a record does not fit and the follower suspends; `DataLost`, `TopicRecreated`,
         `WriterReplaced` and `Refused`; `MalformedMessage` and OSError of the files; the errors of the catalog.
@@ -153,7 +154,8 @@ class Follower:
         return any(end > self._next_offset(each) for each, end in ends.items())
 
     def _next_offset(self, partition: int) -> int:
-        """The next offset that the table takes of a partition, which may be new."""
+        """The next offset that the table takes of a partition. For a partition that the table does not have yet it is
+        the log start offset."""
         known = self._ledger.offsets.get(partition)
         return self._reading.log_start(partition) if known is None else known
 
@@ -186,7 +188,7 @@ class Follower:
         self._note_commit(attempt, misfits)
 
     def _apply(self, attempt: Attempt, changes: Changes) -> None:
-        """Apply the changes of keys: files with a row of a changed key are written anew."""
+        """Apply the changes of a round to a table by key: files with a row of a changed key are rewritten."""
         metadata, io, target = attempt.metadata, attempt.table.io, attempt.files.schema
         rows, keys = changes.rows_and_keys(target)
         stored = stored_keys(metadata, io, attempt.table.scan().plan_files(), target, keys)
@@ -222,5 +224,5 @@ class Follower:
 
 
 def counted_rows(number: int) -> str:
-    """A number of rows as text."""
+    """A number of rows as text, with the noun."""
     return f"{number:,} row" if number == 1 else f"{number:,} rows"

@@ -1,4 +1,4 @@
-"""Forms: how the bytes of a key or of a value become a value of a column.
+"""Forms: how the bytes of a key or of a value are decoded into a value of a column.
 
 | form | bytes | type |
 |---|---|---|
@@ -7,9 +7,8 @@
 | connect | JSON with the schema part of Kafka Connect | that of the schema part |
 | json | JSON | that of a JSON Schema, or of a sample of the values |
 
-Without a form bytes stay as they are (`binary`).
-
-With the envelope of Debezium a value is a change event, and becomes the row of the table after it, or `DELETION`:
+Without a form bytes are stored as they are (`binary`). With the envelope of Debezium a value is a change event. It
+becomes the row after the change, or `DELETION`:
 
     {"op": "u", "before": {…}, "after": {…}, "source": {…}, "ts_ms": …}
 
@@ -44,42 +43,42 @@ AFTER: Final = "after"
 _ROWS: Final = ("c", "r", "u")
 _OTHERS: Final = {"t": "a truncate of the source", "m": "a message of the source"}
 DELETION: Final = object()
-"""The value in place of a row that is deleted."""
+"""The result of decoding a change event that deletes a row."""
 Shape = Callable[[Any], Any]
 
 
 class ShapedType(NamedTuple):
-    """An Arrow type for values, with the function that converts a decoded value for it."""
+    """An Arrow type for decoded values, and the function that converts a decoded value for it."""
 
     type: pa.DataType
     shape: Shape
-    """Converts a decoded value into the Python object that Arrow takes for the type."""
+    """The function that converts a decoded value into the Python object that Arrow takes for the type."""
 
 
 class Read(NamedTuple):
-    """The result of looking at the bytes of a value before they are decoded. Values of one kind may share it."""
+    """What the bytes of a value tell before they are decoded: its kind, its type, and how to decode it. Values of one
+    kind may share this object."""
 
     kind: Hashable
-    """The kind of the value. `shaped_type` returns the same for all values of a kind."""
+    """The kind of the value. `shaped_type` returns the same for all values of one kind."""
     shaped_type: Callable[[], ShapedType]
-    """Returns the type of the values. Raises `ValueNotDecoded`."""
+    """A function that returns the type of the values. Raises `ValueNotDecoded`."""
     decode: Callable[[bytes], object]
-    """Decodes the bytes that were looked at. Raises `ValueNotDecoded`."""
+    """A function that decodes the bytes that were examined. Raises `ValueNotDecoded`."""
     schema: str = ""
-    """The schema as error messages name it; empty if the value does not name one."""
+    """The name of the schema for error messages; empty if the value does not name a schema."""
 
 
 class Form(Protocol):
-    """A form of keys or values."""
+    """A form of keys or values: decodes their bytes."""
 
     def read(self, data: bytes) -> Read:
-        """Look at the bytes of a value. Raises `ValueNotDecoded` if they are not of this form. `RegistryNotReached` and
-        `Refused` leave open whether they are.
-        """
+        """Examine the bytes of a value. Raises `ValueNotDecoded` if they are not of this form. If it raises
+        `RegistryNotReached` or `Refused`, it is not known whether they are."""
 
 
 class Number(NamedTuple):
-    """The layout and the type of a number, as a serializer of Kafka writes it (big-endian)."""
+    """The layout (big-endian) and the Arrow type of a number that a serializer of Kafka writes."""
 
     layout: Struct
     type: pa.DataType
@@ -97,7 +96,7 @@ SERIALIZED: Final = (STRING, *NUMBERS)
 
 
 class SerializedForm:
-    """A text or a number, as a serializer of Kafka writes it."""
+    """The form of a text or a number that a serializer of Kafka writes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -115,13 +114,13 @@ class SerializedForm:
 
 
 class RegistryForm:
-    """Values that a schema registry has framed."""
+    """The form of values that a schema registry has framed."""
 
     def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
         self._values = FramedValues(source)
         self._is_enveloped = is_enveloped
         self._reads: dict[int, Read] = {}
-        """By the id of the schema, for schemas whose values are all of one type."""
+        """The results of `read`, by schema id, for schemas whose values are all of one type."""
 
     def read(self, data: bytes) -> Read:
         schema_id, payload = unframed(data)
@@ -150,7 +149,7 @@ class RegistryForm:
 
 
 class ConnectForm:
-    """JSON with a schema part."""
+    """The form of Kafka Connect's JSON with a schema part."""
 
     def __init__(self, *, is_enveloped: bool = False) -> None:
         self._is_enveloped = is_enveloped
@@ -172,10 +171,11 @@ class ConnectForm:
 
 
 class JsonForm:
-    """Plain JSON. Its JSON Schema is given, or is made from the first values."""
+    """The form of plain JSON. Its JSON Schema is given, or is made from the first values."""
 
     def __init__(self, schema: Mapping[str, Any] | None, *, is_enveloped: bool = False) -> None:
-        """Raises `Refused` for a schema that gives no type."""
+        """`schema`: the JSON Schema; None if it is to be learned from values. Raises `Refused` for a schema that gives
+        no type."""
         self._is_enveloped = is_enveloped
         self.schema: Mapping[str, Any] | None = None
         self._read: Read | None = None
@@ -183,7 +183,7 @@ class JsonForm:
             self._take(schema)
 
     def learn(self, values: Iterable[bytes]) -> None:
-        """Take the schema from a sample, if there is none yet. Nothing is learned from values without a type."""
+        """Make the schema from a sample of values, if there is none yet. Values without a type leave it open."""
         if self.schema is None:
             with suppress(NoSample):
                 self._take(json_schema_of(_rows_of(values) if self._is_enveloped else values))
@@ -200,7 +200,7 @@ class JsonForm:
 
 
 def _rows_of(values: Iterable[bytes]) -> Iterable[bytes]:
-    """Yield the rows of change events, as JSON."""
+    """Yield the rows after the changes of change events, as JSON. Other values are left out."""
     for value in values:
         try:
             row = row_of(parse_json(value))
@@ -215,9 +215,8 @@ def _as_it_is(value: Any) -> Any:
 
 
 def row_of(event: Any) -> Any:
-    """Return the row after the change of an event, or `DELETION`. Raises `ValueNotDecoded` for a value that is not the
-    change of a row.
-    """
+    """Return the row after the change of a change event, or `DELETION`. Raises `ValueNotDecoded` for a value that is
+    not the change of a row."""
     if not isinstance(event, Mapping) or "op" not in event:
         hint = ": it has a schema part (--schema connect)" if _has_schema_part(event) else ""
         raise ValueNotDecoded(f"the value is not a change event of Debezium{hint or ': it has no op'}")

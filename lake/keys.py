@@ -1,7 +1,7 @@
-"""The identity of a key: rows of a table by key are the same row if their identities are equal.
+"""The identity of a key, as bytes: two rows of a table by key are of the same key if their identities are equal.
 
-Of binary and text it is the bytes; of other keys, also those of several fields, it is made of the texts of the fields,
-each after its length, so that two keys have one identity only if all their fields are equal.
+For binary and text keys it is their bytes. For other keys, also those of several fields, it consists of the texts of
+the fields, each after its length, so that two keys have one identity only if all their fields are equal.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyiceberg.schema import Schema
 
 KEY: Final = "key"
 PREFIX: Final = "key_"
-"""The beginning of the names of the columns of a key with several fields in a flat table."""
+"""The prefix of the names of the columns of a key with several fields, in a flat table."""
 Rows: TypeAlias = "pa.RecordBatch | pa.Table"
 
 
 def key_names(names: Iterable[str]) -> list[str]:
-    """The columns of the key among those of a table."""
+    """The columns of the key among the columns of a table."""
     return [name for name in names if name == KEY or name.startswith(PREFIX)]
 
 
 def identities(rows: Rows) -> pa.Array:
-    """The identity of each row, as binary; null if the key is null."""
+    """The identity of the key of each row, as binary; null if the key is null."""
     leaves = [array for _, array in leaves_of(rows)]
     if len(leaves) == 1 and is_bytes(leaves[0].type):
         return _as_bytes(leaves[0])
@@ -37,14 +37,14 @@ def identities(rows: Rows) -> pa.Array:
 
 
 def leaves_of(rows: Rows) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the path and the values of each field of the keys."""
+    """Yield each scalar field of the keys of rows: its path and its values."""
     for name in key_names(rows.schema.names):
         column = rows.column(name)
         yield from leaves(name, column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
 def leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the fields that have no fields of their own, each with its path."""
+    """Yield each scalar field of an array: its path, which begins with `path`, and its values."""
     if not pa.types.is_struct(array.type):
         yield path, array
         return
@@ -53,7 +53,7 @@ def leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether values of a type are bytes or texts."""
+    """Whether the values of a type are bytes or texts."""
     tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
     return any(test(kind) for test in tests)
 
@@ -65,7 +65,8 @@ def _as_bytes(array: pa.Array) -> pa.Array:
 
 
 def _measured(leaf: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The lengths of the values as texts, and the values. A null has no length."""
+    """Return the lengths of the values as texts, followed by a colon, and the values as bytes. A null has the length
+    `-`."""
     found = _as_bytes(leaf if is_bytes(leaf.type) else leaf.cast(pa.large_string()))
     lengths = pc.binary_length(found).cast(pa.large_string()).cast(pa.large_binary())
     marks = pc.binary_join_element_wise(lengths, *(pa.scalar(each, pa.large_binary()) for each in (b"", b":")))
@@ -74,18 +75,18 @@ def _measured(leaf: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys that a round changes."""
+    """The keys that the changes of a round concern."""
 
     identities: pa.Array
     partitions: pa.Array
     timestamps: pa.Array
-    """The partition and the time of the change of each key."""
+    """The timestamp of the change of each key; `partitions` has its partition."""
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    """The least and the greatest value of fields, by their paths."""
+    """The least and the greatest value of each scalar field of the keys, by path."""
 
     @classmethod
     def of(cls, rows: pa.Table) -> Keys:
-        """The keys of changes, each key once."""
+        """The keys of changed rows. `rows` has each key once."""
         bounds = {}
         for path, leaf in leaves_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
@@ -98,14 +99,13 @@ class Keys:
         return len(self.identities)
 
     def has(self, rows: Rows) -> pa.Array:
-        """Whether the key of each row is among these keys."""
+        """For each row, whether its key is among these keys."""
         return pc.is_in(identities(rows), value_set=self.identities)
 
     def are_older(self, rows: Rows) -> pa.Array:
-        """Whether the change of each row's key is older than the row, which is in another partition. A key is in
-        several partitions if the topic has got more of them. Of two equal timestamps the one in the higher partition
-        counts as the later one.
-        """
+        """For each row of a table, whether the change of its key is older than the row, which comes from another
+        partition. A key is in several partitions if the topic was given more of them. Of two equal timestamps the one
+        in the higher partition counts as the later one."""
         changed = pc.index_in(identities(rows), value_set=self.identities)
         partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
         is_higher = pc.greater(rows.column("partition"), partitions)
@@ -115,22 +115,21 @@ class Keys:
         return pc.fill_null(pc.and_(is_moved, pc.or_(is_later, is_tied)), False)
 
     def without(self, left_out: pa.Array) -> Keys:
-        """Return these keys without those with certain identities."""
+        """Return these keys without those whose identities are in `left_out`."""
         stays = pc.invert(pc.is_in(self.identities, value_set=left_out))
         arrays = {name: getattr(self, name).filter(stays) for name in ("identities", "partitions", "timestamps")}
         return replace(self, **arrays)
 
     def may_be_older(self, file: DataFile, schema: Schema) -> bool:
-        """Whether a file may have a row that was written after one of the changes."""
+        """Whether a file may have a row with a later timestamp than one of the changes."""
         found = schema.find_field("timestamp")
         latest = (file.upper_bounds or {}).get(found.field_id)
         earliest = pc.min(self.timestamps.cast(pa.int64())).as_py()
         return latest is None or earliest is None or from_bytes(found.field_type, latest) >= earliest
 
     def may_be_in(self, file: DataFile, schema: Schema) -> bool:
-        """Whether a file may have one of the keys, by the bounds of its columns. `schema` is that of the table, which
-        may lack a field that the keys have.
-        """
+        """Whether a file may have a row with one of the keys, by the bounds of its columns. `schema` is that of the
+        table, which may lack a field that the keys have."""
         for path, (least, most) in self.bounds.items():
             if path not in schema.column_names:
                 return False  # The field is null in the file, and in none of the keys.
@@ -153,7 +152,7 @@ NO_KEYS: Final = Keys(
 
 
 def check_key_type(kind: pa.DataType, path: str = KEY) -> Sequence[str]:
-    """The paths of the fields of a key that have no identity: lists and maps."""
+    """The paths of the lists and maps in a key type, because keys with these have no identity."""
     if pa.types.is_struct(kind):
         return [each for inner in kind for each in check_key_type(inner.type, f"{path}.{inner.name}")]
     return [path] if pa.types.is_nested(kind) else []

@@ -1,7 +1,7 @@
-"""The layout of a table's files: the partitions that they are of, and the order of the rows in each.
+"""The layout of a table's files: their partitions, and the order of the rows within each file.
 
-A field of a value has no type before the first value has come, so what a user chooses is a property of the table, and
-becomes part of its partition spec in the commit that brings the field.
+A field of a value has no type before the first value is read, so what a user chooses is stored as a property of the
+table, and becomes part of its partition spec in the commit that adds the field.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from moldau.tables.refusals import Refused
 
 TIME_COLUMN: Final = "timestamp"
 UNITS: Final = {"hour": HourTransform, "day": DayTransform, "month": MonthTransform, "year": YearTransform}
-"""The units of time by which a table can be partitioned."""
+"""The units of time by which a table can be partitioned, with pyiceberg's transforms."""
 FORMATS: Final = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
 PROPERTY: Final = "moldau.layout"
-"""The property of a table with the fields that a user chose."""
+"""The property of a table that stores the fields that a user chose."""
 NAME_SIZE_MAX: Final = 100
-"""Characters of a value in the name of a directory."""
+"""The most characters of a value in the name of a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenLayout:
-    """The fields by which a user wants files partitioned and rows sorted, as paths with dots."""
+    """The fields, as paths with dots, by which a user wants files partitioned and rows sorted."""
 
     partition_fields: tuple[str, ...] = ()
     sort_fields: tuple[str, ...] = ()
 
     def to_properties(self) -> dict[str, str]:
-        """Raises `Refused` if two partitions would have one name."""
+        """The properties of a table that store this choice. Raises `Refused` if two partition fields would have one
+        name."""
         met = {f"{TIME_COLUMN}_{unit}": f"the {unit}" for unit in UNITS}
         for path in self.partition_fields:
             other = met.setdefault(partition_name(path), path)
@@ -59,9 +60,8 @@ class ChosenLayout:
         return cls(tuple(found["partition"]), tuple(found["sort"]))
 
     def new_fields(self, schema: pa.Schema, spec: PartitionSpec) -> list[tuple[str, str]]:
-        """Return (path, name) of each chosen field that the schema has and the partition spec does not have yet. Raises
-        `Refused` for a field whose values cannot be the name of a partition.
-        """
+        """The path and the name of each chosen partition field that the schema has and the partition spec does not have
+        yet. Raises `Refused` for a field whose values cannot be the name of a partition."""
         known = {each.name for each in spec.fields}
         found = [(path, partition_name(path)) for path in self.partition_fields]
         new = [(path, name) for path, name in found if name not in known and type_at(schema, path) is not None]
@@ -73,7 +73,7 @@ class ChosenLayout:
 
 
 def partition_name(path: str) -> str:
-    """The name in a partition spec of the field at a path."""
+    """The name of a partition field in the partition spec, for the field at a path."""
     return path.replace(".", "_")
 
 
@@ -86,18 +86,18 @@ _NAMING: Final = (
 
 
 class PartitionRows(NamedTuple):
-    """The rows of a partition."""
+    """The rows of one partition of the table."""
 
     directory: str
-    """The name of its directory, which ends in a slash; empty if the table is not partitioned."""
+    """The name of the partition's directory, which ends in a slash; empty if the table is not partitioned."""
     rows: pa.RecordBatch
     values: dict[str, object]
-    """The values of the partition's fields besides the time, by their names in the spec."""
+    """The values of the partition fields, by their names in the spec, without that of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of the files that are written now."""
+    """How the files of a table are written now: their partitions and the order of their rows."""
 
     unit: str | None = None
     """The unit of `timestamp` by which the table is partitioned; None if it is not partitioned by time."""
@@ -106,7 +106,7 @@ class Layout:
     sort_fields: tuple[str, ...] = ()
 
     def partitioned(self, batch: pa.RecordBatch) -> list[PartitionRows]:
-        """Divide rows by partition."""
+        """Divide rows by the partitions of the table."""
         found = by_time(batch, self.unit)
         for path, name in self.fields:
             found = [
@@ -117,7 +117,7 @@ class Layout:
         return found
 
     def ordered(self, rows: pa.Table) -> pa.Table:
-        """The rows, sorted by `sort_fields`, ascending, nulls first."""
+        """Return the rows sorted by `sort_fields`, ascending, nulls first."""
         columns = [column_at(rows, path) for path in self.sort_fields if type_at(rows.schema, path) is not None]
         if not columns:
             return rows
@@ -127,7 +127,7 @@ class Layout:
 
 
 def layout_of(spec: PartitionSpec, schema: Schema, properties: Mapping[str, str]) -> Layout:
-    """Return the layout of a table. Raises `Refused` if it is partitioned in a way that is not supported."""
+    """Return the layout of a table. Raises `Refused` if the table is partitioned in a way that is not supported."""
     unit, fields = None, []
     for each in spec.fields:
         path = schema.find_column_name(each.source_id)
@@ -145,7 +145,8 @@ def layout_of(spec: PartitionSpec, schema: Schema, properties: Mapping[str, str]
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
-    """The type of the field at a path through structs. None if there is no such field, or if it has fields itself."""
+    """The type of the scalar field at a path through structs; None if there is no such field, or it is a struct, a list
+    or a map."""
     fields, kind = {each.name: each.type for each in schema}, None
     for name in path.split("."):
         kind = fields.get(name)
@@ -154,13 +155,13 @@ def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
 
 
 def column_at(rows: pa.RecordBatch | pa.Table, path: str) -> pa.Array | pa.ChunkedArray:
-    """The values of the field at a path; null if a struct above it is null."""
+    """The values of the field at a path through structs. A value is null if a struct above it is null."""
     name, *inner = path.split(".")
     return pc.struct_field(rows.column(name), inner) if inner else rows.column(name)
 
 
 def by_time(batch: pa.RecordBatch, unit: str | None) -> list[PartitionRows]:
-    """Divide rows by the unit of time."""
+    """Divide rows by a unit of their timestamps; None leaves them together."""
     if unit is None:
         return [PartitionRows("", batch, {})]
     starts = pc.floor_temporal(batch.column(TIME_COLUMN), unit=unit)
@@ -173,7 +174,7 @@ def by_time(batch: pa.RecordBatch, unit: str | None) -> list[PartitionRows]:
 
 
 def by_value(batch: pa.RecordBatch, column: pa.Array) -> list[tuple[object, pa.RecordBatch]]:
-    """Divide rows by the value of a column."""
+    """Divide rows by the value of a column. Returns each value with its rows."""
     met = pc.unique(column)
     found = []
     for value in met:
@@ -183,7 +184,7 @@ def by_value(batch: pa.RecordBatch, column: pa.Array) -> list[tuple[object, pa.R
 
 
 def directory_name(value: object) -> str:
-    """The text of a value in the name of a directory."""
+    """The text that stands for a value in the name of a directory."""
     if value is None:
         return "null"
     named = quote(str(value), safe="") or "%"

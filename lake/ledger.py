@@ -1,9 +1,9 @@
-"""The ledger of a table: the topic whose records it has, and the offsets up to which it has them. It is in the
-properties of the table's own snapshots.
+"""The ledger of a table: the topic whose records the table has, and the offsets up to which it has them. It is stored
+in the properties of the table's own snapshots.
 
-A snapshot has rows and the offsets up to which they reach, so one commit makes both true. The newest snapshot with such
-properties on the main branch is the ledger; snapshots of other programs (a compaction of small files) are passed over.
-A table that is rolled back to an earlier snapshot goes back in the topic as well.
+A snapshot has rows and the offsets up to which they reach, so one commit changes both. The newest snapshot with such
+properties on the main branch is the ledger; snapshots of other programs (a compaction of small files) are skipped. If a
+table is rolled back to an earlier snapshot, its offsets go back, too.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ TAG: Final = "moldau-offsets"
 
 
 class Taken(NamedTuple):
-    """The records of a partition that were read for a table since it was begun."""
+    """The records of a partition that were read for a table since the table was begun, as tallies."""
 
     records: Tally = Tally()
     misfits: Tally = Tally()
-    """The records that are not in the table: skipped, or dead letters."""
+    """The records that are not in the table, because they were skipped or are dead letters."""
 
     def plus(self, more: Taken) -> Taken:
         return Taken(self.records.plus(more.records), self.misfits.plus(more.misfits))
@@ -44,19 +44,20 @@ class Ledger:
 
     topic: str
     mode: str
-    """`append` or `upsert`."""
+    """The mode of the table: `append` or `upsert` (by key)."""
     isolation: str
     writer: str
-    """The id of the process that wrote it."""
+    """The id of the process that wrote this ledger."""
     offsets: Mapping[int, int]
-    """The next offset of each partition."""
+    """The next offset of each partition that the table will take."""
     topic_id: str | None = None
     cluster_id: str | None = None
     taken: Mapping[int, Taken] | None = None
-    """The records that were taken of each partition; None in a table that was begun before they were counted."""
+    """The records that were read of each partition; None in a table that was begun by a version that did not count
+    them."""
 
     def properties(self, attempt: str) -> dict[str, str]:
-        """The properties of the snapshot that one attempt of a commit adds."""
+        """The properties of the snapshot that an attempt of a commit adds. `attempt`: the id of the attempt."""
         named = {
             "moldau.topic": self.topic,
             "moldau.topic.id": self.topic_id,
@@ -73,7 +74,7 @@ class Ledger:
         return {name: value for name, value in named.items() if value is not None}
 
     def reaching(self, offsets: Mapping[int, int], taken: Mapping[int, Taken] = NOTHING_TAKEN) -> Ledger:
-        """Return the ledger after a commit that reaches these offsets and has taken these records in addition."""
+        """Return the ledger after a commit that reads up to `offsets`, and for which the records `taken` were read."""
         known = self.taken
         if known is not None:
             known = {**known, **{each: known.get(each, Taken()).plus(more) for each, more in taken.items()}}
@@ -106,9 +107,8 @@ class Ledger:
 
 
 def ledger_in(summary: Mapping[str, str] | None, where: str) -> Ledger | None:
-    """The ledger in the properties of a snapshot; None if another program made the snapshot. Raises `Refused` for
-    properties that cannot be parsed; `where` names the snapshot in the message.
-    """
+    """Parse the ledger in the properties of a snapshot; None if another program made the snapshot. Raises `Refused` for
+    properties that cannot be parsed; `where` names the snapshot in the message."""
     written = None if summary is None else summary.get(OFFSETS)
     if summary is None or written is None:
         return None

@@ -1,11 +1,11 @@
-"""A table and the segments behind it as one relation: the rows of a snapshot, and those of the records after it.
+"""A live table: the rows of a snapshot of a table, and of the records of the topic after it, as one relation.
 
     pin    a snapshot of the table, which has the topic up to `moldau.offsets`, then the ends of the log after these
            offsets. Nothing of a pinned relation changes: each scan of it has the same rows.
     scan   append: the files of the snapshot, then the records of the tail
            upsert: the files without the rows whose keys the tail has, then the last record of each of these keys
 
-The rows of the tail are made as the follower makes those of its next commit, so each offset is there once.
+The rows of the tail are made as the follower makes those of its next commit, so each offset is in the relation once.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 
 class Tail:
-    """The records of a topic after the offsets of a table, up to the ends of the log when it was made."""
+    """The records of a topic after the offsets that a table has, up to the ends of the log when this
+    object was made."""
 
     def __init__(self, reading: TopicReading, ledger: Ledger, columns: Columns, misfits: str) -> None:
         """Raises `DataLost`, also if retention has deleted records that the table does not have; `TopicRecreated`,
-        `ValueNotDecoded`; OSError and `MalformedMessage` of the files.
-        """
+        `ValueNotDecoded`; OSError and `MalformedMessage` of the files."""
         self._reading = reading
         self._misfits = misfits
         self._columns = columns
@@ -77,7 +77,7 @@ class Tail:
         self.schema = columns.schema
 
     def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a slice for an append table, with at least these columns of the table."""
+        """Yield the rows of a slice of the tail, for an append table. They have at least these columns of the table."""
         is_raw = not isinstance(self._columns, DecodedColumns)
         read = [name for name in self._names if not is_raw or name in {*names, *PLACE}]
         columns = RawColumns(read) if is_raw else self._columns
@@ -86,9 +86,8 @@ class Tail:
             yield making.rows(batch)
 
     def changes(self, source: PinnedTable, files: Sequence[StoredFile]) -> tuple[pa.Table, Keys]:
-        """Return the last row of each key of the tail that it does not delete, and all keys of the tail. Keys whose row
-        in one of the table's `files` is later are left out. The result is in memory from the first scan on.
-        """
+        """Return the last row of each key in the tail, unless the tail deletes it, and all keys of the tail. Keys whose
+        row in one of the table's `files` is later are left out. The result stays in memory from the first scan on."""
         if self._settled is None:
             changes = Changes()
             making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits))
@@ -103,7 +102,7 @@ class Tail:
 
 
 class StoredFile(NamedTuple):
-    """A file of the table."""
+    """A data file of the table."""
 
     planned: FileScanTask
 
@@ -113,24 +112,24 @@ class StoredFile(NamedTuple):
 
 
 LiveTask: TypeAlias = "tuple[StoredFile] | tuple[Slice] | tuple[pa.Table]"
-"""A file of the table, a slice of the tail, or the rows of the tail by key."""
+"""A task of a scan: a file of the table, a slice of the tail, or the rows of the tail by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A snapshot of a table, with the tail behind it."""
+    """A snapshot of a table, with the tail of the topic after it."""
 
     metadata: TableMetadata
     io: FileIO
     snapshot_id: int | None
     target: pa.Schema
-    """The columns, with the ids of Iceberg's fields."""
+    """The columns of the relation, with Iceberg's field ids."""
     fields: pa.Schema
-    """The columns as readers get them."""
+    """The columns of the relation, as readers get them."""
     tail: Tail | None
 
     def files(self, pushed: PushedFilters) -> Sequence[StoredFile]:
-        """The files of the snapshot that may have rows within bounds. Raises OSError."""
+        """The files of the snapshot that may have rows within the bounds `pushed`. Raises OSError."""
         if self.snapshot_id is None:
             return ()
         scan = DataScan(self.metadata, self.io, condition_of(pushed), snapshot_id=self.snapshot_id)
@@ -138,7 +137,7 @@ class PinnedTable:
 
 
 class LiveReader:
-    """Plans and reads a pinned table with its tail."""
+    """The reader of a pinned table with its tail: plans the tasks and reads them."""
 
     def __init__(self, source: PinnedTable, columns: Sequence[str], pushed: PushedFilters) -> None:
         self._source = source
@@ -147,7 +146,7 @@ class LiveReader:
         self._keys = NO_KEYS
 
     def tasks(self) -> Sequence[LiveTask]:
-        """Return the tasks: the files, then the tail. Raises what `Tail.changes` raises."""
+        """Return the tasks: the files of the table, then the tail. Raises what `Tail.changes` raises."""
         tail, files = self._source.tail, self._source.files(self._pushed)
         tasks = [(each,) for each in files]
         if tail is None:
@@ -159,7 +158,8 @@ class LiveReader:
         return [*tasks, *((each,) for each in tail.slices if may_have(self._pushed, each))]
 
     def read_task(self, task: LiveTask) -> Iterator[pa.RecordBatch]:
-        """The rows of a task. Raises OSError; `DataLost`, `MalformedMessage` and `ValueNotDecoded` of the tail."""
+        """Yield the rows of a task. Raises OSError; `DataLost`, `MalformedMessage` and `ValueNotDecoded`
+        of the tail."""
         fields = pa.schema([field for field in self._source.fields if field.name in self._columns])
         (part,) = task
         if isinstance(part, StoredFile):
@@ -176,7 +176,7 @@ class LiveReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveScan(Scan):
-    """A scan of a pinned table."""
+    """A scan of a pinned table and its tail."""
 
     pinned: PinnedTable
 
@@ -192,13 +192,13 @@ class LiveScan(Scan):
 
 
 def may_have(pushed: PushedFilters, wanted: Slice) -> bool:
-    """Whether a slice may have rows within bounds."""
+    """Whether a slice may have rows within the bounds `pushed`."""
     start, end = pushed.offsets
     return pushed.accepts_partition(wanted.partition) and wanted.start_offset < end and wanted.end_offset > start
 
 
 def condition_of(pushed: PushedFilters) -> BooleanExpression:
-    """Bounds as a predicate of Iceberg, by which files are left out."""
+    """Convert bounds into an Iceberg predicate, by which files are left out."""
     found: list[BooleanExpression] = []
     for name, (start, end) in (("partition", pushed.numbers), ("offset", pushed.offsets)):
         if start != EVERYTHING[0]:
@@ -217,24 +217,23 @@ def condition_of(pushed: PushedFilters) -> BooleanExpression:
 
 @dataclass(frozen=True, slots=True)
 class LiveChoices:
-    """The arguments of a live table."""
+    """The arguments of `table`, from which a live table is pinned."""
 
     name: str
-    """A topic, whose table is `default.TOPIC`, or `NAMESPACE.NAME`."""
+    """The name of a topic, whose table is `default.TOPIC`, or `NAMESPACE.NAME` of a table."""
     warehouse: str | None = None
     catalog: str | None = None
     catalog_properties: Mapping[str, str] | None = None
     live: Place | None = None
-    """The places of the topic, as of `moldau.read_topic`; None for the table alone."""
+    """The places of the topic, as for `moldau.read_topic`; None reads the table alone."""
     registry: str | None = None
     misfits: str = SUSPEND
     options: Mapping[str, str] | None = None
     """Further options of the data source, by name."""
 
     def pinned(self, sleep: Callable[[float], None] = time.sleep) -> tuple[PinnedTable, Ledger]:
-        """Pin the table as it is now, and the log behind it. Raises `Refused`, what `Tail` raises, and the errors of
-        the catalog.
-        """
+        """Pin the current snapshot of the table, and the log after it. Returns the pinned table and its ledger. Raises
+        `Refused`, what `Tail` raises, and the errors of the catalog."""
         if self.misfits not in (SUSPEND, SKIP):
             raise Refused(f"misfits: {self.misfits} is neither {SUSPEND} nor {SKIP}")
         table = self._table()
@@ -266,9 +265,8 @@ class LiveChoices:
 
 
 def grown_schema(table: Table, wanted: pa.Schema) -> Any:
-    """The schema of a table with the columns that its tail needs, which the next commit of the follower adds. Raises
-    `Refused` if the table cannot have them.
-    """
+    """The schema of a table with the columns that its tail needs, as the next commit of the follower adds them. Raises
+    `Refused` if the table cannot have them."""
     if holds(schema_to_pyarrow(table.schema(), include_field_ids=False), wanted):
         return table.schema()
     update = table.transaction().update_schema()
@@ -280,7 +278,7 @@ def grown_schema(table: Table, wanted: pa.Schema) -> Any:
 
 
 class LiveTable(TopicDataset):
-    """A pinned table with its tail: a dataset of PyArrow, which DuckDB takes as it is."""
+    """A pinned table with its tail, as a dataset of PyArrow. DuckDB can query it directly."""
 
     def __init__(self, choices: LiveChoices, ledger: Ledger, scan: LiveScan) -> None:
         super().__init__(scan)
@@ -288,19 +286,19 @@ class LiveTable(TopicDataset):
         self._live = scan
         pinned = scan.pinned
         self.snapshot_id = pinned.snapshot_id
-        """The snapshot of the table; None if it has none."""
+        """The id of the pinned snapshot; None if the table has no snapshot."""
         self.table_offsets: Mapping[int, int] = dict(ledger.offsets)
-        """The end of each partition in the table, exclusive."""
+        """The end (exclusive) of each partition in the table."""
         self.offsets: Mapping[int, int] = {**ledger.offsets, **(pinned.tail.ends if pinned.tail is not None else {})}
-        """The end of each partition in the relation, exclusive."""
+        """The end (exclusive) of each partition in the relation, with the tail."""
 
     def renewed(self) -> LiveTable:
-        """Return the relation as it is now. Raises what `table` raises."""
+        """Return a new relation, pinned now. Raises what `table` raises."""
         pinned, ledger = self._choices.pinned()
         return LiveTable(self._choices, ledger, replace(self._live, pinned=pinned, columns=tuple(pinned.target.names)))
 
     def reader(self) -> pa.RecordBatchReader:
-        """The rows as Arrow batches, once."""
+        """Return a reader of all rows as Arrow batches, which may be read once."""
         return self._scan.reader()
 
     def polars(self) -> LazyFrame:
@@ -310,15 +308,14 @@ class LiveTable(TopicDataset):
         return lazy_frame(self._scan)
 
     def pandas(self) -> DataFrame:
-        """All rows as a data frame of pandas, with columns of Arrow."""
+        """Read all rows into a data frame of pandas with Arrow columns."""
         from moldau.tables.engines.pandas_frame import arrow_frame
 
         return arrow_frame(self._scan.reader())
 
     def duckdb(self, con: DuckDBPyConnection | None = None, name: str | None = None) -> DuckDBPyConnection:
-        """Register the relation as a view of a connection. If `con` is None, make a connection in memory. The name of
-        the view is that of the topic or table, unless one is given. Returns the connection.
-        """
+        """Register the relation as a view of a DuckDB connection. If `con` is None, make a connection in memory. The
+        view has the given name, or else that of the topic or table. Returns the connection."""
         import duckdb as library
 
         connection: DuckDBPyConnection = library.connect() if con is None else con
@@ -340,7 +337,8 @@ def table(
     progress: Callable[[Progress], None] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> LiveTable:
-    """The Iceberg table of a topic, and with `live` the records behind it, as one relation: each row once.
+    """Open the Iceberg table of a topic, and with `live` the records of the topic after it, as one relation: each row
+    once.
 
     | argument                        | meaning                                                                        |
     |---------------------------------|--------------------------------------------------------------------------------|
@@ -353,10 +351,11 @@ def table(
     | `filter`, `threads`, `progress`, `options` | as of `moldau.read_topic`                                           |
 
     The relation is pinned when this returns: each scan of it has the same rows, whatever is committed meanwhile;
-    `renewed()` is a newer one. It ends at what the places show: a broker that is named (host:port) shows its last
-    commit, the files of one show what it wrote down in the last five seconds. In a table by key the tail's last record
-    of a key replaces the row of the key, or deletes it; the changed rows of the tail are in memory. Raises `Refused`,
-    `DataLost`, `TopicRecreated`, `ValueNotDecoded`, `MalformedMessage`, OSError and the errors of the catalog.
+    `renewed()` returns a newer one. It ends at the records that can be read from the places: a broker that is named
+    (host:port) shows its last commit, the files of a broker show what it wrote down in the last five seconds. In a
+    table by key the tail's last record of a key replaces the row of the key, or deletes it; the changed rows of the
+    tail are in memory. Raises `Refused`, `DataLost`, `TopicRecreated`, `ValueNotDecoded`, `MalformedMessage`, OSError
+    and the errors of the catalog.
     """
     if (warehouse is None) == (catalog is None):
         raise Refused("give a warehouse, or a catalog and None for the warehouse")

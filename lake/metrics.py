@@ -21,11 +21,11 @@ METRICS: Final = (
     ("moldau_table_files_compacted_total", "counter", "small files that this process has replaced by fewer ones"),
     ("moldau_table_is_followed", "gauge", "1, or 0 once the topic has failed"),
 )
-"""(name, type, help) of each metric."""
+"""The name, the type and the help text of each metric."""
 
 
 class Measured(NamedTuple):
-    """A follower with its labels."""
+    """The progress of a follower, with the labels of its metrics."""
 
     progress: FollowProgress
     table: str
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 def metrics_text(followers: Iterable[Measured], now_ms: int) -> str:
-    """The text of the metrics of followers at a time."""
+    """Make the text of the metrics of all followers, at the time `now_ms`."""
     samples = [dict(_samples(each, now_ms)) for each in followers]
     lines = []
     for name, kind, described in METRICS:
@@ -43,7 +43,7 @@ def metrics_text(followers: Iterable[Measured], now_ms: int) -> str:
 
 
 def _samples(measured: Measured, now_ms: int) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The samples of each metric, by their labels."""
+    """Yield each metric of a follower: its name, and its values by labels."""
     progress, table, topic = measured
     labels = f'table="{table}",topic="{topic}"'
     known, ends = progress.offsets, progress.ends

@@ -1,14 +1,15 @@
-"""Which offsets a data file has, in the order of its rows: runs in the metadata of the Parquet file.
+"""The offsets that a data file has, in the order of its rows, as runs in the metadata of the Parquet file.
 
     moldau.offset-runs   {"is_ordered": true, "runs": [[partition, first, last, rows], …]}
 
-A run is a stretch of rows of one partition with ascending offsets. If it is dense (rows = last - first + 1), the row
-of an offset is the number of rows of the runs before it, plus offset - first. Else the offset has to be looked for
-among the rows of its run. A file with too many runs joins neighbours, which are not dense then. If its rows are in no
-order, it has one run for each partition, with the least and the greatest offset, and `is_ordered` is false.
+A run is a stretch of rows of one partition with ascending offsets. If it is dense (rows = last - first + 1), the index
+of the row with an offset is the number of rows of the runs before it, plus offset - first. Otherwise the offset has to
+be searched for among the rows of its run. If a file has too many runs, neighbours are joined, and are then not dense.
+If its rows are in no order, it has one run for each partition, with the least and the greatest offset, and `is_ordered`
+is false.
 
-`Tally` is a number of offsets, and the sum of a hash of each: two sets with equal tallies are equal, but for one pair
-in 2**64.
+A `Tally` is a number of offsets, and the sum of their hashes: two sets with equal tallies are equal, except for one
+pair in 2**64.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 RUNS: Final = "moldau.offset-runs"
 RUNS_MAX: Final = 4_096
-"""The most runs of a file: about 100 KB of its metadata."""
+"""The most runs of a file, which take about 100 KB of its metadata."""
 WORD: Final = (1 << 64) - 1
 
 
@@ -39,7 +40,7 @@ class Run(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """The runs of a file."""
+    """The runs of a data file, in the order of its rows."""
 
     runs: Sequence[Run]
     is_ordered: bool = True
@@ -49,14 +50,13 @@ class Runs(NamedTuple):
 
     @classmethod
     def of_json(cls, text: bytes) -> Runs:
-        """Raises ValueError, KeyError and TypeError for another text."""
+        """Parse the runs in the metadata of a file. Raises ValueError, KeyError and TypeError for another text."""
         parsed = json.loads(text)
         return cls([Run(*map(int, each)) for each in parsed["runs"]], bool(parsed["is_ordered"]))
 
     def faults(self, partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> Iterator[str]:
         """Yield a message for each run that does not agree with the partitions and offsets of the file's rows. If the
-        number of rows differs, yield only that.
-        """
+        number of rows differs, yield only a message about that."""
         if sum(each.rows for each in self.runs) != len(offsets):
             yield f"the file has {len(offsets):,} rows, and had {sum(each.rows for each in self.runs):,} once"
             return
@@ -75,14 +75,14 @@ class Runs(NamedTuple):
 
 
 class RunsBuilder:
-    """Builds the runs of a file while it is written."""
+    """Builds the runs of a data file while it is written."""
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self._unordered: dict[int, Run] | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add the next rows."""
+        """Add the next rows of the file."""
         found = dense_runs(np.asarray(rows.column("partition")), np.asarray(rows.column("offset")))
         if self._unordered is not None:
             self._join_unordered(found)
@@ -100,7 +100,7 @@ class RunsBuilder:
         return Runs(self._runs)
 
     def _shorten(self) -> None:
-        """Join neighbouring runs. If only few can be joined, the rows count as unordered."""
+        """Join neighbouring runs. If only few can be joined, the rows count as unordered from then on."""
         shorter: list[Run] = []
         can_join = False
         for each in self._runs:
@@ -124,7 +124,7 @@ class RunsBuilder:
 
 
 def dense_runs(partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> list[Run]:
-    """Divide rows into the longest dense runs."""
+    """Divide rows into the longest possible dense runs."""
     if not len(offsets):
         return []
     ends = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(offsets) != 1))
@@ -134,9 +134,8 @@ def dense_runs(partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> lis
 
 
 def follows(before: Run, after: Run, gap: int | None = None) -> bool:
-    """Whether two neighbouring runs have ascending offsets of one partition. If `gap` is given, it must be the distance
-    between them.
-    """
+    """Whether the offsets of two neighbouring runs ascend, within one partition. If `gap` is given, it must be the
+    distance between the two runs."""
     is_next = after.first > before.last if gap is None else after.first == before.last + gap
     return before.partition == after.partition and is_next
 
@@ -146,7 +145,7 @@ def joined(before: Run, after: Run) -> Run:
 
 
 class Tally(NamedTuple):
-    """The number of some offsets, and the sum of their hashes modulo 2**64."""
+    """A summary of a set of offsets: their number, and the sum of their hashes modulo 2**64."""
 
     number: int = 0
     hashes: int = 0
@@ -156,11 +155,11 @@ class Tally(NamedTuple):
 
 
 Tallies: TypeAlias = Mapping[int, Tally]
-"""The tallies by partition."""
+"""The tally of the offsets of each partition."""
 
 
 def tally(offsets: NDArray[np.int64]) -> Tally:
-    """The tally of offsets of one partition. The hash is the last step of SplitMix64."""
+    """Compute the tally of offsets of one partition. The hash of an offset is the last step of SplitMix64."""
     mixed = offsets.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -168,7 +167,7 @@ def tally(offsets: NDArray[np.int64]) -> Tally:
 
 
 def tallies(rows: pa.RecordBatch) -> dict[int, Tally]:
-    """The tallies of records or rows, by partition."""
+    """Compute the tally of the offsets in records or rows, by partition."""
     partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
     if len(partitions) and partitions.min() == partitions.max():
         return {int(partitions[0]): tally(offsets)}

@@ -1,4 +1,5 @@
-"""Opening a follower from the choices of a user: the catalog, the mode, the claim, the columns, the dead letters."""
+"""Opens a follower from the choices of a user: the catalog, the mode, the claim of the table, the columns, the dead
+letters."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ from moldau.tables.values.registry import SchemaSource
 
 NAMESPACE: Final = "default"
 TOPIC: Final = "{topic}"
-"""The word in the name of a table that stands for the default name of its topic's table."""
+"""The placeholder, in the name of a table, for the default name of its topic's table."""
 CATALOG_DATABASE: Final = "catalog.db"
-"""The file in a warehouse directory with the catalog, a database of SQLite."""
+"""The name of the SQLite database with the catalog, in a warehouse directory."""
 FILES: Final = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
 CATALOG_ERRORS: Final = tuple(
     each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
@@ -44,45 +45,47 @@ CATALOG_ERRORS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class FollowChoices:
-    """The choices of a user. `options` are those of the data source: places and isolation."""
+    """The choices of a user for one follower. `options` are the options of the data source, for places
+    and isolation."""
 
     options: Mapping[str, str]
     topic: str
     warehouse: str | None = None
-    """A directory with a catalog of its own."""
+    """A warehouse: a directory with a catalog of its own."""
     catalog: str | None = None
-    """The name of a catalog, which pyiceberg's configuration may describe."""
+    """The name of a catalog that pyiceberg's configuration may describe."""
     catalog_properties: Mapping[str, str] = field(default_factory=dict)
-    """Properties of that catalog. They take precedence over those of the configuration."""
+    """Properties of the catalog `catalog`. They take precedence over its configuration."""
     table: str | None = None
-    """`namespace.name`, in which `{topic}` stands for the topic; by default the topic in the namespace `default`."""
+    """The name of the table, `namespace.name`, in which `{topic}` stands for the topic. By default it is the topic, in
+    the namespace `default`."""
     mode: str = "auto"
     forms: GivenForms = field(default_factory=GivenForms)
     """The forms of keys and values."""
     unit: str | None = "day"
-    """The unit of time by which a new table is partitioned; None for a table that is not."""
+    """The unit of time by which a new table is partitioned; None if it is not partitioned by time."""
     settings: FollowSettings = field(default_factory=lambda: FollowSettings(64 << 20))
     layout: ChosenLayout = field(default_factory=ChosenLayout)
-    """The layout of a new table."""
+    """The layout of a new table that the user chose."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakePorts:
-    """The ports of the follower and of the sink."""
+    """The functions and services of the process that the follower and its table use."""
 
     fs: FileSystem
     sink: SinkPorts
     follow: FollowPorts
     sleep: Callable[[float], None]
-    """Waits some seconds."""
+    """A function that waits for some seconds."""
 
 
 def open_follower(
     choices: FollowChoices, ports: LakePorts, catalog: Catalog | None = None
 ) -> tuple[Follower, LakeTable]:
-    """Claim the table of a topic, and delete the orphans that an earlier process has left. `catalog`: the catalog of
-    the choices, if it is open already. A table that cannot be followed with these choices is not changed, and keeps its
-    writer.
+    """Become the writer of the table of a topic, and delete the orphans that an earlier process has left. Returns the
+    follower and the table. `catalog`: the catalog of the choices, if it is open already. A table that cannot be
+    followed with these choices is not changed, and keeps its writer.
 
     Raises `Refused`, also for a registry that is neither a URL nor a directory; `DataLost`, `CorruptCheckpoint` and
     OSError of the places; and what `LakeTable.claim` raises.
@@ -124,8 +127,8 @@ def open_follower(
 
 
 def catalog_of(choices: FollowChoices) -> Catalog:
-    """Open the catalog of the choices: by its name and properties, or that of a warehouse directory, which is made if
-    it is missing.
+    """Open the catalog of the choices: by its name and properties, or the catalog in a warehouse directory, which is
+    made if it is missing.
 
     Raises `Refused` and OSError.
     """
@@ -136,9 +139,8 @@ def catalog_of(choices: FollowChoices) -> Catalog:
 
 
 def opened_catalog(warehouse: str | None, name: str | None, properties: Mapping[str, str]) -> Catalog:
-    """Open the catalog of an existing warehouse directory. Without a directory open the catalog of this name, with
-    these properties in addition to pyiceberg's configuration. Raises `Refused`.
-    """
+    """Open the catalog in an existing warehouse directory; without a directory the catalog `name`, with these
+    properties besides those of pyiceberg's configuration. Raises `Refused`."""
     if warehouse is None:
         try:
             return load_catalog(name, **{**properties, **FILES})
@@ -161,7 +163,7 @@ def _catalog_in(warehouse: str) -> Catalog:
 
 
 def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
-    """The namespaces and the name of the table. Raises `Refused`."""
+    """The namespaces and the name of the table that the choices name. Raises `Refused`."""
     if choices.table is None:
         return default_identifier(choices.topic)
     parts = tuple(choices.table.replace(TOPIC, default_identifier(choices.topic)[-1]).split("."))
@@ -171,12 +173,12 @@ def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
 
 
 def default_identifier(topic: str) -> tuple[str, ...]:
-    """The namespace and the name of a topic's table, if the user has named none."""
+    """The namespace and the name of a topic's table if the user has named none."""
     return NAMESPACE, re.sub(r"\W", "_", topic, flags=re.ASCII)
 
 
 def loaded(catalog: Catalog, name: str) -> Table:
-    """Load the table of a topic, or of a name with namespaces. Raises `Refused` if there is none."""
+    """Load the table of a topic, or the table of this name with namespaces. Raises `Refused` if there is none."""
     tried = [default_identifier(name)]
     if "." in name:
         tried.append(tuple(name.split(".")))
@@ -195,7 +197,7 @@ def check_form(table: Table, wanted: TableForm) -> None:
 
 
 def columns_of(table: Table, forms: GivenForms, *, has_headers: bool) -> Columns:
-    """Return the columns that the rows of a table get. Raises `Refused` if the table has others."""
+    """Return the columns by which the rows of a table are made. Raises `Refused` if the table cannot have them."""
     if has_headers and "headers" not in table.schema().column_names:
         raise Refused(f"table {'.'.join(table.name())} was begun without --headers")
     return forms.columns(table, has_headers=has_headers)

@@ -1,4 +1,5 @@
-"""Orphans: the files of attempts that did not become part of a table, and the files of snapshots that were expired.
+"""Orphans: the files of attempts that did not become part of a table, and the files that only expired snapshots have
+named.
 
 | file                    | recognised by                              | deleted if                                  |
 |-------------------------|--------------------------------------------|---------------------------------------------|
@@ -7,9 +8,9 @@
 | metadata of the table   | its version is not above that of the table | the log of versions does not name it        |
 
 The ids of attempts are UUIDs of version 8 that begin with the bytes of `moldau`, so files of other programs are not
-taken for orphans. A sweep runs after its process has claimed the table (`sink.py`): an attempt of another process can
-not be committed after that, so none of its files is needed. Metadata of a version that the table has reached can not be
-committed either, because a commit replaces the version that it was made from.
+taken for orphans. A sweep runs after its process has claimed the table (`sink.py`): an attempt of another process
+cannot be committed after that, so none of its files is needed. Metadata of a version that the table has reached cannot
+be committed either, because a commit replaces the version that it was made from.
 """
 
 from __future__ import annotations
@@ -29,18 +30,17 @@ MARK: Final = b"moldau"
 ATTEMPT_NAME: Final = re.compile(rf"{MARK[:4].hex()}-{MARK[4:].hex()}-8[0-9a-f]{{3}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}")
 METADATA_NAME: Final = re.compile(r"(\d{5,})-[0-9a-f-]{36}\.metadata\.json")
 ATTEMPT_RANDOM_SIZE: Final = 10
-"""Bytes of randomness of the id of an attempt."""
+"""The random bytes in the id of an attempt."""
 
 
 def attempt_id(random: bytes) -> UUID:
-    """The id of an attempt: a UUID of version 8 from ten random bytes."""
+    """Make the id of an attempt: a UUID of version 8 from ten random bytes."""
     return UUID(bytes=MARK + bytes([0x80 | random[0] & 0x0F, random[1], 0x80 | random[2] & 0x3F]) + random[3:])
 
 
 def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
-    """Delete the orphans of a table that this process has claimed. Returns their paths. `owns_metadata`: the table was
-    made by this program, so its versions are swept as well. Raises OSError.
-    """
+    """Delete the orphans of a table that this process has claimed. Returns their paths. `owns_metadata`: this program
+    made the table, so old versions of its metadata are deleted, too. Raises OSError."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         warn(f"{table.name()}: {type(io).__name__} lists no files, and files of attempts that failed are not deleted")
@@ -56,9 +56,8 @@ def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
 
 
 def unneeded_data(table: Table) -> list[tuple[FileSystem, str]]:
-    """Return the Parquet files below a table that no snapshot has, also those of other programs. The list is empty if
-    its files cannot be listed. A writer that is at work may be about to commit some of them. Raises OSError.
-    """
+    """The Parquet files below a table that no snapshot names, also those of other programs. Empty if the files cannot
+    be listed. A writer that is at work may be about to commit some of them. Raises OSError."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         return []
@@ -68,13 +67,13 @@ def unneeded_data(table: Table) -> list[tuple[FileSystem, str]]:
 
 
 def has_attempts(table: Table) -> bool:
-    """Whether attempts have written files below the location of a table. Raises OSError."""
+    """Whether attempts of this program have written files below the location of a table. Raises OSError."""
     io = table.io
     return isinstance(io, PyArrowFileIO) and any(True for _ in _candidates(table, io, owns_metadata=False))
 
 
 def referenced(table: Table) -> Iterator[str]:
-    """The locations of all files that the snapshots of a table need, and of the versions of its metadata."""
+    """Yield the locations of all files that the snapshots of a table need, and of the versions of its metadata."""
     yield table.metadata_location
     yield from (each.metadata_file for each in table.metadata.metadata_log)
     met = set()
@@ -89,9 +88,8 @@ def referenced(table: Table) -> Iterator[str]:
 
 
 def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iterator[tuple[FileSystem, str]]:
-    """Yield the files below the table that an attempt of this program has written, and versions of the metadata that
-    the table has passed.
-    """
+    """Yield the files below a table that may be orphans: those that an attempt of this program has written and, with
+    `owns_metadata`, the versions of the metadata that the table has reached."""
     version = _version(table.metadata_location) if owns_metadata else -1
     for setting, folder in (("write.data.path", "data"), ("write.metadata.path", "metadata")):
         for fs, each in _files_below(table, io, setting, folder):
@@ -103,7 +101,7 @@ def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iter
 
 
 def _files_below(table: Table, io: PyArrowFileIO, setting: str, folder: str) -> Iterator[tuple[FileSystem, FileInfo]]:
-    """The files in a folder of a table, which a property of the table may place elsewhere."""
+    """Yield the files in a folder of a table. The property `setting` of the table may place the folder elsewhere."""
     scheme, netloc, path = io.parse_location(table.metadata.properties.get(setting, f"{table.location()}/{folder}"))
     fs = io.fs_by_scheme(scheme, netloc)
     for each in fs.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):

@@ -1,4 +1,5 @@
-"""The records of a topic for a table: the offsets that can be read now, and the rows between two vectors of offsets."""
+"""Reads the records of a topic for a table: the offsets that can be read now, and the records between two sets of
+offsets."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from moldau.tables.planning.stream_plan import StreamPlanner
 from moldau.tables.refusals import Refused
 
 Offsets = Mapping[int, int]
-"""Offsets by partition."""
+"""An offset for each partition."""
 PLANS_MAX: Final = 8
-"""The most times that a round is planned again until its size is about right."""
+"""The most times that a round is planned again so that its size is about right."""
 
 
 class TopicReading:
@@ -33,7 +34,7 @@ class TopicReading:
         sleep: Callable[[float], None],
         base: ReadOptions = NOTHING_GIVEN,
     ) -> None:
-        """`sleep` waits some seconds. `base` has the options that `options` does not set. Raises `Refused`."""
+        """`sleep`: waits for some seconds. `base`: the options that `options` does not set. Raises `Refused`."""
         self.topic = topic
         self._fs = fs
         self._options = parse_options(
@@ -47,7 +48,7 @@ class TopicReading:
         return "read_committed" if self._options.is_committed else "read_uncommitted"
 
     def is_compacted(self) -> bool:
-        """Whether the cleaner works on the topic. Raises `Refused` if no place says so, and OSError."""
+        """Whether the topic is compacted. Raises `Refused` if no place has the metadata of the cluster, and OSError."""
         metadata = ClusterMetadata(self._fs, [self.topic])
         metadata.refresh(self._options.directories)
         if not metadata.is_known:
@@ -58,22 +59,22 @@ class TopicReading:
         return metadata.is_compacted(self.topic)
 
     def starts(self) -> tuple[dict[int, int], str | None]:
-        """The first offsets of the topic, and its id if that is known. Raises `Refused`, `DataLost` and OSError."""
+        """The first offset of each partition of the topic, and the topic id if it is known. Raises `Refused`,
+        `DataLost` and OSError."""
         starts = {partition: offset for (_, partition), offset in self._planner.starts().items()}
         return starts, self._planner.topic_ids.get(self.topic)
 
     def ends(self, offsets: Offsets, topic_id: str | None) -> dict[int, int]:
-        """The ends of the partitions, none of them before its offset. Raises `DataLost` if the log ends before one
-        of the offsets, `TopicRecreated`, and OSError.
-        """
+        """The current ends of the partitions, none of them before its offset in `offsets`. Raises `DataLost` if the log
+        ends before one of the offsets, `TopicRecreated`, and OSError."""
         known = {} if topic_id is None else {self.topic: topic_id}
         ends = self._planner.checked_ends(self._keyed(offsets), known)
         return {partition: end for (_, partition), end in ends.items()}
 
     def round(self, offsets: Offsets, ends: Offsets, size_max: int) -> tuple[dict[int, int], Sequence[Task]]:
-        """Choose the part of [offsets, ends) that has about `size_max` bytes of segments. Returns its ends, and the
-        tasks that read it. Each partition gets a share in proportion to its lag. Raises `DataLost` and OSError.
-        """
+        """Choose the part of the records between `offsets` and `ends` that has about `size_max` bytes of segments.
+        Returns the ends of this part, and the tasks that read it. Each partition gets a share in proportion to its lag.
+        Raises `DataLost` and OSError."""
         chosen = dict(ends)
         begins = {partition: offsets.get(partition, self.log_start(partition)) for partition in ends}
         tasks = self.tasks(offsets, chosen)
@@ -89,7 +90,7 @@ class TopicReading:
         return chosen, tasks
 
     def batches(self, tasks: Sequence[Task], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records of tasks, each partition in order. Raises `MalformedMessage`, `DataLost` and OSError."""
+        """Yield the records of tasks, each partition in order. Raises `MalformedMessage`, `DataLost` and OSError."""
         for task in tasks:
             for each in task:
                 yield from record_batches(each, columns)
@@ -98,7 +99,8 @@ class TopicReading:
         return self._planner.log_start((self.topic, partition))
 
     def tasks(self, offsets: Offsets, ends: Offsets) -> Sequence[Task]:
-        """The tasks that read [offsets, ends). Raises `DataLost` and OSError."""
+        """Plan the tasks that read each partition from its offset in `offsets` to its end in `ends`. Raises `DataLost`
+        and OSError."""
         return self._planner.tasks(self._keyed(offsets), self._keyed(ends))
 
     def _keyed(self, offsets: Offsets) -> dict[tuple[str, int], int]:

@@ -1,6 +1,7 @@
-"""The rows of a round: records without those that do not fit, as rows to add or as the changes of keys.
+"""Makes the rows of a round: records that do not fit are treated, and the others become rows to add, or changes of
+keys.
 
-A round is what one commit of the follower takes, or what a live table reads behind the last commit.
+A round is the records that one commit of the follower takes, or those that a live table reads after the last commit.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ SUSPEND, SKIP, DEAD_LETTER = "suspend", "skip", "dead-letter"
 
 
 class Letters(Protocol):
-    """A table that takes the records that do not fit."""
+    """A table that stores the records that do not fit."""
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
-        """The (partition, offset) of the letters at or after these offsets."""
+        """The partition and offset of each stored record at or after these offsets."""
 
     def add(self, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
-        """Take records, with the reason of each."""
+        """Add records that do not fit, each with its reason."""
 
     def commit(self, reached: Mapping[int, int]) -> None:
-        """Commit the letters of a round that reaches these offsets."""
+        """Commit the added records of a round that reads up to the offsets `reached`."""
 
 
 class Misfits:
-    """The records of a round that do not fit, and their treatment."""
+    """Treats the records of a round that do not fit."""
 
     def __init__(self, topic: str, action: str) -> None:
         self._topic = topic
@@ -43,11 +44,12 @@ class Misfits:
         self.count = 0
 
     def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Begin a batch of the round. Returns its records that are to be decoded."""
+        """Begin a batch of the round. Returns those of its records that are to be decoded."""
         return batch
 
     def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        """Treat the misfits of a batch as the user has chosen. Raises `ValueNotDecoded` if the follower suspends."""
+        """Treat the records of a batch that do not fit (`misfits`) as the user has chosen. Raises `ValueNotDecoded` if
+        the follower suspends."""
         if not misfits:
             return
         self.count += len(misfits)
@@ -58,11 +60,12 @@ class Misfits:
         self._left_out(batch.take(pa.array([each.row for each in misfits])), misfits)
 
     def _left_out(self, rows: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        """Take the records that are left out."""
+        """Note records that are left out of the table. This class does nothing with them."""
 
 
 class CountedMisfits(Misfits):
-    """The misfits of a round that is committed. Its records are counted, and misfits may become dead letters."""
+    """Treats the misfits of a round that will be committed: the records that are read are counted, and misfits may
+    become dead letters."""
 
     def __init__(self, topic: str, action: str, letters: Letters | None, offsets: Mapping[int, int]) -> None:
         super().__init__(topic, action)
@@ -73,13 +76,12 @@ class CountedMisfits(Misfits):
 
     @property
     def taken(self) -> dict[int, Taken]:
-        """The records of each partition that were read in the round."""
+        """The records of each partition that were read in the round, as tallies."""
         return {each: Taken(read, self._unfit.get(each, Tally())) for each, read in self._read.items()}
 
     def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Count the records of a batch. Returns those that are not dead letters already. Some are after a crash between
-        the two commits.
-        """
+        """Count the records of a batch. Returns those that are not dead letters already. After a crash between the two
+        commits of a round, some are."""
         self._read = added(self._read, tallies(batch))
         if not self._stored:
             return batch
@@ -94,7 +96,7 @@ class CountedMisfits(Misfits):
             self._letters.add(rows, [each.reason for each in misfits])
 
     def commit(self, reached: Mapping[int, int]) -> None:
-        """Make the dead letters of the round durable, before the table has the offsets of the round."""
+        """Commit the dead letters of the round, before the table has the offsets of the round."""
         if self._letters is not None:
             self._letters.commit(reached)
 
@@ -103,21 +105,19 @@ class RoundRows:
     """Makes the rows of one round."""
 
     def __init__(self, columns: Columns, misfits: Misfits, grown: Callable[[Columns], None] = lambda _: None) -> None:
-        """`grown` is called with the columns when a value needs more of them, before its rows are returned."""
+        """`grown`: called with the columns if a value needs further columns, before its rows are returned."""
         self._columns = columns
         self._misfits = misfits
         self._grown = grown
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of the records that fit. Raises `ValueNotDecoded` if the follower suspends, and what
-        `DecodedColumns.rows` raises.
-        """
+        """Return the rows for the records of a batch that fit. Raises `ValueNotDecoded` if the follower suspends, and
+        what `DecodedColumns.rows` raises."""
         return self._rows(self._dated(batch)).batch
 
     def collect(self, changes: Changes, batch: pa.RecordBatch) -> None:
-        """Add the records of a batch to the changes of keys. In a table by key a record without a key is a misfit, and
-        a misfit does not count among the records of its key. Raises what `rows` raises.
-        """
+        """Add the records of a batch to the changes of keys. In a table by key, a record without a key is a misfit, and
+        a misfit does not count among the records of its key. Raises what `rows` raises."""
         found = self._rows(self._kept(self._dated(batch), without_key))
         changes.add(found.batch, found.deletes)
 
@@ -125,7 +125,7 @@ class RoundRows:
         return self._kept(self._misfits.begin(batch), undated)
 
     def _kept(self, batch: pa.RecordBatch, find: Callable[[pa.RecordBatch], Sequence[Misfit]]) -> pa.RecordBatch:
-        """The records of a batch without the misfits that are found in it."""
+        """Return the records of a batch without the misfits that `find` finds."""
         found = find(batch)
         self._misfits.take(batch, found)
         return without(batch, found)
@@ -140,7 +140,7 @@ class RoundRows:
 
 
 def without_key(batch: pa.RecordBatch) -> Sequence[Misfit]:
-    """The records that have no key, and so no row in a table by key."""
+    """Find the records that have no key, and so no row in a table by key."""
     keys = batch.column(KEY)
     rows = pc.indices_nonzero(keys.is_null()).to_pylist() if keys.null_count else ()
     return [Misfit(row, "the record has no key") for row in rows]

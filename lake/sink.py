@@ -1,4 +1,5 @@
-"""A table in a catalog that one process keeps up to date: it claims the table, and commits rows with their offsets.
+"""A table in a catalog that one process keeps up to date: it claims the table, and commits rows together with their
+offsets.
 
     claim     an empty snapshot with the id of the writer. A commit of an earlier writer was made from the snapshot
               before it, so the catalog refuses that commit from now on (assert-ref-snapshot-id).
@@ -6,8 +7,8 @@
     attempt   data files, then one commit: the schema if it has grown, the rows, the offsets, the tag of the ledger
     crash     before the commit the table has neither the rows nor the offsets, after it both
 
-The commits of other programs between those of the writer (a compaction, an expiry of snapshots) make the next commit a
-`CommitConflict`; the attempt is then made again from the table as it is.
+If another program commits between two commits of the writer (a compaction, an expiry of snapshots), the writer's next
+commit fails with `CommitConflict`; the attempt is then repeated from the table as it is.
 """
 
 from __future__ import annotations
@@ -46,63 +47,62 @@ from moldau.tables.refusals import Refused
 from moldau.tables.values.value_types import holds
 
 OWNED: Final = "moldau.topic"
-"""The property of a table that this program has made. Its value is the topic."""
+"""The property that marks a table that this program has made. Its value is the topic."""
 FORM: Final = "moldau.form"
 """The property of a table with its form (`table_form.py`)."""
 SAMPLE: Final = "moldau.json-schema."
-"""The beginning of the name of the property with the JSON Schema of the keys or of the values."""
+"""The prefix of the properties with the JSON Schemas of the keys and of the values."""
 SNAPSHOT_AGE_MS: Final = 5 * 24 * 3600 * 1000
-"""The age (ms) at which a snapshot expires once a newer one is there, unless `history.expire.max-snapshot-age-ms` of
-the table sets another.
-"""
+"""The age (ms) at which a snapshot expires once a newer one exists, unless the table's property
+`history.expire.max-snapshot-age-ms` sets another age."""
 SNAPSHOTS_MAX: Final = 1_000
-"""The most snapshots that are kept: each commit writes the list of them anew."""
+"""The most snapshots that are kept, because each commit writes the list of them anew."""
 PROPERTIES: Final = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""The properties of a new table. A commit a minute would leave half a million files of metadata in a year."""
+"""The properties of a new table. With a commit a minute, a table without them would have half a million files of
+metadata in a year."""
 CLAIMS_MAX: Final = 10
-"""The most times that a claim is tried, if other programs commit meanwhile."""
+"""The most times that a claim is tried if other programs commit meanwhile."""
 LOCATION_RANDOM_SIZE: Final = 4
-"""The random bytes in the name of a table's directory, if the directory with the table's name has the files of another
-table.
-"""
+"""The random bytes that are added to the name of a new table's directory, if the directory with the table's own name
+has the files of another table."""
 RETRIES: Final = "commit.retry.num-retries"
 
 
 class CommitConflict(Refused):
-    """Another program has committed to the table meanwhile: nothing of the attempt is in it."""
+    """Another program has committed to the table meanwhile, so nothing of the attempt is in the table."""
 
 
 class WriterReplaced(Refused):
-    """Another process has claimed the table: it follows the topic from now on."""
+    """Another process has claimed the table, and follows the topic from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPorts:
-    """The services of the process that the sink uses."""
+    """The functions of the process that `LakeTable` calls: random bytes, the clock, and the report of steps."""
 
     random: Callable[[int], bytes]
-    """Returns this number of random bytes."""
+    """A function that returns this number of random bytes."""
     now_ms: Callable[[], int]
     step: Step = field(default=lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """The schema, the partitions and the properties of a table that is made."""
+    """The schema, the partitioning and the properties of a table that is created."""
 
     schema: pa.Schema
     unit: str | None = None
-    """The unit of time by which the table is partitioned; None if it is not."""
+    """The unit of time by which the table is partitioned; None if it is not partitioned by time."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class LakeTable:
-    """A table that a process has claimed."""
+    """A table in a catalog of which a process is or becomes the writer."""
 
     def __init__(
         self, catalog: Catalog, identifier: tuple[str, ...], ports: SinkPorts, file_size_max: int = FILE_SIZE_MAX
@@ -114,10 +114,10 @@ class LakeTable:
         self.name = ".".join(identifier)
         self.writer = str(attempt_id(ports.random(ATTEMPT_RANDOM_SIZE)))
         self.full_files: set[str] = set()
-        """Small files that a compaction could not join (`compaction.py`)."""
+        """The paths of small files that a compaction could not join (`compaction.py`)."""
 
     def claim(self, wanted: Ledger, new: NewTable) -> Ledger:
-        """Make the table if there is none, and become its writer. Returns the ledger of the table.
+        """Create the table if it does not exist, and become its writer. Returns the ledger of the table.
 
         `wanted` has the offsets at which a new table begins. Raises `Refused` and what `Ledger.check` raises if the
         table cannot be continued, `CommitConflict` if other programs commit again and again, and the errors of the
@@ -143,9 +143,8 @@ class LakeTable:
         return claimed
 
     def check(self, wanted: Ledger) -> Table | None:
-        """Raise `Refused`, as `claim` does, if the table cannot be continued; the table is not changed. Returns the
-        table, or None if there is none.
-        """
+        """Raise what `claim` raises if the table cannot be continued, without changing the table. Returns the table;
+        None if it does not exist."""
         table = self._loaded()
         if table is not None:
             self._known(table, wanted)
@@ -153,8 +152,7 @@ class LakeTable:
 
     def _known(self, table: Table, wanted: Ledger) -> Ledger:
         """The ledger of a table; `wanted` if the table has no snapshot yet. Raises `Refused` if the table has rows that
-        are not of a topic, and what `Ledger.check` raises.
-        """
+        are not of a topic, and what `Ledger.check` raises."""
         known = ledger_of(table)
         if known is None:
             if table.current_snapshot() is not None:
@@ -171,7 +169,8 @@ class LakeTable:
         return swept
 
     def begin(self) -> Attempt:
-        """Begin an attempt to write, from the table as it is. Raises `WriterReplaced`."""
+        """Begin an attempt to write to the table as it is now. Raises `WriterReplaced` if another process has claimed
+        the table."""
         table = self._catalog.load_table(self._identifier)
         known = ledger_of(table)
         if known is None or known.writer != self.writer:
@@ -217,9 +216,8 @@ class LakeTable:
 
 
 def ledger_of(table: Table) -> Ledger | None:
-    """Return the ledger of a table. Return None if it was not followed before. Raises `Refused` if the snapshot with
-    the ledger was removed.
-    """
+    """Return the ledger of a table; None if the table was never followed. Raises `Refused` if the snapshot with the
+    ledger was removed."""
     metadata = table.metadata
     oldest = snapshot = metadata.current_snapshot()
     while snapshot is not None:
@@ -247,20 +245,18 @@ def _ledger_in(snapshot: Snapshot, table: Table) -> Ledger | None:
 
 
 class RewriteFiles(_OverwriteFiles):  # type: ignore[misc]
-    """A snapshot with the same rows in other files. Iceberg's operation for it is `replace`, which readers of changes
-    pass over; pyiceberg has no class that writes it.
-    """
+    """A snapshot with the same rows in other files. Iceberg's operation for this is `replace`, which readers of changes
+    skip; pyiceberg has no class that writes it."""
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         return super()._summary(snapshot_properties).model_copy(update={"operation": Operation.REPLACE})
 
 
 class ConfirmingCatalog:
-    """The catalog of an attempt. A commit that it refuses may have been made: a proxy that lost the answer of the
-    catalog sends the commit again, and the catalog refuses it, because the first one has changed the table. pyiceberg
-    deletes the manifests of a refused commit (findings/pyiceberg_refused_commit_that_was_done.sh), so the table is
-    checked before.
-    """
+    """The catalog of an attempt, which checks whether a refused commit was made after all. A proxy that lost the
+    response of the catalog sends the commit again, and the catalog refuses it, because the first one has changed the
+    table. pyiceberg deletes the manifests of a refused commit (findings/pyiceberg_refused_commit_that_was_done.sh), so
+    the table is checked before."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -271,9 +267,8 @@ class ConfirmingCatalog:
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Raises `CommitFailedException` if the table does not have the commit, and the errors of the catalog, after
-        which the outcome is unknown.
-        """
+        """Commit. Raises `CommitFailedException` if the table does not have the commit, and the errors of the catalog,
+        after which the outcome is unknown."""
         try:
             return self._catalog.commit_table(table, requirements, updates)
         except CommitFailedException:
@@ -285,7 +280,7 @@ class ConfirmingCatalog:
 
 
 class Attempt:
-    """Rows that are being written to a table."""
+    """An attempt to write rows to a table and to commit them."""
 
     def __init__(self, table: Table, ledger: Ledger, ports: SinkPorts, file_size_max: int) -> None:
         # A commit that a conflict makes anew would not be this attempt any more: pyiceberg is to try once.
@@ -301,17 +296,17 @@ class Attempt:
 
     @property
     def metadata(self) -> TableMetadata:
-        """The metadata of the table with the changes of the attempt so far."""
+        """The metadata of the table, with the changes of the attempt so far."""
         return self._transaction.table_metadata
 
     def has(self, columns: pa.Schema) -> bool:
-        """Whether the table has columns, with types that hold their values. It may not: a round that was given up may
-        have met schemas that widened the columns, and another program may have renamed or dropped one.
-        """
+        """Whether the table has these columns, with types that hold their values. It may not have them: a round that
+        was given up may have widened the columns, and another program may have renamed or dropped one."""
         return holds(schema_to_pyarrow(self.metadata.schema(), include_field_ids=False), columns)
 
     def evolve(self, columns: Columns) -> None:
-        """Add columns to the table, or widen their types, as a part of the commit. Raises `Refused`."""
+        """Add columns to the table, or widen their types, as a part of the commit. Raises `Refused` if the table cannot
+        have them."""
         try:
             with self._transaction.update_schema() as update:
                 update.union_by_name(columns.schema)
@@ -324,7 +319,7 @@ class Attempt:
         self.files.renew_schema()
 
     def _partition(self, schema: pa.Schema) -> None:
-        """Partition the table by those chosen fields that it has now."""
+        """Add those chosen partition fields that the schema has now to the partition spec."""
         metadata = self._transaction.table_metadata
         new = ChosenLayout.of(metadata.properties).new_fields(schema, metadata.spec())
         if new:
@@ -334,19 +329,19 @@ class Attempt:
                     spec.add_field(path, IdentityTransform(), name)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows. Raises OSError."""
+        """Add rows to the attempt. Raises OSError."""
         self.files.add(rows)
 
     def replace(self, file: DataFile) -> None:
-        """Leave a file of the table out of the next snapshot."""
+        """Remove a file of the table from the next snapshot."""
         self._replaced.append(file)
 
     def commit(
         self, offsets: Mapping[int, int], taken: Mapping[int, Taken] = NOTHING_TAKEN, *, changes_rows: bool = True
     ) -> Ledger:
-        """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger. `taken` are
-        the records that were read for it. `changes_rows` is False if the files that are left out have the same rows
-        as the new ones.
+        """Commit the rows of the attempt. The table then has the topic up to `offsets`. Returns the new ledger.
+        `taken`: the records that were read for the commit. `changes_rows`: False if the removed files have the same
+        rows as the new ones.
 
         Raises `CommitConflict`, and OSError if a file cannot be written; the files of the attempt are deleted then.
         After an error of the catalog the outcome is unknown; the files stay, and the next claim deletes them if they
@@ -371,7 +366,7 @@ class Attempt:
         return reached
 
     def _written(self, reached: Ledger, *, changes_rows: bool) -> int:
-        """Write the files and the manifests of the snapshot. Returns its id."""
+        """Write the data files and the manifests of the snapshot. Returns the snapshot id."""
         files = self.files.finish()
         self._ports.step("files written")
         properties = reached.properties(str(self._uuid))
@@ -394,11 +389,11 @@ class Attempt:
         return CommitConflict(f"{'.'.join(self.table.name())}: {problem}")
 
     def discard(self) -> None:
-        """Give the attempt up, and delete its files."""
+        """Give up the attempt, and delete its files."""
         self.files.discard()
 
     def _expire(self) -> None:
-        """Remove old snapshots, as part of the commit. The next sweep deletes the files that only they have."""
+        """Expire old snapshots, as part of the commit. The next sweep deletes the files that only they have named."""
         metadata = self.table.metadata
         age_ms = int(metadata.properties.get("history.expire.max-snapshot-age-ms", SNAPSHOT_AGE_MS))
         oldest = datetime.fromtimestamp((self._ports.now_ms() - age_ms) / 1000, UTC)

@@ -1,10 +1,10 @@
-"""The rows of a data file as they are stored, in the current schema of their table: for rows that only move to another
-file.
+"""Reads the rows of a data file as they are stored, in the current schema of their table, so that rows can move to
+another file unchanged.
 
-pyiceberg's scan gives an empty list or map in place of a null one if its elements are structs (0.12.0), so no row goes
-through it on its way back to storage. A column whose type is that of the table is taken as Parquet gives it. If the
-schema has changed since, the column is put together anew with the nulls of each level: fields are found by their ids,
-a field that the file does not have is null, and numbers become wider.
+pyiceberg's scan returns an empty list or map in place of a null one if its elements are structs (0.12.0), so rows that
+are stored again are not read through it. A column whose type is that of the table is taken as Parquet returns it. If
+the schema has changed since, the column is put together anew with the nulls of each level: fields are found by their
+ids, a field that the file does not have is null, and numbers are widened.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from moldau.lake.columns import PLACE
 
 BATCH_ROWS: Final = 65_536
 BATCH_SIZE: Final = 8 << 20
-"""About how many bytes a batch has before compression. So the first rows of long values come as soon as the first rows
-of short values.
-"""
+"""About how many bytes a batch has, uncompressed. Because of this limit the first rows of long values are read as soon
+as the first rows of short values."""
 FIELD_ID: Final = b"PARQUET:field_id"
 
 
@@ -43,8 +42,8 @@ def stored_rows(
     """Yield the rows of a data file as record batches of the schema `target`, whose fields have ids. Rows that another
     program has deleted are left out.
 
-    `names`: the columns to read; all by default. `partition` and `offset` are added to them if the file has deleted
-    rows. `batch_rows`: the most rows of a batch; by default as many as have about `BATCH_SIZE` bytes. Raises OSError.
+    `names`: the columns to read (None: all). `partition` and `offset` are added to them if the file has deleted rows.
+    `batch_rows`: the most rows of a batch; None: as many as have about `BATCH_SIZE` bytes. Raises OSError.
     """
     is_left = undeleted(metadata, io, task)
     if names is not None and task.delete_files:
@@ -57,7 +56,8 @@ def stored_rows(
 def rows_of_file(
     file: pq.ParquetFile, target: pa.Schema, names: Collection[str] | None = None, batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of an open file, also deleted ones. The arguments are those of `stored_rows`. Raises OSError."""
+    """Yield all rows of an open file, also those that another program has deleted. The arguments are those of
+    `stored_rows`. Raises OSError."""
     if names is not None:
         target = pa.schema([field for field in target if field.name in names])
     ids = {_id_of(field) for field in target}
@@ -69,9 +69,8 @@ def rows_of_file(
 
 
 def rows_of_batch(metadata: pq.FileMetaData, names: Collection[str]) -> int:
-    """Return how many rows of a Parquet file to read as one batch, so that the columns `names` have about `BATCH_SIZE`
-    bytes uncompressed. Estimated from the first row group; between 1 and `BATCH_ROWS`.
-    """
+    """The number of rows of a Parquet file to read as one batch, so that the columns `names` have about `BATCH_SIZE`
+    bytes uncompressed. Estimated from the first row group; between 1 and `BATCH_ROWS`."""
     if not metadata.num_rows:
         return BATCH_ROWS
     group = metadata.row_group(0)
@@ -81,15 +80,14 @@ def rows_of_batch(metadata: pq.FileMetaData, names: Collection[str]) -> int:
 
 
 def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask]:
-    """Sort files of a table by their lowest offset."""
+    """Sort the files of a table by their lowest offset."""
     offset = schema.find_field("offset").field_id
     return sorted(tasks, key=lambda task: int.from_bytes((task.file.lower_bounds or {}).get(offset, b""), "little"))
 
 
 def undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> Callable[[pa.RecordBatch], pa.Array] | None:
-    """Return a function that tells which of some rows of a file are not deleted, by `partition` and `offset`. Return
-    None if another program has deleted none of them. Raises OSError.
-    """
+    """Return a function that tells, for each of some rows of a file, whether it is not deleted, by `partition` and
+    `offset`. Return None if another program has deleted no row of the file. Raises OSError."""
     if not task.delete_files:
         return None
     places = metadata.schema().select(*PLACE[:2])  # without nested types, which the scan would change
@@ -98,7 +96,7 @@ def undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> Callab
 
 
 def _is_among(rows: pa.RecordBatch, left: pa.Table) -> pa.Array:
-    """Whether each row is among the rows that are left, by its partition and offset."""
+    """For each row, whether it is among the rows `left`, by its partition and offset."""
     found = pa.nulls(len(rows), pa.bool_()).fill_null(False)
     for partition in pc.unique(left[PLACE[0]]):
         offsets = left.filter(pc.equal(left[PLACE[0]], partition))[PLACE[1]]
@@ -110,9 +108,8 @@ def _is_among(rows: pa.RecordBatch, left: pa.Table) -> pa.Array:
 def _columns(
     source: Sequence[pa.Field], arrays: Sequence[pa.Array], target: Sequence[pa.Field], count: int
 ) -> list[pa.Array]:
-    """Return the columns of the target, or the fields of one of its structs. Those that the file does not have are
-    null.
-    """
+    """Return the columns of the target schema, or the fields of one of its structs. A column that the file does not
+    have is null."""
     by_id = {_id_of(field): array for field, array in zip(source, arrays, strict=True)}
     found = [by_id.get(_id_of(field)) for field in target]
     return [
@@ -122,13 +119,13 @@ def _columns(
 
 
 def _id_of(field: pa.Field) -> bytes | str:
-    """The id of a field, or its name if the file was written without ids."""
+    """The id of a field; its name if the file was written without ids."""
     found: bytes | str = (field.metadata or {}).get(FIELD_ID, field.name)
     return found
 
 
 def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert an array to another type that holds its values. Nulls are kept at every level."""
+    """Convert an array to another type that can hold its values. Nulls are kept at every level."""
     if array.type.equals(target, check_metadata=True):
         return array
     if array.offset or pa.types.is_nested(target):

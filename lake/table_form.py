@@ -1,6 +1,5 @@
-"""The form of a table: how its rows are made of records. It is a property of the table, so a later run, a live read and
-a verification know it without being told.
-"""
+"""The form of a table: how its rows are made from records. It is stored as a property of the table, so that a later
+run, a live read and a verification know it."""
 
 from __future__ import annotations
 
@@ -42,19 +41,19 @@ VALUE: Final = "value"
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """How keys and values become columns."""
+    """The form of a table: how keys and values become columns."""
 
     key: str = BINARY
     value: str = BINARY
     envelope: str | None = None
-    """`debezium`, if the values are change events."""
+    """`debezium` if the values are change events; otherwise None."""
     is_flat: bool = False
 
     def to_property(self) -> str:
         return json.dumps(asdict(self))
 
     def check(self, wanted: TableForm, name: str) -> None:
-        """Raise `Refused` if a run with the form `wanted` would make other rows of a table."""
+        """Raise `Refused` if a run with the form `wanted` would make other rows than the table `name` has."""
         if wanted == self:
             return
         if self.value == REGISTRY and wanted.value == BINARY:
@@ -69,7 +68,8 @@ class TableForm:
 
 
 def form_of(properties: Mapping[str, str], schema: pa.Schema) -> TableForm:
-    """Return the form of a table. A table of an earlier version does not state it, so it is told by its columns."""
+    """Return the form of a table. A table of an earlier version does not state its form, so it is derived from the
+    columns."""
     written = properties.get(FORM)
     if written is not None:
         return TableForm(**json.loads(written))
@@ -79,10 +79,10 @@ def form_of(properties: Mapping[str, str], schema: pa.Schema) -> TableForm:
 
 @dataclass(frozen=True, slots=True)
 class GivenForms:
-    """The forms of keys and values that a user gives."""
+    """The forms of keys and values that a user chose."""
 
     registry: str | None = None
-    """A URL or a directory with schemas. If it is given, values are framed."""
+    """The URL of a registry, or a directory with schemas. If it is given, values are framed."""
     schema: str | None = None
     """The schema of JSON values: `sample`, `connect`, or a file with a JSON Schema."""
     key_type: str = BINARY
@@ -91,7 +91,7 @@ class GivenForms:
     is_flat: bool = False
 
     def form(self) -> TableForm:
-        """Return the form that these options choose. Raises `Refused` if they contradict each other."""
+        """Return the form of the table for these choices. Raises `Refused` if they contradict each other."""
         if self.registry is not None and self.schema is not None:
             raise Refused("--schema is of values without a registry: leave out --schema or --registry")
         if self.key_type == REGISTRY and self.registry is None:
@@ -105,7 +105,7 @@ class GivenForms:
         return TableForm(self.key_type if serialized else JSON, value, self.envelope, self.is_flat)
 
     def columns(self, table: Table, *, has_headers: bool) -> Columns:
-        """Return the columns that the rows of a table get. Raises `Refused`."""
+        """Make the columns by which the rows of a table are made. Raises `Refused`."""
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         form = form_of(table.metadata.properties, schema)
         typed = [
@@ -142,7 +142,8 @@ class GivenForms:
 
 
 def stored_type(schema: pa.Schema, name: str, form: TableForm) -> pa.DataType | None:
-    """The type that the column `key` or `value` has in a table. For a flat table it is the struct of its columns."""
+    """The type of the column `key` or `value` in a table. For a flat table it is the struct of the columns that come
+    from it. None if the table does not have it yet."""
     if not form.is_flat:
         return plain_type(schema.field(name).type) if name in schema.names else None
     keys = key_names(schema.names)
@@ -151,7 +152,7 @@ def stored_type(schema: pa.Schema, name: str, form: TableForm) -> pa.DataType | 
 
 
 def first_schema(form: TableForm, *, has_headers: bool) -> pa.Schema:
-    """The columns of a new table: without those that get their types from the first records."""
+    """The columns of a new table, without those whose types are determined by the first records."""
     schema = raw_schema(read_columns(has_headers=has_headers))
     left_out = {name for name, of_column in ((KEY, form.key), (VALUE, form.value)) if of_column != BINARY}
     return pa.schema([field for field in schema if field.name not in left_out])

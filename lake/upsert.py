@@ -1,10 +1,10 @@
-"""Rows by key: the changes of a round, applied to the files of a table by writing those anew that have one of the keys.
+"""Rows by key: the changes of a round are applied to a table by rewriting the files that have one of the changed keys.
 
     changes   the last record of each key of the round that fits; one without a value deletes the row of its key
     files     of each the bounds of its keys are compared, then its keys are read; a file with a changed key is replaced
     older     a change is left out if the table has the key by a later record of another partition
 
-The cost of a round is that of the files it replaces, so a table whose keys change everywhere is written anew by each
+The cost of a round is that of the files that it replaces, so a table whose keys change everywhere is rewritten by each
 round: fewer and larger rounds (`--interval`) cost less.
 """
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 IS_DELETION: Final = "$is_deletion"
-"""The name of a column beside those of the table, while the changes of a round are collected."""
+"""The name of a further column, besides those of the table, while the changes of a round are collected."""
 FILE_SIZE_MAX: Final = 64 << 20
-"""Bytes of rows in memory of a file of a table by key: a file that is replaced is held in memory."""
+"""The bytes of rows in memory for one file of a table by key, because a file that is replaced is held in memory."""
 KEYED_ROWS: Final = 1 << 20
-"""Rows whose keys are compared at once with all that changed, at most those of a row group."""
+"""The number of rows whose keys are compared with all changed keys at once, at most those of a row group."""
 
 
 class Changes:
-    """The last change of each key, from the records of a round in any order."""
+    """Collects the last change of each key, from the records of a round in any order."""
 
     def __init__(self) -> None:
         self._kept: list[pa.RecordBatch] = []
@@ -52,9 +52,8 @@ class Changes:
             self._settle()
 
     def rows_and_keys(self, target: pa.Schema | None = None) -> tuple[pa.Table, Keys]:
-        """Return the last row of each key that is not deleted, and all keys, also deleted ones. The keys have the types
-        that they have in a table with the columns `target`, or in the changes.
-        """
+        """Return the last row of each key that is not deleted, and all keys, also the deleted ones. The keys have the
+        types that they have in a table with the columns `target`; None: the types that they have in the changes."""
         if not self._kept:
             return pa.table({}), NO_KEYS
         self._keep(_last_of_keys)
@@ -63,12 +62,13 @@ class Changes:
         return rows.drop_columns([IS_DELETION]), Keys.of(last if target is None else keyed(last, target))
 
     def _settle(self) -> None:
-        """Keep the last change of each key in each partition. Which of a key's changes counts is known at the end."""
+        """Drop all changes except the last one of each key in each partition. Which partition's change counts is
+        decided at the end."""
         self._keep(_last_in_partitions)
         self._size = self._settled_size = sum(each.nbytes for each in self._kept)
 
     def _keep(self, choose: Callable[[Places], NDArray[np.int64]]) -> None:
-        """Keep only the changes at the positions that `choose` returns."""
+        """Keep only the changes at the indexes that `choose` returns."""
         places = Places.of(joined([each.select([*key_names(each.schema.names), *PLACE]) for each in self._kept]))
         is_chosen, start = np.zeros(len(places.keys), np.bool_), 0
         is_chosen[choose(places)] = True
@@ -80,13 +80,14 @@ class Changes:
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Join batches in the widest types of their columns: a key has another identity if its schema has a field more."""
+    """Join batches in the widest types of their columns, because a key has another identity if its schema has a further
+    field."""
     tables = [pa.Table.from_batches([each]) for each in batches]
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 
 class Places(NamedTuple):
-    """The key of each row, as a number, and the place and the time of the row."""
+    """For each row, its key as a number, and its partition, offset and timestamp."""
 
     keys: NDArray[np.int64]
     partitions: NDArray[np.int64]
@@ -100,15 +101,14 @@ class Places(NamedTuple):
 
 
 def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
-    """The positions of the last row of each key in each partition."""
+    """The indexes of the last row of each key in each partition."""
     in_partition = _numbered(pa.array(rows.keys * (1 + rows.partitions.max()) + rows.partitions))
     return np.flatnonzero(_is_greatest(in_partition, rows.offsets))
 
 
 def _last_of_keys(rows: Places) -> NDArray[np.int64]:
-    """The positions of the last change of each key, ascending. If a key is in several partitions, the change with the
-    latest timestamp counts, and of equal timestamps the one in the highest partition.
-    """
+    """The indexes of the last change of each key, ascending. If a key is in several partitions, the change with the
+    latest timestamp counts, and of equal timestamps the one in the highest partition."""
     last = _last_in_partitions(rows)
     for values in (rows.times_us, rows.partitions):
         last = last[_is_greatest(rows.keys[last], values[last])]
@@ -116,12 +116,12 @@ def _last_of_keys(rows: Places) -> NDArray[np.int64]:
 
 
 def _numbered(values: pa.Array) -> NDArray[np.int64]:
-    """Numbers from 0 on, equal for equal values."""
+    """Number values from 0 on; equal values have equal numbers."""
     return np.asarray(values.dictionary_encode().indices).astype(np.int64)
 
 
 def _is_greatest(groups: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each value is the greatest of its group."""
+    """For each value, whether it is the greatest of its group."""
     greatest = np.full(groups.max() + 1, np.iinfo(np.int64).min)
     np.maximum.at(greatest, groups, values)
     is_greatest: NDArray[np.bool_] = values == greatest[groups]
@@ -129,7 +129,8 @@ def _is_greatest(groups: NDArray[np.int64], values: NDArray[np.int64]) -> NDArra
 
 
 def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    """Return the key columns, partitions, offsets and timestamps of rows, in the types of a table."""
+    """Return the key columns, partitions, offsets and timestamps of rows, in the types of the table with the columns
+    `target`."""
     fields = [target.field(name) for name in (*key_names(target.names), *PLACE)]
     columns = [
         rows[each.name].cast(each.type) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
@@ -139,18 +140,18 @@ def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
 
 
 class StoredKeys(NamedTuple):
-    """The rows of a table with keys that are changed."""
+    """The result of searching a table for changed keys."""
 
     files: Sequence[FileScanTask]
-    """The files with a row that a change replaces or deletes."""
+    """The files that have a row that a change replaces or deletes."""
     older: pa.Array
-    """The identities of the keys whose change is older than the row of the table, so that it changes nothing."""
+    """The identities of the keys whose change is older than the row of the table, so that the change has no effect."""
 
 
 def stored_keys(
     metadata: TableMetadata, io: FileIO, tasks: Iterable[FileScanTask], target: pa.Schema, keys: Keys
 ) -> StoredKeys:
-    """Find keys in files of a table, whose columns are `target`. Raises OSError."""
+    """Search the files of a table, whose columns are `target`, for changed keys. Raises OSError."""
     files, older = [], [NO_KEYS.identities]
     names = (*key_names(target.names), "partition", "timestamp")
     for task in tasks if len(keys) else ():
@@ -168,7 +169,8 @@ def stored_keys(
 
 
 def without_older(rows: pa.Table, keys: Keys, older: pa.Array, target: pa.Schema) -> tuple[pa.Table, Keys]:
-    """Return changed rows and keys without those whose change is older than the row of the table."""
+    """Return changed rows and keys without those that are in `older`: their change is older than the row
+    of the table."""
     if not len(older):
         return rows, keys
     return rows.filter(pc.invert(pc.is_in(identities(keyed(rows, target)), value_set=older))), keys.without(older)
@@ -182,9 +184,8 @@ def rows_that_stay(
     keys: Keys,
     names: Collection[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file whose keys did not change, in the columns of `target`; `names` are those that are read, None:
-    all. Raises OSError.
-    """
+    """Yield the rows of a file whose keys are not changed, in the columns of `target`. `names`: the columns to read
+    (None: all). Raises OSError."""
     is_changed, start = _are_changed(metadata, io, task, target, keys), 0
     for batch in stored_rows(metadata, io, task, target, names):
         stays, start = ~is_changed[start : start + len(batch)], start + len(batch)
@@ -199,9 +200,8 @@ def rows_that_stay(
 def _are_changed(
     metadata: TableMetadata, io: FileIO, task: FileScanTask, target: pa.Schema, keys: Keys
 ) -> NDArray[np.bool_]:
-    """Whether the key of each row of a file is one of some keys; empty if the bounds of its columns say that none is.
-    Raises OSError.
-    """
+    """For each row of a file, whether its key is one of `keys`; empty if the bounds of its columns say that none is.
+    Raises OSError."""
     found = [np.zeros(0, np.bool_)]
     if len(keys) and keys.may_be_in(task.file, metadata.schema()):
         for rows in stored_rows(metadata, io, task, target, key_names(target.names), KEYED_ROWS):

@@ -1,4 +1,4 @@
-"""`moldau lake verify`: whether each offset is once in a table, among its dead letters, or among its misfits.
+"""`moldau lake verify`: checks that each offset is once in a table, among its dead letters, or among its misfits.
 
 | what is compared | with | finds |
 |---|---|---|
@@ -9,7 +9,7 @@
 | the rows of a table by key | each other | a key that has several |
 | both | the records of the log, if its places are given and still have them | which offset it is |
 
-Twelve bytes a row are in memory, and of a table by key its keys as well.
+Each row takes twelve bytes of memory; for a table by key its key is in memory, too.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SHOWN_MAX: Final = 10
-"""The most offsets that a finding names."""
+"""The most offsets that the text of a finding names."""
 OF_SEVERAL_BYTES: Final = (REGISTRY, CONNECT, JSON)
-"""The forms in which keys of different bytes may be one key: here they are not decoded."""
+"""The forms in which different bytes may decode to the same key. A verification does not decode keys."""
 TOTAL: Final = "total-records"
 """The property with the number of the table's rows, in the summary of a snapshot."""
 
@@ -59,14 +59,15 @@ class Verified:
     rows_count: int = 0
     letters_count: int = 0
     misfits_count: int = 0
-    """Records that did not fit, the dead letters among them."""
+    """The number of records that did not fit, including the dead letters."""
     files_count: int = 0
     foreign_count: int = 0
-    """Files without runs: those of other programs, or of an earlier version."""
+    """The number of files without runs: those of other programs, or of an earlier version."""
     records_count: int | None = None
-    """Records of the log; None if its places were not given."""
+    """The number of records in the log; None if its places were not given."""
     is_counted: bool = True
-    """Whether the ledger has the records that were taken. That of a table begun by an earlier version has not."""
+    """Whether the ledger states the records that were read. The ledger of a table that an earlier version began does
+    not."""
     findings: list[str] = field(default_factory=list)
 
 
@@ -91,10 +92,11 @@ class Rows:
 
 
 class Verification:
-    """One verification of a table."""
+    """One verification of a table and of its dead letters."""
 
     def __init__(self, catalog: Catalog, table: Table, progress: Callable[[str], None] = lambda _: None) -> None:
-        """Raises `Refused` for a table that does not follow a topic."""
+        """`progress`: called with a message after each file. Raises `Refused` for a table that does not
+        follow a topic."""
         ledger = ledger_of(table)
         self.name = ".".join(table.name())
         if ledger is None:
@@ -112,9 +114,8 @@ class Verification:
         self.found = Verified(is_counted=ledger.taken is not None)
 
     def run(self, reading: TopicReading | None = None) -> Verified:
-        """Verify the table. With `reading` it is also compared with the log. Raises OSError, and what a read of the log
-        raises.
-        """
+        """Verify the table. With `reading`, its rows are also compared with the log. Raises OSError, and what a read of
+        the log raises."""
         rows, letters = self._rows_of(self._table, self.name), Rows()
         if self._letters is not None:
             letters = self._rows_of(self._letters, ".".join(self._letters.name()))
@@ -128,9 +129,8 @@ class Verification:
         return self.found
 
     def _rows_of(self, table: Table, name: str) -> Rows:
-        """Return the offsets of all rows of a table. Each file is compared with its runs, and the number of rows with
-        that of the last commit.
-        """
+        """Read the offsets of all rows of a table. Each file is compared with its runs, and the number of rows with
+        that of the last commit."""
         rows = Rows()
         with_keys = table is self._table and self.ledger.mode == "upsert"
         columns = schema_to_pyarrow(table.schema(), include_field_ids=True)
@@ -149,9 +149,8 @@ class Verification:
         return rows
 
     def _compared(self, table: Table, task: FileScanTask, target: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that are not deleted, after its runs were compared with all rows that it stores: the file
-        is read once.
-        """
+        """Compare the runs of a file with all rows that it stores, and then yield the rows that are not deleted. The
+        file is read once."""
         path = task.file.file_path
         where = f"{'.'.join(table.name())}: {path.rpartition('/')[2]}"
         with table.io.new_input(path).open() as stream:
@@ -237,7 +236,8 @@ class Verification:
             self._name(where, "in the table, and not in the log", np.setdiff1d(table[table >= starts[partition]], log))
 
     def _compare_log_by_key(self, reading: TopicReading, starts: Mapping[int, int], until: Mapping[int, int]) -> None:
-        """Compare with the last record of each key: the row of a key is its last record."""
+        """Compare the rows of a table by key with the log, in which the last record of each key must be the row of the
+        key."""
         changes, count = Changes(), 0
         for batch in reading.batches(reading.tasks(starts, until), [KEY, *PLACE, "value"]):
             count += batch.num_rows
@@ -271,9 +271,8 @@ class Verification:
 
 
 def total_of_ledger(table: Table) -> int | None:
-    """The number of rows at the newest snapshot that has a ledger, by its summary; None if the summary does not state
-    it.
-    """
+    """The number of rows in the newest snapshot that has a ledger, by its summary; None if the summary does not state
+    it."""
     found = table.metadata.current_snapshot()
     while found is not None:
         summary = {} if found.summary is None else found.summary.additional_properties
@@ -285,13 +284,13 @@ def total_of_ledger(table: Table) -> int | None:
 
 
 def places_of(rows: pa.Table, form: TableForm) -> set[tuple[Any, ...]]:
-    """Partition and offset of rows, with the key if the table has it as it is in the log."""
+    """The partition and the offset of each row, and its key if the table stores keys as they are in the log."""
     names = (*PLACE[:2], KEY) if form.key == BINARY else PLACE[:2]
     return set(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
 def differing(count: int, taken: Taken) -> str:
-    """A sentence on how rows differ from the records that were taken."""
+    """A sentence on how `count` rows differ from the records that were read."""
     wanted = taken.records.number - taken.misfits.number
     said = f"{taken.records.number:,} records were taken, of which {taken.misfits.number:,} did not fit"
     if count == wanted:
