@@ -151,8 +151,7 @@ class Api(Generic[Request]):
 def bind(
     find: Callable[[], Api[Any]], role: ListenerRole, services: Services, *, is_guarded: bool, wrap: Wrap | None
 ) -> Binding:
-    """Return the decoders, encoders and handler of an API, which a route needs at its first request. `find` imports the
-    module of the API."""
+    """Make the `Binding` that the route of an API needs at its first request. `find` imports the module of the API."""
     api = find()
     handle = api.broker if role is ListenerRole.BROKER else api.controller
     assert handle is not None, f"{api.name} is not served behind a listener of this role"

@@ -238,10 +238,10 @@ def _leading_word(name: str) -> str:
 
 
 def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the command `moldau`, with every subcommand.
+    """The parser of the command `moldau`. If `first_word` is None, it has every subcommand.
 
-    If `first_word` names a subcommand, only that one is added. If it does not name one, the subcommands have no
-    arguments of their own. So at most one module of a subcommand is imported.
+    If `first_word` names a subcommand, only that one is added. If it does not, all are added without their arguments.
+    So at most one module of a subcommand is imported for a given word.
     """
     command = HelpfulParser(
         prog="moldau",

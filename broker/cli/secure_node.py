@@ -94,8 +94,8 @@ class SecureFiles:
 def secure_files(
     directory: Path, data: str | None, hosts: list[str], random_bytes: Callable[[int], bytes], now_ms: int
 ) -> SecureFiles:
-    """Create the files, unless server.properties exists. `hosts` are the names and addresses by which clients reach the
-    node; the first one is advertised. Raises `CommandError`.
+    """Create the keys, certificates and settings of a secured node, unless its server.properties exists. `hosts` are
+    the names and addresses by which clients reach the node; the first one is advertised. Raises `CommandError`.
     """
     directory = directory.absolute()
     try:

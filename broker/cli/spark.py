@@ -143,7 +143,7 @@ def add_export(jobs: Jobs) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the chosen job."""
+    """Run the Spark job that the arguments name. Returns the exit status."""
     job: Callable[[argparse.Namespace, Invocation], int] = arguments.job
     if arguments.needs_spark:
         invocation.require(_NEEDED, "spark")

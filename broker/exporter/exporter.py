@@ -32,9 +32,9 @@ FRESH_MS: Final = 5_000
 BEGIN_S: Final = 1.0
 """The time (s) from the start of the node to the first sample."""
 PIECE: Final = 200
-"""The number of metric samples that are written in one iteration of the event loop."""
+"""The number of partitions whose metrics are written in one iteration of the event loop."""
 GROUPS: Final = 20
-"""The number of groups, without their partitions, that are written in one iteration of the event loop."""
+"""The number of groups whose metrics, without those of partitions, are written in one iteration of the event loop."""
 PARTITIONS: Final = 2_000
 """The number of partitions whose traffic is summed in one iteration of the event loop."""
 NAME: Final = "kafka_consumergroup_group_"

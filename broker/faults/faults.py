@@ -134,7 +134,7 @@ class Faults:
         self._held = [(fault, each) for fault, each in self._held if each is not handle]
 
     def came(self, subject: Subject) -> None:
-        """Release the requests that wait for a request like this one, which has arrived."""
+        """Note that a request has arrived, and release the held requests whose `until` scope it is in."""
         self._release(lambda fault: (until := fault.action.until) is not None and until.has(subject))
         for fault in tuple(self._faults.values()):
             if fault.action.hold and fault.is_used_up and not any(held is fault for held, _ in self._held):

@@ -1,8 +1,8 @@
 """OffsetFetch (API key 9, versions 1-10; KIP-447, KIP-709, KIP-848): reads the committed offsets of groups.
 
-2: an error for the whole group · 7: with `require_stable`, the response waits until earlier commits are committed, and
-a partition with an offset in an open transaction has the error UNSTABLE_OFFSET_COMMIT (KIP-447) · 8: several groups
-(KIP-709) · 9: member epochs · 10: topics by id (KIP-848).
+2: an error for the whole group · 7: with `require_stable`, the response waits until the outcome of earlier commits is
+known, and a partition with an offset in an open transaction has the error UNSTABLE_OFFSET_COMMIT (KIP-447) · 8: several
+groups (KIP-709) · 9: member epochs · 10: topics by id (KIP-848).
 """
 
 from __future__ import annotations
