@@ -18,7 +18,8 @@ from moldau.security.sasl.mechanism import Authenticated, ClientMechanism, Faile
 
 NAME: Final = "PLAIN"
 OPTION_PREFIX: Final = "user_"
-"""The prefix of the options of the login module that name users: `user_alice` has the password of the user alice."""
+"""The prefix of the options of the login module that name users. The user's name follows it; the value is the password.
+"""
 INVALID: Final = "Authentication failed: Invalid username or password"
 OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
 
