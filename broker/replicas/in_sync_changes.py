@@ -34,7 +34,7 @@ from moldau.protocol.messages.alter_partition import (
 from moldau.replication.partition import Partition
 
 PARTITIONS_AT_ONCE: Final = 100
-"""The partitions that are checked for lagging followers before other callbacks of the event loop run."""
+"""The number of partitions that are checked for lagging followers before other callbacks of the event loop run."""
 RETRY_MS: Final = 50
 REFUSED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 METADATA_WILL_TELL: Final = (

@@ -50,7 +50,7 @@ from moldau.storage.log_config import INT64_MAX
 log = logging.getLogger("moldau.cleaner")
 
 LOGS_AT_ONCE: Final = 100
-"""The logs that are examined before other callbacks of the event loop run."""
+"""The number of logs that are examined before other callbacks of the event loop run."""
 
 
 @dataclass(slots=True)

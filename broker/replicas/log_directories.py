@@ -36,8 +36,8 @@ def read_directories(environment: Environment, config: Config) -> NodeDirectorie
     """Read the meta.properties of all directories. A directory without a readable one is offline, as after a disk
     failure.
 
-    Raises `NotFormatted`, `InvalidMetaProperties` or OSError if the node cannot start: the metadata directory or
-    every log directory is offline, or the directories do not belong to one node.
+    Raises `NotFormatted`, `InvalidMetaProperties` or OSError if the node cannot start: the metadata directory or every
+    log directory is offline, or the directories do not belong to one node.
 
     DIVERGES: Apache Kafka does not start if the meta.properties of a directory is missing or damaged; only a failed
     read takes the directory offline. Here all three take it offline, because the disk may not be mounted.

@@ -43,12 +43,12 @@ log = logging.getLogger("moldau.eraser")
 
 CHECK_INTERVAL_S: Final = 0.5
 RETRY_MS: Final = 5_000
-"""The time (ms) after an error until the order is tried again."""
+"""The time (ms) after an error until the erase order is tried again."""
 
 
 @dataclass(slots=True)
 class EraserTotals:
-    """Totals since the start of the process."""
+    """Totals of the eraser since the start of the process."""
 
     orders: int = 0
     records: int = 0
@@ -56,7 +56,7 @@ class EraserTotals:
 
 
 class RemoteOrders(Protocol):
-    """The part of tiered storage that the eraser uses."""
+    """The part of tiered storage that the log eraser uses: carries out erase orders in remote segments."""
 
     async def go_on(self, partition: Partition) -> None:
         """Carry out in remote segments the erase orders of a partition that are carried out in its local log. Orders

@@ -56,12 +56,12 @@ class LogJobs:
         self._logs = logs
         self._changes = changes
         self._unflushed: dict[Log, None] = {}
-        """The logs that had records after their recovery point at the last visit."""
+        """The logs that had records after their recovery point at the last run of `flush`."""
         self._flusher = flusher
         self._removal = removal
         self._make_missing = make_missing
         self._flushed_by_time: dict[Log, None] = {}
-        """The logs with flush.ms that had unflushed records at the last visit."""
+        """The logs with flush.ms that had unflushed records at the last run of `flush`."""
         self._ends: dict[Log, int] = {}
         """For each log that had unflushed records at the last visit of `flush_quiet`: its end offset then."""
         self.segments_deleted = 0

@@ -63,7 +63,7 @@ class Throttle:
         await asyncio.sleep(self.delay_s(moved.bytes_read + moved.bytes_written))
 
     def delay_s(self, size: int) -> float:
-        """Count `size` more bytes that were moved. Returns the time (seconds) to wait."""
+        """Count `size` more bytes of I/O. Returns the time (seconds) to wait before the next I/O."""
         self._moved += size
         rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
         due_ms = self._began_ms + self._moved * 1000 / rate

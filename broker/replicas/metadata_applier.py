@@ -212,7 +212,7 @@ class MetadataApplier:
                 self.serve_new(each, None)
 
     def is_wanted(self, new: CreateLog) -> bool:
-        """Whether a partition that was queued for creation is still assigned to this broker, and missing."""
+        """Whether a partition that was queued for creation is still assigned to this broker, and has no log yet."""
         topic = self._to.cluster.image.topics.by_id.get(new.topic_id)
         if topic is None or self._node_id not in topic.partitions[new.partition].replicas:
             return False

@@ -28,10 +28,10 @@ from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 
 AT_ONCE_MAX: Final = 10
-"""The most partitions that are created or deleted directly on the event loop."""
+"""The maximum number of partitions that are created or deleted directly on the event loop."""
 SLICE_COUNT: Final = 20
-"""The most jobs that the executor thread does in one call: the event loop serves the created partitions before the next
-call.
+"""The maximum number of jobs that the executor thread does in one call: the event loop serves the created partitions
+before the next call.
 """
 
 
