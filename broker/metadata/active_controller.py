@@ -78,7 +78,9 @@ class ActiveController:
         self._is_second_look = False
         self._is_over = False
         self._is_refused = False
-        """Whether the disk had no room for periodic records. They are tried again after `REFUSED_RETRY_MS`."""
+        """Whether the disk had no room for the last periodic decisions of the controller, which are tried again after
+        `REFUSED_RETRY_MS`.
+        """
 
     def begin(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> None:
         """Write the first decisions of a term. `cannot_lead` is called if the disk has no room for these decisions."""

@@ -36,7 +36,9 @@ class ProducerIds:
         return None
 
     def _put_back(self, error: ErrorCode, producer_id: int) -> None:
-        """Put back the id that was taken only to request a block, now that the block has arrived."""
+        """Put back the producer id that was requested only to make the controller allocate a block. The block has
+        arrived.
+        """
         if error is ErrorCode.NONE:
             self._block = range(producer_id, self._block.stop)
 

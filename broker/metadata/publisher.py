@@ -85,7 +85,7 @@ class MetadataPublisher:
     # Committed records, and whole states
 
     def replayed(self, records: Sequence[object], provenance: Provenance) -> None:
-        """Publish the image after committed records, which end at `provenance`."""
+        """Replay committed records, which end at `provenance`, and publish the resulting image."""
         assert not self._pending, "records replayed under an active controller"
         self._publish(self.replay, self.replay.replay(records, provenance))
 
