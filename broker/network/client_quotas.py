@@ -48,7 +48,7 @@ HEADER_SIZE: Final = 10
 
 
 def quota_windows(config: Config) -> Windows:
-    """The windows of client quotas, from the settings quota.window.*."""
+    """The windows over which the rates of client quotas are measured, from the settings quota.window.*."""
     return Windows(config.integer("quota.window.num"), 1000 * config.integer("quota.window.size.seconds"))
 
 

@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self.heartbeat_broker_id = -1
         self.is_of_follower = False
         self.was_malformed = False
-        """Whether the last request could not be parsed."""
+        """Whether the last frame was not a valid request, so that the connection is closed."""
         resources = listener.resources
         # Looked up once for each connection: the listener is not compiled, and a lookup takes as long as a call.
         self._loop = resources.loop
@@ -403,7 +403,9 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _learn(self, route: Route, context: RequestContext, frame: memoryview, request: object) -> None:
-        """Let the hook of the route learn from a request that was handled."""
+        """Let the frame hook of the route learn from a request that was handled, so that it may answer the next
+        frame.
+        """
         hooks = self._hooks
         if hooks is None:
             hooks = self._hooks = {}

@@ -88,7 +88,7 @@ class ConnectionLimits(NamedTuple):
 
 
 def connection_limits(config: Config) -> ConnectionLimits:
-    """The limits of the configuration in force.
+    """The connection limits of a configuration.
 
     DIVERGES: Apache Kafka resolves host names in `max.connections.per.ip.overrides`; here they are addresses.
     """

@@ -30,7 +30,7 @@ CertificatePrincipal = Callable[[bytes], Principal]
 
 
 class ListenerSecurity:
-    """The security of one listener's connections."""
+    """The security of one listener's connections: TLS, SASL, and the permissions of clients."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class SecuredConnection:
 
 
 def plain_security() -> ListenerSecurity:
-    """The security of a PLAINTEXT listener on a node without an authorizer."""
+    """The security of a PLAINTEXT listener on a node without an authorizer: clients may do everything."""
     unrestricted = Unrestricted()
     return ListenerSecurity(lambda principal, host: unrestricted, AuthenticationCounts())
 

@@ -187,7 +187,7 @@ class RequestMemory:
         self._usual = RoomQueue(self._limit)
         self._larger = RoomQueue(self._limit - self._limit // RESERVED_DIVISOR)
         self._queues = (self._usual, self._larger)
-        """Both queues, in the order in which they are served."""
+        """The queues for frames of the usual sizes and for larger ones, in the order in which they are served."""
         self._is_serving = False
         self._watch: asyncio.TimerHandle | None = None
         self._favour_watch: asyncio.TimerHandle | None = None
@@ -277,7 +277,7 @@ class RequestMemory:
             self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Give the free room to waiting connections."""
+        """Give room to waiting connections as long as there is any."""
         self._is_serving = False
         for queue in self._queues:
             while taken := queue.take(self.used_size):

@@ -194,7 +194,7 @@ class ReplyQueue:
 
 
 class OutputOwner(ReplyOwner, Protocol):
-    """The part of a connection that its output uses."""
+    """The part of a connection that its output calls."""
 
     client_host: str
 

@@ -200,7 +200,7 @@ class RequestClock:
         """`time_ns`: a precise monotonic clock (ns)."""
         self._time_ns = time_ns
         self.slow = slow
-        """The log of slow requests."""
+        """The log of slow requests, which is told of each request that took longer than the threshold."""
         self.steps = steps
         """The callbacks that held the event loop longest."""
         self.latest_ns = 0

@@ -51,7 +51,7 @@ SHARE_ENDS_NS: Final = (800_000, 1_400_000, 1_800_000, 1_900_000, BUDGET_NS)
 
 
 class Waiting(Protocol):
-    """A connection that waits for its turn."""
+    """A connection that waits for its turn to handle requests."""
 
     def take_turn(self, until_ns: int) -> None:
         """Handle at least one request, and further ones until the clock reads `until_ns` (ns). Requests that are left

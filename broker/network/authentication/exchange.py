@@ -31,7 +31,7 @@ MechanismMaker = Callable[[], Mechanism]
 
 
 class ExchangeState(Enum):
-    """The states of the exchange."""
+    """The states of a SASL exchange."""
 
     GREETING = auto()
     TOKENS = auto()
@@ -107,7 +107,7 @@ class SaslExchange:
         self._mechanism: Mechanism | None = None
         self._renewed_at_ms: int | None = None
         self._expires = False
-        """Whether the session of the last successful authentication expires."""
+        """Whether the session that began with the last successful authentication expires."""
 
     def handshake(self, mechanism: str, version: int, now_ms: int) -> HandshakeAccepted | LoginRefused | IllegalRequest:
         """Handle a SaslHandshake. `now_ms` is the monotonic time in ms."""

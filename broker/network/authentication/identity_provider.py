@@ -216,7 +216,7 @@ class ProviderTokens:
         return self._token
 
     async def follow(self) -> None:
-        """Fetch a token, and each next one before the current one expires, until the task is cancelled."""
+        """Fetch a token, and then a new one each time before the current one expires, until the task is cancelled."""
         endpoint = self._settings.tokens
         assert endpoint is not None, "without an endpoint there is nothing to follow"
         pause_ms = endpoint.backoff_ms

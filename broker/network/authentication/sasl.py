@@ -71,7 +71,7 @@ class CredentialLookup(Protocol):
 
 
 class SaslConnectionPort(Protocol):
-    """The part of a connection that its authentication uses."""
+    """The part of a connection that the SASL exchange uses."""
 
     client_host: str
     access: Access

@@ -29,14 +29,14 @@ Done = Callable[[BaseException | None], None]
 
 
 class Handshake(Protocol):
-    """A connection in its handshake."""
+    """A connection during its TLS handshake."""
 
     def give_up(self, reason: str) -> None:
         """Close the connection."""
 
 
 class Handshakes:
-    """The handshakes in progress on a node."""
+    """Runs and limits the TLS handshakes in progress on a node."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

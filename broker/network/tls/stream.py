@@ -83,7 +83,7 @@ class StreamOwner(Protocol):
         """Count and log a failed handshake; the connection ends."""
 
     def lost(self, stream: TlsStream) -> None:
-        """Forget the stream, whose connection is gone."""
+        """Forget the stream, because its connection is closed."""
 
 
 class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
