@@ -90,7 +90,7 @@ class RemoteCleaner:
         self._backoff = PartitionBackoffs(settings, environment)
         self._not_planned: dict[Partition, NotPlanned] = {}
         self.passes = 0
-        """The number of passes that ended without an error, since the start."""
+        """The number of cleaning passes over remote segments that ended without an error, since the start."""
         self.segments_replaced = 0
         self.failures = 0
 

@@ -135,7 +135,7 @@ class SegmentCopier:
         return lambda: self._settings.config.integer(name)
 
     def is_copying(self, key: RemotePartition) -> bool:
-        """Whether a copy of the partition is in progress."""
+        """Whether a copy of a segment of the partition is in progress."""
         return any(remote_partition(each) == key for each in self._copies)
 
     @property
@@ -192,7 +192,7 @@ class SegmentCopier:
         return self._next(partition, followed) is not None
 
     def _next(self, partition: Partition, followed: FollowedRemoteLog) -> CopyableSegment | None:
-        """The oldest segment that has to be copied now; None if there is none."""
+        """The oldest local segment of a partition that is to be copied now; None if there is none."""
         its_log = partition.log
         if its_log.config.remote_log_copy_disable or followed.is_being_removed:
             return None
@@ -387,7 +387,7 @@ class PartitionTurns:
         self._under_way: set[Partition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
-        """The partitions with work in progress."""
+        """Iterate over the partitions with work in progress."""
         return iter(tuple(self._under_way))
 
     def __len__(self) -> int:

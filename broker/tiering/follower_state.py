@@ -68,7 +68,9 @@ class FollowerState:
         self.built = 0
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
-        """See `RemoteState.before_local_log`."""
+        """Find the offset at which the follower's log is to start, and the state at that offset. Raises
+        `NoRemoteState`.
+        """
         self._traffic.count(partition.topic, RemoteCount.BUILD_REQUESTS)
         try:
             start = await self._before_local_log(partition, leader_epoch, log_start_offset)

@@ -17,7 +17,7 @@ from moldau.storage.tiered.port import RemoteStorage, RemoteStorageError, Storag
 log = logging.getLogger("moldau.tiering")
 
 RECHECK_S: Final = 30.0
-"""The time (seconds) between two attempts to reach a storage that was not available at the start."""
+"""The interval (seconds) at which a storage that was not available at the start is checked again."""
 
 
 class RemoteStorageRefused(OSError):

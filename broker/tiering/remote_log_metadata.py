@@ -59,7 +59,7 @@ ATTEMPT_COUNT_MAX: Final = 6
 
 
 class ReadChange(NamedTuple):
-    """A decoded record of the metadata topic."""
+    """A decoded record of the metadata topic: the change of a remote log, with the record's offset and value."""
 
     offset: int
     value: bytes
