@@ -56,7 +56,7 @@ AUDITED_NAMES_MAX: Final = 5
 
 
 class AlikeDecisions:
-    """One entry of the audit log: the decisions about one request that have the same operation, kind of resource and
+    """An entry of the audit log: the decisions about one request that have the same operation, kind of resource and
     outcome.
     """
 
@@ -71,7 +71,7 @@ class AlikeDecisions:
         self.count = 1
 
     def add(self, name: str | None, count: int = 1) -> None:
-        """Add `count` decisions. `name` is the resource of the first of them."""
+        """Add `count` decisions to the entry. `name` is the resource of the first of them."""
         self.count += count
         if len(self.names) < AUDITED_NAMES_MAX:
             self.names.append(name)

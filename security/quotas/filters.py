@@ -23,7 +23,7 @@ _MATCH_TYPES: Final = frozenset(MatchType)
 
 
 class FilterRefusal(NamedTuple):
-    """Why a filter is not valid."""
+    """The error code and the message with which an invalid filter is refused."""
 
     error: ErrorCode
     message: str

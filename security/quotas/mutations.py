@@ -25,7 +25,7 @@ class Mutations(Protocol):
     """The mutations that one request may make under a quota of controller mutations."""
 
     def spend(self, partitions: int) -> bool:
-        """Count partitions that are about to be created or deleted. The result is False if the quota refuses them."""
+        """Count partitions that are about to be created or deleted. Returns False if the quota refuses them."""
 
     @property
     def throttle_ms(self) -> int:

@@ -21,7 +21,7 @@ from moldau.security.principal import Principal
 
 
 class Challenge(NamedTuple):
-    """The exchange continues with this message to the client."""
+    """The exchange continues: `message` is sent to the client."""
 
     message: bytes
 

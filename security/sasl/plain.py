@@ -34,7 +34,7 @@ class PlainUsers:
 
     @classmethod
     def of_login_module(cls, module: LoginModule) -> PlainUsers:
-        """The users in the options of a login module."""
+        """The users that the options of a login module name."""
         return cls(
             {
                 option.removeprefix(OPTION_PREFIX): value

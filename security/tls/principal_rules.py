@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     pattern: CompiledPattern
     replacement: tuple[str | int, ...]
     case: str
-    """The case of the result: "L", "U" or empty."""
+    """The case in which the result is written: "L" for lower, "U" for upper, or empty for unchanged."""
 
     def apply(self, name: str) -> str | None:
         """Apply the rule to the name of a subject. Returns the name of the principal, or None if the pattern does not
