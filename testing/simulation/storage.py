@@ -27,7 +27,7 @@ from moldau.storage.tiered.port import (
 
 @dataclass(slots=True)
 class StorageFaults:
-    """The faults of a storage. Probabilities are for each call, times in seconds."""
+    """The faults of a simulated remote storage. Probabilities are for each call, times in seconds."""
 
     refuses: float = 0.0
     """The probability that a call is refused with 503 and has no effect."""

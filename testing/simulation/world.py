@@ -62,7 +62,7 @@ class ProcessEnded(BaseException):
 
 
 class SimulatedEnvironment:
-    """The `moldau.broker.runtime.environment.Environment` of one run of a host's process."""
+    """The `moldau.broker.runtime.environment.Environment` of a simulated process."""
 
     def __init__(self, host: Host, life: Life) -> None:
         self.fs = host.disk
@@ -191,8 +191,8 @@ class SimulatedEnvironment:
 
 
 class SimulatedWork(Generic[E]):
-    """Work in a simulated process. Each step takes no time, and begins some time after it was requested. Between two
-    steps the process may stall, or die.
+    """Work in a simulated process of its own. Each step takes no virtual time, and begins some time after it was
+    requested. Between two steps the process may stall, or die.
     """
 
     def __init__(self, environment: SimulatedEnvironment, random: Random, work: Work[E], dies: bool) -> None:
