@@ -35,7 +35,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PROC: Final = "/proc/self"
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
-"""Options of mallopt(3)."""
+"""The numbers of two options of mallopt(3)."""
 KEPT_BLOCK_MAX: Final = 4 << 20
 """The size (bytes) up to which malloc keeps freed blocks for reuse, once clients use the node."""
 KEPT_END_MAX: Final = 8 << 20
