@@ -185,9 +185,7 @@ class Simulation:
             process.start()
 
     async def trouble(self, duration_s: float, kinds: Iterable[str] = TROUBLES) -> None:
-        """Cause random faults of some `kinds`, one after the other, for `duration_s` of virtual time; then call
-        `heal`.
-        """
+        """Cause random faults of the `kinds` for `duration_s` of virtual time. Each is healed before the next one."""
         chosen, end_s = tuple(kinds), self.now_s + duration_s
         for kind in chosen:
             if kind not in TROUBLES:
