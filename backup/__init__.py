@@ -1,1 +1,1 @@
-"""Backups of a cluster: its logs up to one vector of offsets, its metadata, in a directory or an object store."""
+"""Backups of a cluster, in a directory or an object store: its logs, each up to one offset, and its metadata."""

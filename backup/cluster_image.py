@@ -1,12 +1,13 @@
-"""The metadata of a restored cluster: that of the backup, on nodes that have not registered yet.
+"""The metadata of a restored cluster: the metadata of the backup, with nodes that have not registered yet.
 
 Topics keep their ids; settings, permissions, users, quotas and feature levels stay. Every replica of a partition has
-the same log, so all are in sync and none leads; the controller elects a leader once one of them has registered.
+the same log, so all replicas are in sync and none leads. The controller elects a leader once one of them has
+registered.
 
 Each broker has a registration that is fenced, in the epoch -1. A node without a file of a clean shutdown names this
-epoch as its former one, and so counts as one that lost nothing. A broker that a controller does not know counts as one
-that may have lost records, and with eligible leader replicas (KIP-966) it leaves the in-sync replicas: no partition
-would get a leader.
+epoch as its former one, and so counts as a node that lost nothing. A broker that a controller does not know counts as a
+node that may have lost records, and with eligible leader replicas (KIP-966) it leaves the in-sync replicas: no
+partition would get a leader.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ UNKNOWN_EPOCH: Final = -1
 """The broker epoch that a node names as its former one if it has no file of a clean shutdown."""
 MIN_IN_SYNC: Final = "min.insync.replicas"
 DYNAMIC_QUORUM: Final = 1
-"""The kraft.version from which on records name the voters."""
+"""The first kraft.version with which records name the voters of the quorum."""
 DEFAULT_LISTENER: Final = "CONTROLLER"
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The choice of the topics that are restored, and of the nodes that get them."""
+    """The topics that a restore writes, and the nodes that get them."""
 
     single_node: int | None = None
-    """The node that gets one replica of every partition. If it is None, the nodes of the backup are restored."""
+    """The node that gets one replica of every partition. If it is None, the restored cluster has the nodes of the
+    backup."""
     topics: frozenset[str] | None = None
-    """The topics to restore; None for all."""
+    """The names in the backup of the topics to restore; None for all topics."""
     renames: Mapping[str, str] = field(default_factory=dict)
-    """The new names of topics."""
+    """The new names of renamed topics, by their names in the backup."""
     voters: Mapping[int, Address] = field(default_factory=dict)
-    """The new addresses of controllers, by node. The other controllers keep their addresses."""
+    """The new addresses of controllers, by node id. The other controllers keep their addresses."""
 
     def name_of(self, topic: str) -> str:
         return self.renames.get(topic, topic)
@@ -54,7 +56,7 @@ class Placement:
 
 
 def nodes_of(image: MetadataImage, quorum: QuorumDescription, placement: Placement) -> list[int]:
-    """The nodes of the restored cluster: those that registered, vote or have a replica."""
+    """The ids of the nodes of the restored cluster: the nodes that registered, vote or have a replica."""
     if placement.single_node is not None:
         return [placement.single_node]
     voters = quorum.voters.ids if quorum.voters is not None else ()
@@ -62,7 +64,7 @@ def nodes_of(image: MetadataImage, quorum: QuorumDescription, placement: Placeme
 
 
 def _brokers_of(image: MetadataImage, placement: Placement) -> list[int]:
-    """The brokers of the restored cluster: those that registered or have a replica."""
+    """The ids of the brokers of the restored cluster: the nodes that registered as brokers or have a replica."""
     if placement.single_node is not None:
         return [placement.single_node]
     brokers = {*image.cluster.brokers}
@@ -82,11 +84,11 @@ def restored_image(
     last_epochs: Mapping[TopicPartition, int],
     next_producer_id: int,
 ) -> MetadataImage:
-    """The image of the restored cluster.
+    """The metadata image of the restored cluster.
 
-    `directories`: the id of each node's directory. `last_epochs`: the highest leader epoch in each log, by the topic's
-    name in the backup: elections may have followed the snapshot of the metadata. `next_producer_id`: the lowest id
-    that no log has.
+    `directories`: the id of each node's log directory. `last_epochs`: the highest leader epoch in each log, by the
+    topic's name in the backup; elections may have followed the snapshot of the metadata. `next_producer_id`: a producer
+    id that is higher than every id in the logs.
     """
     return image._replace(
         cluster=ClusterImage(
@@ -101,7 +103,7 @@ def restored_image(
 def restored_quorum(
     quorum: QuorumDescription, placement: Placement, directories: Mapping[int, bytes]
 ) -> QuorumDescription:
-    """The quorum of the restored cluster: its voters, with the ids of their new directories.
+    """The quorum of the restored cluster: its voters, with the ids of their new log directories.
 
     With kraft.version 0 the configuration of the nodes names the voters. A single node is a quorum of its own, which no
     configuration of the old nodes names: it gets kraft.version 1.
@@ -121,7 +123,8 @@ def restored_quorum(
 
 
 def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[ConfigResource, str]]:
-    """The settings `min.insync.replicas` above 1, with their values, that one replica could not meet."""
+    """The settings `min.insync.replicas` above 1 that a single replica could not meet, with their values. Empty if the
+    restored cluster has the nodes of the backup."""
     if placement.single_node is None:
         return []
     return [
@@ -133,7 +136,7 @@ def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[C
 
 
 def _restored_broker(image: MetadataImage, node: int, directory: bytes) -> Broker:
-    """The registration of a node that has not started yet."""
+    """The registration of a broker that has not started yet."""
     known = image.cluster.brokers.get(node)
     return Broker(
         id=node,

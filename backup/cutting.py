@@ -1,4 +1,4 @@
-"""Cutting a log into pieces: whole batches between two offsets, each of them checked, byte for byte."""
+"""Cutting a log into pieces: whole batches between two offsets, each of them checked."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.batch_run import BatchRun
 
 PIECE_SIZE: Final = 16 << 20
-"""The least bytes of a piece, unless the log ends. A backup has two pieces in memory for each reader."""
+"""The least bytes of a piece, except of the last one of a log. A backup has two pieces in memory for each log that it
+reads."""
 
 
 class CutPiece(NamedTuple):
-    """A piece with its content: a `ChunkedContent`."""
+    """A piece of a log with its bytes: a `ChunkedContent`."""
 
     piece: Piece
     parts: Sequence[BytesLike]
     last_epoch: int
-    """The leader epoch of the last batch so far; -1 if there is none."""
+    """The leader epoch of the last batch up to the end of this piece; -1 if there is none."""
 
     @property
     def size(self) -> int:
@@ -42,9 +43,9 @@ class CutPiece(NamedTuple):
 
 
 class Cutter:
-    """Cuts a log from one offset to another, piece by piece. It blocks for the reads of the source.
+    """Cuts a log from one offset to another, piece by piece. It blocks while the source reads.
 
-    A batch that holds the first offset is taken whole, and so is one that holds the last.
+    A batch that holds the first offset is taken whole, and so is a batch that holds the last offset.
     """
 
     def __init__(self, reader: LogReader, start_offset: int, end_offset: int, piece_size: int = PIECE_SIZE) -> None:
@@ -53,14 +54,13 @@ class Cutter:
         self._end_offset = end_offset
         self._piece_size = piece_size
         self._taken = 0
-        """The number of bytes of the last read that were taken."""
+        """The number of bytes at the begin of the last read that became part of a piece."""
         self._run = BatchRun(0, NO_LEADER_EPOCH, end_offset, INT64_MAX, 0)
         """The compiled loop that checks batches. With INT64_MAX as its fourth argument it collects no producers."""
 
     def next_piece(self) -> CutPiece | None:
         """Return the next piece, or None at the end. Raises `MalformedMessage` for a damaged batch, and what the source
-        raises.
-        """
+        raises."""
         if self._offset >= self._end_offset:
             return None
         first_offset, parts, size, crc = self._offset, list[BytesLike](), 0, 0
@@ -81,9 +81,8 @@ class Cutter:
         return CutPiece(piece, parts, self._run.leader_epoch)
 
     def _walk(self, data: bytes) -> int:
-        """Check the batches in `data` that begin before the end. Returns the number of their bytes; a batch that is cut
-        short is left out.
-        """
+        """Check the batches in `data` that begin before the end offset. Returns the number of their bytes, without a
+        batch that `data` cuts short."""
         run, position = self._run, 0
         while position < len(data):
             position = run.walk(data, position, 0)

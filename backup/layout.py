@@ -1,4 +1,4 @@
-"""The keys of a backup store. docs/backup.md describes them.
+"""The keys of the objects in a backup store. docs/backup.md describes them.
 
 moldau-backup.json                                                  whose store it is
 pieces/<topic id>/<partition>/<first offset>-<end offset>-<crc32c>  whole batches, as in the log
@@ -24,26 +24,26 @@ _SUFFIX: Final = ".json"
 
 
 def piece_key(partition: PartitionKey, piece: Piece) -> str:
-    """The key of a piece. Equal keys have equal bytes."""
+    """The key of a piece of a log. Pieces with equal keys have equal bytes."""
     first, end = offset_name(piece.first_offset, ""), offset_name(piece.end_offset, "")
     return f"{PIECES}{uuid_text(partition.topic_id)}/{partition.partition}/{first}-{end}-{piece.crc32c:08x}"
 
 
 def metadata_key(metadata: MetadataPiece) -> str:
-    """The key of a metadata snapshot."""
+    """The key of the metadata snapshot of a backup."""
     return f"{METADATA}{offset_name(metadata.end_offset, '')}-{metadata.epoch}-{metadata.crc32c:08x}"
 
 
 def backup_key(backup_id: str) -> str:
-    """The key of a manifest."""
+    """The key of the manifest of a backup."""
     return f"{BACKUPS}{backup_id}{_SUFFIX}"
 
 
 def unfinished_key(backup_id: str) -> str:
-    """The key of the manifest of a run that is under way, or was stopped."""
+    """The key of the manifest of a backup that is not complete: its run is under way, or was stopped."""
     return f"{UNFINISHED}{backup_id}{_SUFFIX}"
 
 
 def backup_id_of(key: str) -> str:
-    """The id in the key of a manifest."""
+    """The id of a backup, from the key of its manifest."""
     return key.rpartition("/")[2].removesuffix(_SUFFIX)

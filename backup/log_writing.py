@@ -15,28 +15,27 @@ from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.storage.files.port import File, FileSystem, make_durable_directory
 
 SEGMENT_BYTES: Final = 1 << 30
-"""The largest segment in bytes, unless the topic's own limit is smaller."""
+"""The largest segment of a restored log in bytes, unless the topic's own limit is smaller."""
 OFFSETS_MAX: Final = (1 << 31) - 1
-"""The most offsets of a segment: its index has them in 32 bits."""
+"""The most offsets of a segment: its offset index has relative offsets of 32 bits."""
 BUFFER_SIZE: Final = 1 << 20
 
 
 class Place(NamedTuple):
-    """The place of a batch: the name of its segment, and its position there."""
+    """The place of a batch in a restored log: the file name of its segment, and its position in that file."""
 
     segment: str
     position: int
 
 
 class LogWriter:
-    """The log of one partition while it is written. Every method blocks and raises OSError."""
+    """Writes the log of one partition for a restore. Every method blocks and raises OSError."""
 
     def __init__(
         self, fs: FileSystem, directories: Sequence[str], topic_id: bytes, start_offset: int, segment_bytes: int
     ) -> None:
-        """`directories`: the partition's directory of each replica, which does not exist yet. `start_offset`: the log
-        start offset.
-        """
+        """`directories`: the partition's directory of each replica; none of them exists yet. `start_offset`: the log
+        start offset."""
         self._fs = fs
         self._directories = directories
         self._next_offset = start_offset
@@ -48,13 +47,13 @@ class LogWriter:
         self._buffer: list[BytesLike] = []
         self._buffered = 0
         self._noted: dict[int, Place] = {}
-        """The places of batches that may be rewritten, by offset."""
+        """The places of the batches that `rewrite` may replace, by base offset."""
         for directory in directories:
             make_durable_directory(fs, directory)
             write_topic_id(fs, directory, topic_id)
 
     def write(self, header: BatchHeader, batch: BytesLike, *, is_noted: bool = False) -> None:
-        """Append a batch. `is_noted`: it may be rewritten later."""
+        """Append a batch to the log of every replica. `is_noted`: `rewrite` may replace this batch later."""
         is_full = self._size and self._size + header.size > self._segment_bytes
         if not self._files or is_full or header.last_offset - self._base_offset > OFFSETS_MAX:
             self._roll(min(self._next_offset, header.base_offset) if not self._files else header.base_offset)
@@ -68,7 +67,8 @@ class LogWriter:
             self._flush()
 
     def rewrite(self, offset: int, changed: Callable[[BatchHeader, bytes], bytes]) -> None:
-        """Replace a noted batch by the result of `changed`, which must have the same size."""
+        """Replace the batch at `offset`, which was written with `is_noted`, by the result of `changed`. The result must
+        have the same size."""
         self._flush()
         segment, position = self._noted[offset]
         for directory in self._directories:
@@ -83,9 +83,8 @@ class LogWriter:
                 file.close()
 
     def finish(self, end_offset: int) -> None:
-        """Sync the log. If its last batch ends before `end_offset`, an empty segment that begins at `end_offset` is
-        added.
-        """
+        """Sync the log. If its last batch ends before `end_offset`, add an empty segment that begins at
+        `end_offset`."""
         if not self._files or self._next_offset < end_offset:
             self._roll(end_offset)
         self._end_segment()
@@ -93,7 +92,7 @@ class LogWriter:
             self._fs.sync_directory(directory)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the segment files that are open."""
         files, self._files = self._files, []
         for file in files:
             file.close()

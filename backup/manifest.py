@@ -25,50 +25,52 @@ from moldau.storage.tiered.port import CorruptObject
 
 FORMAT_VERSION: Final = 1
 MANIFEST_SIZE_MAX: Final = 1 << 30
-"""The largest manifest in bytes: some ten million pieces fit."""
+"""The largest manifest in bytes: enough for some ten million pieces."""
 
 
 class Piece(NamedTuple):
-    """Whole batches of a partition, byte for byte as in the log, in one object. It covers a range of offsets. Offsets
-    of the range that are in none of its batches were not in the log either.
-    """
+    """Whole batches of a partition in one object, byte for byte as in the log. A piece covers a range of offsets.
+    Offsets of the range that are in none of its batches were not in the log either."""
 
     first_offset: int
-    """The base offset of its first batch, or the end of the piece before."""
+    """The base offset of the first batch of this piece, or the end offset of the piece before."""
     end_offset: int
-    """The end of the range (exclusive)."""
+    """The end offset of this piece (exclusive)."""
     size: int
-    """Bytes. A piece of 0 bytes has no object: the log had no batch in its range."""
+    """The size of this piece in bytes. A piece of 0 bytes has no object: the log had no batch in its range."""
     crc32c: int
-    """The CRC-32C of all its bytes."""
+    """The CRC-32C of all bytes of this piece."""
     max_timestamp_ms: int
-    """The largest timestamp in the headers of its batches; -1 if it has none."""
+    """The largest timestamp in the headers of the batches of this piece; -1 if it has no batches."""
 
 
 class MetadataPiece(NamedTuple):
-    """The metadata of the cluster: a KRaft snapshot, the bytes of a `.checkpoint` file."""
+    """The entry of a manifest for the metadata of the cluster: a KRaft snapshot, with the bytes of a `.checkpoint`
+    file."""
 
     end_offset: int
-    """The offset of the metadata log at which it ends (exclusive)."""
+    """The offset of the metadata log at which the snapshot ends (exclusive)."""
     epoch: int
-    """The epoch of the last record in it."""
+    """The epoch of the last record in the snapshot."""
     size: int
     crc32c: int
 
 
 class PartitionBackup(NamedTuple):
-    """A partition in a backup. Its first piece begins at or before `start_offset`, each other piece at the end offset
-    of the piece before, and the last one ends at `end_offset`. Without pieces `start_offset` and `end_offset` are
-    equal.
+    """A partition in a backup.
+
+    Its first piece begins at or before `start_offset`, each other piece begins at the end offset of the piece before,
+    and the last one ends at `end_offset`. If a partition has no pieces, its `start_offset` equals its `end_offset`.
     """
 
     partition: int
     start_offset: int
-    """The log start offset."""
+    """The log start offset of the partition."""
     end_offset: int
-    """The end (exclusive): the high watermark when it was asked for."""
+    """The end offset of the partition in the backup (exclusive): its high watermark when the source was
+    asked for it."""
     last_epoch: int
-    """The leader epoch of the last batch; -1 if there is none."""
+    """The leader epoch of the last batch of the partition in the backup; -1 if there is none."""
     pieces: tuple[Piece, ...]
 
 
@@ -93,40 +95,38 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A backup."""
+    """The manifest of a backup."""
 
     backup_id: str
     cluster_id: str
     began_ms: int
-    """When the first end of a log was asked for, by the clock of the backup (ms since 1970)."""
+    """The time at which the backup began to ask for the ends of logs, by its clock (ms since 1970)."""
     asked_ms: int
-    """When the last end of a log was asked for. The backup has everything that was acknowledged before `began_ms`, and
-    nothing from after `asked_ms`.
-    """
+    """The time at which the backup had the ends of all logs, by its clock (ms since 1970). The backup has everything
+    that was acknowledged before `began_ms`, and nothing from after `asked_ms`."""
     ended_ms: int
-    """When the backup was complete."""
+    """The time at which the backup was complete, by its clock (ms since 1970)."""
     metadata: MetadataPiece
     topics: tuple[TopicBackup, ...]
-    """By name."""
+    """The topics in the backup, in the order of their names."""
     decided: Mapping[int, int] = field(default_factory=dict)
-    """The ends of the partitions of `__transaction_state`, asked for before the end of any other log. A transaction
-    that was decided before these offsets has all its records in the backup. Empty if the source could not ask for them
-    first.
-    """
+    """The end offsets of the partitions of `__transaction_state` that the source was asked for before the end of any
+    other log. A transaction that was decided before these offsets has all its records in the backup. Empty if the
+    source could not ask for them first."""
 
     def partitions(self) -> Iterator[tuple[PartitionKey, PartitionBackup]]:
-        """All partitions, in order."""
+        """All partitions of the backup, in the order of topic and partition."""
         for topic in self.topics:
             for each in topic.partitions:
                 yield PartitionKey(topic.name, topic.topic_id, each.partition), each
 
     @property
     def size(self) -> int:
-        """Bytes of all objects that the backup names."""
+        """The number of bytes of all objects that the backup names."""
         return self.metadata.size + sum(piece.size for _, each in self.partitions() for piece in each.pieces)
 
     def encode(self) -> bytes:
-        """The content of the manifest: the same fields give the same bytes."""
+        """Encode the manifest as JSON. Equal manifests give equal bytes."""
         metadata = self.metadata._asdict() | {"crc32c": _crc_text(self.metadata.crc32c)}
         fields = {
             "format_version": FORMAT_VERSION,
@@ -150,7 +150,7 @@ class Manifest:
 
 
 def decode_manifest(key: str, data: BytesLike) -> Manifest:
-    """The manifest in an object; `key` is for the messages. Raises `CorruptObject`."""
+    """Decode a manifest. `key`: the key of its object, for error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data, FORMAT_VERSION)
     manifest = Manifest(
         backup_id=fields.get("backup_id", text_of),

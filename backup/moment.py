@@ -1,4 +1,5 @@
-"""The choice of the backup for a time that a user asks for, and of the moment to which its logs are restored."""
+"""The choice of the backup to restore for a time that a user asks for, and of the time to which the restore takes the
+logs back."""
 
 from __future__ import annotations
 
@@ -9,19 +10,17 @@ from moldau.backup.manifest import Manifest
 from moldau.backup.observed import Moment
 
 SURE_MS: Final = 60_000
-"""A log's end is at most this old (ms) when a backup asks for it. So every log has what was decided longer than this
-before the backup began.
-"""
+"""The age limit (ms) of the log ends in a backup: when a backup asks for the end of a log, that end is at most this
+old. So every log has what was decided longer than this before the backup began."""
 
 
 class BeyondBackups(Exception):
-    """No backup was taken after the time that was asked for."""
+    """No backup began at or after the time that the user asked for."""
 
 
 def backup_of(backups: Sequence[Manifest], time_ms: int) -> Manifest:
-    """Return the first backup that was begun at or after a time. `backups`: the oldest first. Raises
-    `BeyondBackups`.
-    """
+    """Return the first backup that began at or after `time_ms`. `backups`: their manifests, the oldest first. Raises
+    `BeyondBackups`."""
     for manifest in backups:
         if manifest.began_ms >= time_ms:
             return manifest
@@ -29,14 +28,14 @@ def backup_of(backups: Sequence[Manifest], time_ms: int) -> Manifest:
 
 
 def moment_of(manifest: Manifest, time_ms: int | None) -> Moment:
-    """The moment of a restore: a time that was asked for, or that of the backup."""
+    """The moment to which a restore takes the logs back: the time that the user asked for, or the begin of the backup
+    if `time_ms` is None."""
     if time_ms is None:
         return Moment(manifest.began_ms)
     return Moment(time_ms, is_asked=True, asked_ms=manifest.asked_ms)
 
 
 def is_sure(manifest: Manifest, moment: Moment) -> bool:
-    """Whether the backup has all records of the transactions that were decided at the moment, whatever the order in
-    which it asked for the ends of logs.
-    """
+    """Whether the backup has all records of the transactions that were decided at the restored moment, whatever the
+    order in which the backup asked for the ends of logs."""
     return moment.is_asked and moment.time_ms <= manifest.began_ms - SURE_MS

@@ -1,4 +1,4 @@
-"""Reading the logs of a backup: its pieces, checked, with the headers of their batches."""
+"""Reading the logs of a backup: their pieces, checked, with the headers of their batches."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from moldau.storage.tiered.port import CorruptObject, RemoteStorage
 
 
 class PieceContent(NamedTuple):
-    """A piece and its bytes, which hold whole batches and nothing else."""
+    """A piece of a log and its bytes, which are whole batches and nothing else."""
 
     piece: Piece
     data: bytes
     batches: Sequence[tuple[int, BatchHeader]]
-    """The position and the header of each batch, by offset."""
+    """The position and the header of each batch of the piece, in the order of offsets."""
 
 
 async def read_pieces(
     storage: RemoteStorage, partition: PartitionKey, backup: PartitionBackup, end: int | None = None
 ) -> AsyncIterator[PieceContent]:
-    """Yield the pieces of a partition that begin before `end`, in order. At most one is in memory.
+    """Yield the pieces of a partition that begin before the offset `end`, in order. At most one piece is in memory.
 
-    Each piece is checked: its size and CRC, the CRC of every batch, the order of the offsets. Raises `CorruptObject` at
-    the first damage, and `RemoteStorageError`.
+    Each piece is checked: its size and CRC, the CRC of every batch, and the order of the offsets. Raises
+    `CorruptObject` at the first damage, and `RemoteStorageError`.
     """
     for piece in backup.pieces:
         if end is not None and piece.first_offset >= end:
@@ -38,7 +38,7 @@ async def read_pieces(
 
 
 async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Piece) -> PieceContent:
-    """Read one piece and check it. Raises `CorruptObject`, and `RemoteStorageError`."""
+    """Read one piece of a log and check it. Raises `CorruptObject`, and `RemoteStorageError`."""
     key = piece_key(partition, piece)
     data = await _read_checked(storage, key, piece.size, piece.crc32c)
     try:
@@ -61,9 +61,8 @@ async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Pie
 async def read_batches(
     storage: RemoteStorage, partition: PartitionKey, backup: PartitionBackup, end: int | None = None
 ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of a partition that end at or before `end`, each with its bytes as in the log. Raises what
-    `read_pieces` raises.
-    """
+    """Yield the batches of a partition that end at or before the offset `end`, each with its bytes as in the log.
+    Raises `CorruptObject` and `RemoteStorageError`."""
     async for _, data, batches in read_pieces(storage, partition, backup, end):
         view = memoryview(data)
         for position, header in batches:
@@ -73,8 +72,8 @@ async def read_batches(
 
 
 async def read_metadata(storage: RemoteStorage, manifest: Manifest) -> bytes:
-    """The metadata snapshot of a backup, as `kraft/snapshot/batches.py` loads it. Raises `CorruptObject`, and
-    `RemoteStorageError`."""
+    """Read the metadata snapshot of a backup, for `load_snapshot` in `kraft/snapshot/batches.py`. Raises
+    `CorruptObject`, and `RemoteStorageError`."""
     metadata = manifest.metadata
     return await _read_checked(storage, metadata_key(metadata), metadata.size, metadata.crc32c)
 

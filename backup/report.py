@@ -1,4 +1,4 @@
-"""The report of a restore: exactly what it changed, as fields for JSON and as sentences."""
+"""The report of a restore, with everything that the restore changed, as fields for JSON and as sentences."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ Fields = Mapping[str, object]
 
 
 class CutLog(NamedTuple):
-    """A log that ends before the end that the backup has."""
+    """A restored log that ends before its end in the backup."""
 
     topic: str
     partition: int
     end_offset: int
     backup_end_offset: int
     first_later_ms: int
-    """The timestamp of the batch before which it ends."""
+    """The timestamp of the batch before which the restored log ends."""
 
 
 @dataclass(slots=True)
 class RestoreReport:
-    """The report of a restore, or of a dry run."""
+    """The report of a restore, or of a dry run of one."""
 
     backup_id: str
     cluster_id: str
     moment: Moment
     metadata_ms: int
-    """The time of the topics, settings, permissions and users."""
+    """The time (ms since 1970) from which the topics, settings, permissions and users are."""
     nodes: Sequence[int] = ()
     topic_count: int = 0
     partition_count: int = 0
     size: int = 0
-    """Bytes of all logs, each counted once."""
+    """The bytes of all restored logs, each log counted once."""
     cuts: list[CutLog] = field(default_factory=list)
     settlement: Settlement = field(default_factory=Settlement)
     moved: list[MovedOffset] = field(default_factory=list)
     lowered: list[tuple[ConfigResource, str]] = field(default_factory=list)
-    """Settings `min.insync.replicas` that become 1, and what they were."""
+    """The settings `min.insync.replicas` that become 1, with their former values."""
     expiring: list[str] = field(default_factory=list)
-    """Topics whose retention will delete records at the first start."""
+    """The topics whose retention will delete records at the first start of a node."""
 
     def fields(self) -> Fields:
-        """The report as JSON has it."""
+        """The report as fields for JSON."""
         settlement = self.settlement
         return {
             "backup_id": self.backup_id,
@@ -80,7 +80,7 @@ class RestoreReport:
         }
 
     def lines(self) -> Iterator[str]:
-        """The report as sentences: what is as it was, then each change."""
+        """The report as sentences: the restored backup first, then each change."""
         settlement = self.settlement
         yield f"backup {self.backup_id} of cluster {self.cluster_id}, at {time_text(self.moment.time_ms)}"
         yield (
@@ -123,7 +123,7 @@ class RestoreReport:
 
 
 def time_text(time_ms: int) -> str:
-    """A time in UTC, to the millisecond."""
+    """A time in UTC as text, to the millisecond."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -1,8 +1,8 @@
-"""Restores a backup: log directories of all nodes of the cluster, which a node starts on as on its own.
+"""Restoring a backup: it writes the log directories of all nodes of the cluster, with which the nodes can start.
 
-Everything is written below `DIR/.restoring` and moved into place at the end, so that a restore that is ended leaves
-nothing on which a node would start. Each log is read and written once; only `__consumer_offsets` is read again, because
-what its groups have depends on the settlement.
+Everything is written below `DIR/.restoring` and moved into place at the end, so that a stopped restore leaves nothing
+with which a node would start. Each log is read and written once. Only `__consumer_offsets` is read again, because the
+offsets of its groups depend on the transactions that the restore aborts.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from moldau.storage.tiered.port import CorruptObject, RemoteStorage
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 STATES_TOPIC: Final = "__transaction_state"
 UNFINISHED: Final = ".restoring"
-"""The directory in which a restore is written, until all of it is there."""
+"""The directory in which a restore writes, until everything is there."""
 RETENTION_MS: Final = 604_800_000
-"""The default of a node's log.retention.ms."""
+"""The default of the setting log.retention.ms."""
 RECORDS_AT_ONCE: Final = 1_000
-"""The most records of an appended batch."""
+"""The most records of a batch that a restore appends."""
 Progress = Callable[[int, int], None]
-"""Called with the bytes that were read, and the bytes to read in total."""
+"""Called with the number of bytes that were read, and the number of bytes to read in total."""
 
 
 class RestoreRefused(Exception):
-    """The restore cannot be carried out, and nothing was changed; the text says why."""
+    """The restore cannot be carried out, and it changed nothing. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,13 @@ class RestoreRequest:
     """The arguments of a restore."""
 
     time_ms: int | None = None
-    """The time (ms since 1970) to which all logs go back. If it is None, it is the time of the backup."""
+    """The time (ms since 1970) to which the restore takes all logs back. If it is None, it is the time
+    of the backup."""
     placement: Placement = field(default_factory=Placement)
 
 
 class Target:
-    """The directory that gets a directory for each node. Every method blocks and raises OSError."""
+    """The directory into which a restore writes a directory for each node. Every method blocks and raises OSError."""
 
     def __init__(self, fs: FileSystem, path: str, entropy: Callable[[int], bytes]) -> None:
         self.fs = fs
@@ -89,9 +90,8 @@ class Target:
         return f"{self.path}/{UNFINISHED}"
 
     def check(self, needed: int) -> None:
-        """Raise `RestoreRefused` unless the directory is empty or missing, and its volume has room for `needed`
-        bytes.
-        """
+        """Raise `RestoreRefused` unless the directory is empty or missing, and its volume has room for
+        `needed` bytes."""
         fs = self.fs
         if fs.exists(self.path):
             if not fs.is_directory(self.path):
@@ -106,13 +106,13 @@ class Target:
             raise RestoreRefused(f"{self.path} has room for {usable:,} bytes, and the restore needs {needed:,}")
 
     def begin(self) -> None:
-        """Remove what an earlier run has left, and make the directory."""
+        """Remove the files that a stopped restore has left, and make the directory for unfinished files."""
         self._is_new = not self.fs.exists(self.path)
         self.abandon()
         make_durable_directory(self.fs, self.unfinished)
 
     def abandon(self) -> None:
-        """Remove what is not finished."""
+        """Remove everything that an unfinished restore has written."""
         doomed = self.path if self._is_new else self.unfinished
         if self.fs.exists(doomed):
             self.fs.remove_tree(doomed)
@@ -136,10 +136,9 @@ async def restore(
     now_ms: int,
     progress: Progress = lambda done, total: None,
 ) -> RestoreReport:
-    """Restore a backup into `target`. If it is None, only report what a restore would change. Raises `RestoreRefused`,
-    `CorruptObject` for a damaged backup, `RemoteStorageError` and OSError. After each of these errors nothing is left
-    in the directory.
-    """
+    """Restore a backup into the directory `target`. If `target` is None, only report what a restore would change.
+    Raises `RestoreRefused`, `CorruptObject` for a damaged backup, `RemoteStorageError` and OSError. After each of these
+    errors nothing is left in the directory."""
     restoring = _Restoring(storage, manifest, request, target, now_ms, progress)
     await restoring.prepare()
     if target is not None:
@@ -182,7 +181,7 @@ class _Restoring:
         self._states: dict[int, ObservedStates] = {}
         self._writers: dict[TopicPartition, LogWriter] = {}
         self._ends: dict[TopicPartition, int] = {}
-        """The ends of the restored logs."""
+        """The end offsets of the restored logs."""
         self._done = 0
         self.nodes: list[int] = []
         self.report = RestoreReport(manifest.backup_id, manifest.cluster_id, self._moment, manifest.began_ms)
@@ -190,7 +189,8 @@ class _Restoring:
     # What is restored
 
     async def prepare(self) -> None:
-        """Read the metadata, and check the request against it. Raises `RestoreRefused` and `CorruptObject`."""
+        """Read the metadata of the backup, and check the request against it. Raises `RestoreRefused` and
+        `CorruptObject`."""
         data, metadata = await read_metadata(self._storage, self._manifest), self._manifest.metadata
         try:
             loaded = load_snapshot(data, SnapshotId(metadata.end_offset, metadata.epoch))
@@ -226,11 +226,11 @@ class _Restoring:
             raise CorruptObject(f"the metadata of backup {self._manifest.backup_id} has no topic {name}")
 
     def _restored(self) -> Iterator[tuple[PartitionKey, PartitionBackup]]:
-        """The partitions to restore."""
+        """The partitions of the backup that are restored."""
         return (each for each in self._manifest.partitions() if self._placement.has(each[0].topic))
 
     def _is_expired(self, key: PartitionKey, backup: PartitionBackup) -> bool:
-        """Whether a node that starts will find records that are older than the topic keeps."""
+        """Whether a node that starts will find records that are older than the topic's retention."""
         settings = self._image.configs.of(ResourceType.TOPIC, key.topic)
         keeps_ms = int(settings.get("retention.ms", RETENTION_MS))
         if keeps_ms < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
@@ -240,7 +240,7 @@ class _Restoring:
 
     @property
     def needed(self) -> int:
-        """The bytes of all logs that are restored, on all nodes."""
+        """The number of bytes of all restored logs, on all nodes."""
         return sum(piece.size * len(self._replicas(key)) for key, each in self._restored() for piece in each.pieces)
 
     def _replicas(self, key: PartitionKey) -> tuple[int, ...]:
@@ -256,7 +256,7 @@ class _Restoring:
     # Reading and writing the logs
 
     async def run(self) -> None:
-        """Read all logs, write them, and apply the settlement of their transactions."""
+        """Read all logs, write them, and make each of their transactions whole or absent in all logs."""
         internal = [each for each in self._manifest.partitions() if each[0].topic in (OFFSETS_TOPIC, STATES_TOPIC)]
         others = [each for each in self._restored() if each[0].topic not in (OFFSETS_TOPIC, STATES_TOPIC)]
         total = sum(piece.size for _, each in (*internal, *others) for piece in each.pieces)
@@ -273,7 +273,7 @@ class _Restoring:
         self._finish()
 
     async def _read(self, key: PartitionKey, backup: PartitionBackup, total: int) -> None:
-        """Read a log to its end, and write its batches before the moment."""
+        """Read the log of a partition to its end, and write its batches up to the restored moment."""
         partition = key.topic, key.partition
         observed: ObservedLog | ObservedStates
         if key.topic == STATES_TOPIC:
@@ -364,7 +364,7 @@ class _Restoring:
             self._append((STATES_TOPIC, index), self._states[index].last_epoch, records)
 
     def _append(self, partition: TopicPartition, last_epoch: int, records: list[Record]) -> None:
-        """Append records to an internal topic, if it is restored."""
+        """Append records to a partition of an internal topic, if it is restored."""
         if partition not in self._ends:
             return
         for start in range(0, len(records), RECORDS_AT_ONCE):
@@ -398,10 +398,9 @@ class _Restoring:
             self._write_node(self._target, node, image)
 
     def _last_epochs(self) -> dict[TopicPartition, int]:
-        """Return the highest leader epoch of each partition, so that the next one is higher. The coordinator's epoch is
-        the leader epoch of its partition of `__transaction_state`, and a marker may have a higher one than the log of
-        that partition.
-        """
+        """Return the highest leader epoch of each partition, so that the next leader epoch is higher. The coordinator's
+        epoch is the leader epoch of its partition of `__transaction_state`, and a marker may have a higher epoch than
+        the log of that partition."""
         coordinator_epoch = max((log.coordinator_epoch for log in self._logs.values()), default=-1)
         epochs = {partition: log.last_epoch for partition, log in self._logs.items()}
         for index, states in self._states.items():
@@ -447,13 +446,13 @@ class _Restoring:
         write_meta_properties(fs, directory, MetaProperties(cluster_id, node, self._directories[node]))
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the files of all logs."""
         for writer in self._writers.values():
             writer.close()
 
 
 def _directory_id(entropy: Callable[[int], bytes]) -> bytes:
-    """A new id of a log directory."""
+    """Make the id of a new log directory."""
     while True:
         directory_id = entropy(16)
         if int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS and directory_id[0] >> 2 != 62:
@@ -461,7 +460,7 @@ def _directory_id(entropy: Callable[[int], bytes]) -> bytes:
 
 
 def _write_file(fs: FileSystem, path: str, parts: Iterator[bytes]) -> None:
-    """Write and sync a new file."""
+    """Write the parts of a new file, and sync it."""
     file = fs.open(path, create=True)
     try:
         for part in parts:

@@ -1,4 +1,4 @@
-"""Retention of backups: the manifests of old backups are removed, then the objects that no manifest names any more."""
+"""Retention of backups: it removes the manifests of old backups, then the objects that no manifest names any more."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from moldau.backup.layout import backup_key
 from moldau.backup.store import BackupStore, keys_of
 
 DAY_MS: Final = 86_400_000
-"""An object that no manifest and no unfinished run has named may be of a run that has not noted it yet. It is kept for
-this long (ms).
-"""
+"""How long (ms) an object is kept that no manifest names. A run may have written the object and not named it in its
+unfinished manifest yet."""
 
 
 class Dropped(NamedTuple):
-    """The backups and objects that were removed."""
+    """The backups and objects that retention removed."""
 
     backup_ids: list[str]
     object_count: int
     size: int
-    """Bytes of the objects."""
+    """The number of bytes of the removed objects."""
 
 
 async def keep_newest(store: BackupStore, count: int, now_ms: int) -> Dropped:
-    """Keep the newest `count` backups, at least one. Raises `RemoteStorageError`.
+    """Remove all backups but the newest `count`, at least one. Raises `RemoteStorageError`.
 
-    The manifests go first: a crash leaves objects that nothing names, which the next run removes.
+    The manifests are removed first: a crash leaves objects that no manifest names, which the next call removes.
     """
     known = await store.backup_ids()
     dropped_ids = known[: -max(count, 1)]

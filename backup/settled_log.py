@@ -1,4 +1,4 @@
-"""A log as a restore writes it: the batches below its end, with the changes of the settlement."""
+"""A log as a restore writes it: the batches below its end, with the markers that the restore rewrites and appends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from moldau.storage.producers.producer_state import read_transaction_marker
 
 def settled(header: BatchHeader, batch: BytesLike, changes: LogChanges) -> BytesLike:
     """Return a batch as the restored log has it: the commit marker of an undone transaction becomes an abort marker,
-    any other batch stays as it is.
-    """
+    any other batch stays as it is."""
     return aborting(header, batch) if header.base_offset in changes.rewritten else batch
 
 
 def aborting(header: BatchHeader, batch: BytesLike) -> bytes:
-    """Return the abort marker for a commit marker, with all other fields unchanged."""
+    """Return the abort marker for the commit marker in `batch`, with all other fields unchanged."""
     marker = read_transaction_marker(batch)
     assert marker is not None and marker.is_commit
     return end_transaction_marker(
@@ -35,6 +34,6 @@ def aborting(header: BatchHeader, batch: BytesLike) -> bytes:
 
 
 def appended(log: ObservedLog, changes: LogChanges, timestamp_ms: int) -> Iterator[bytes]:
-    """Yield the markers that the settlement appends after the last batch, each at the next offset."""
+    """Yield the markers that a restore appends to a log, each at the next offset after the last batch."""
     for place, marker in enumerate(changes.markers):
         yield marker.batch(log.end_offset + place, max(0, log.last_epoch), timestamp_ms)

@@ -37,7 +37,7 @@ NO_DECISIONS: Final[list[Decision]] = []
 
 
 class Reason(Enum):
-    """The reason why a transaction that its coordinator committed is aborted."""
+    """The reason why a restore aborts a transaction that its coordinator committed."""
 
     LATER = "it was committed after the moment"
     CUT = "some of its records lie beyond the moment"
@@ -47,21 +47,20 @@ class Reason(Enum):
 
 
 class Undone(NamedTuple):
-    """A committed transaction that the settlement aborts."""
+    """A committed transaction that a restore aborts."""
 
     decision: Decision
     reason: Reason
     because: str = ""
-    """The partition that is cut or has no marker, or the transactional id on which it depends."""
+    """The partition that is cut or has no marker, or the transactional id whose transaction was undone before."""
 
 
 class Ended(NamedTuple):
-    """A transaction without a marker in a log, which gets one there."""
+    """A transaction without a marker in a restored log, to which the restore appends one."""
 
     transactional_id: str | None
-    """The transactional id of the producer. None if no record names it: it had expired, or was made after the
-    moment.
-    """
+    """The transactional id of the producer. None if no record names it: the id had expired, or was made after the
+    restored moment."""
     producer_id: int
     producer_epoch: int
     is_commit: bool
@@ -70,12 +69,12 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class LogChanges:
-    """The changes of one log."""
+    """The changes that a restore makes to the markers of one log."""
 
     rewritten: set[int] = field(default_factory=set)
     """The offsets of commit markers that become abort markers."""
     markers: list[NewMarker] = field(default_factory=list)
-    """The markers to append."""
+    """The markers that the restore appends to the log."""
 
 
 class NewMarker(NamedTuple):
@@ -85,7 +84,7 @@ class NewMarker(NamedTuple):
     is_commit: bool
 
     def batch(self, offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
-        """The marker as a batch at an offset."""
+        """The marker as a batch at the offset `offset`."""
         return end_transaction_marker(
             commits=self.is_commit,
             producer_id=self.producer_id,
@@ -99,23 +98,25 @@ class NewMarker(NamedTuple):
 
 @dataclass(slots=True)
 class Settlement:
-    """The changes that make every transaction whole or absent in all logs."""
+    """The changes that make every transaction whole or absent in all restored logs."""
 
     undone: list[Undone] = field(default_factory=list)
-    """The committed transactions that are aborted, and of which a restored log has a record or a marker."""
+    """The committed transactions that are aborted. Only those of which a restored log has a record or a marker are
+    listed."""
     ended: list[Ended] = field(default_factory=list)
     logs: dict[TopicPartition, LogChanges] = field(default_factory=dict)
-    """The changes by log. A log that stays as it is has no entry."""
+    """The changes to markers by log. A log that stays as it is has no entry."""
     states: dict[int, list[TransactionChange]] = field(default_factory=dict)
     """The records to append to each partition of `__transaction_state`."""
     next_producer_id: int = 0
-    """An id that is higher than that of any producer so far."""
+    """A producer id that is higher than every producer id in the logs."""
 
 
 def settle(
     logs: Mapping[TopicPartition, ObservedLog], states: Mapping[int, ObservedStates], moment_ms: int
 ) -> Settlement:
-    """Settle the transactions of all partitions. All logs have been read to their ends."""
+    """Find the changes that make every transaction whole or absent in all logs. All logs must have been read to their
+    ends."""
     return _Settling(logs, states, moment_ms).settled()
 
 
@@ -129,16 +130,18 @@ class _Settling:
         self._decisions: dict[str, list[Decision]] = {}
         """The decisions by transactional id, in the order of the log."""
         self._listed: dict[tuple[int, TopicPartition], list[Decision]] = {}
-        """The decisions by producer id and partition of the transaction, in the order of the log."""
+        """The decisions by producer id and partition of the transaction, in the order of the log of
+        `__transaction_state`."""
         self._alike: dict[tuple[int, TopicPartition, int, bool], list[Decision]] = {}
-        """The decisions by producer id, partition, producer epoch and outcome, which are the fields of a marker."""
+        """The decisions by producer id, partition, producer epoch and outcome. A marker has the same fields."""
         self._decided: dict[Span, Decision] = {}
         self._undone: dict[Decision, Undone] = {}
         self._epochs = highest_epochs(logs.values())
         self._owners: dict[int, tuple[str, int]] = {}
-        """The transactional id of each producer id, and the partition of its state."""
+        """The transactional id of each producer id, and the partition of `__transaction_state` that has it."""
         self._aborted: set[int] = set()
-        """The ids of producers of which a transaction is aborted, although no decision before the moment aborted it."""
+        """The ids of producers whose transaction the restore aborts, although no decision before the restored moment
+        aborted it."""
         self._result = Settlement()
 
     def settled(self) -> Settlement:
@@ -187,11 +190,11 @@ class _Settling:
                 found.spans.setdefault(partition, []).append(span)
 
     def _marked_by(self, marker: Marker, alike: list[Decision]) -> Decision | None:
-        """Return the decision of a marker, among those with its outcome and producer epoch. Return None if compaction
-        has removed the decision.
+        """Return the decision that a marker belongs to. `alike`: the decisions with the marker's outcome and producer
+        epoch. Return None if compaction has removed the decision.
 
         In protocol 2 each transaction has its own epoch. In protocol 1 many transactions have the same epoch, and the
-        time shows which of them it is.
+        time of the marker shows which of them it is.
         """
         if not alike or is_bumped(alike[0]):
             return alike[0] if alike else None
@@ -202,9 +205,8 @@ class _Settling:
         return None if marker.timestamp_ms - since_ms < found.distance_ms(marker.timestamp_ms) else found
 
     def _awaited_by(self, span: Span, listed: list[Decision], last: Decision | None) -> Decision | None:
-        """Return the decision of a span whose marker is not in the backup. Return None if the transaction is not
-        decided in the backup.
-        """
+        """Return the decision for the records of a transaction whose marker is not in the backup. Return None if the
+        backup has no decision for it."""
         for each in listed:
             is_marked = self._states[each.state_partition].has_all_markers(each)
             is_after = last is None or each.offset > last.offset
@@ -247,8 +249,7 @@ class _Settling:
 
     def _open_in(self, decision: Decision) -> TopicPartition | None:
         """Return a partition that may lack records of the transaction: its log has no marker of it, and the source did
-        not ask for the decisions first. Return None if there is no such partition.
-        """
+        not ask for the ends of `__transaction_state` first. Return None if there is no such partition."""
         states = self._states[decision.state_partition]
         if states.decided_offset is not None or states.has_all_markers(decision):
             return None
@@ -259,7 +260,8 @@ class _Settling:
         return None
 
     def _readers(self) -> dict[TopicPartition, list[tuple[int, Decision]]]:
-        """The committed transactions that commit offsets of groups, as (offset, decision) by partition."""
+        """The committed transactions that commit offsets of groups, as pairs of a committed offset and a decision, by
+        partition."""
         readers: dict[TopicPartition, list[tuple[int, Decision]]] = {}
         for decision in self._committed():
             for spans in decision.spans.values():
@@ -300,7 +302,7 @@ class _Settling:
             self._result.logs[partition] = changes
 
     def _marker_for(self, partition: TopicPartition, span: Span, decision: Decision | None) -> NewMarker:
-        """Make the marker for a span that has none."""
+        """Make the marker for the records of a transaction that has no marker in a log."""
         name, state_partition = self._owners.get(span.producer_id, (None, None))
         states = None if state_partition is None else self._states[state_partition]
         is_decided = decision is not None and states is not None and decision.offset < states.moment_offset
@@ -314,9 +316,8 @@ class _Settling:
         return NewMarker(span.producer_id, epoch, 0 if states is None else max(0, states.last_epoch), is_commit)
 
     def _fence(self, producer_id: int) -> int:
-        """Return an epoch that fences the producer: the next one, as when a coordinator aborts a transaction that has
-        timed out.
-        """
+        """Return an epoch that fences a producer: the next epoch, as after a coordinator's abort of a transaction that
+        has timed out."""
         name, state_partition = self._owners.get(producer_id, ("", None))
         known = None if state_partition is None else self._states[state_partition].known.get(name)
         epoch = self._epochs.get(producer_id, NO_PRODUCER_EPOCH)
@@ -344,9 +345,8 @@ class _Settling:
             self._result.states[states.partition] = records
 
     def _ended(self, before: Transaction) -> Transaction:
-        """Return the state of a transactional id after an abort that its producer does not know of: its epoch is
-        fenced.
-        """
+        """Return the state of a transactional id after an abort that its producer does not know of. The new epoch
+        fences the producer."""
         return before._replace(
             state=COMPLETE_ABORT,
             producer_epoch=self._fence(before.producer_id),
@@ -357,7 +357,7 @@ class _Settling:
         )
 
     def _touched(self) -> Iterator[Decision]:
-        """Yield the undone decisions of which a restored log has a record or a marker."""
+        """Yield the undone transactions of which a restored log has a record or a marker."""
         for decision in self._undone:
             for partition, spans in decision.spans.items():
                 end_offset = self._logs[partition].end_offset
@@ -371,7 +371,7 @@ def is_bumped(decision: Decision) -> bool:
 
 
 def ends(decision: Decision, epoch: int) -> bool:
-    """Whether a decision can be that of a transaction whose records have this epoch."""
+    """Whether a decision may belong to a transaction whose records have the producer epoch `epoch`."""
     decided = decision.transaction.producer_epoch
     bumped = min(epoch + 1, EPOCH_MAX)
     if is_bumped(decision):

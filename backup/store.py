@@ -39,15 +39,15 @@ DELETED_AT_ONCE: Final = 1000
 
 
 class NotABackupStore(RemoteStorageError):
-    """There are no backups at the address: it is empty, or has other objects."""
+    """The address has no backups: it is empty, or has other objects."""
 
 
 class NoSuchBackup(RemoteStorageError):
-    """The store has no backup of this id."""
+    """The store has no backup with this id."""
 
 
 class UnfinishedRun(NamedTuple):
-    """A run that is under way or was stopped, with a manifest of what it has written so far."""
+    """A run of a backup that is under way or was stopped, with a manifest of the pieces that it has written so far."""
 
     key: str
     modified_ms: int
@@ -55,13 +55,13 @@ class UnfinishedRun(NamedTuple):
 
 
 class BackupStore:
-    """The store. Every method raises `RemoteStorageError`."""
+    """The backups of one cluster in a directory or an object store. Every method raises `RemoteStorageError`."""
 
     def __init__(self, storage: RemoteStorage) -> None:
         self.storage = storage
 
     async def owner(self) -> str:
-        """Return the id of the cluster whose backups are here. Raises `NotABackupStore`."""
+        """Return the id of the cluster whose backups the store has. Raises `NotABackupStore`."""
         try:
             data = await get_all(self.storage, STORE_MANIFEST, STORE_MANIFEST_SIZE_MAX)
         except ObjectNotFound:
@@ -69,9 +69,8 @@ class BackupStore:
         return decode_cluster_manifest(STORE_MANIFEST, data)
 
     async def claim(self, cluster_id: str) -> None:
-        """Make an empty place the store of a cluster, or check that it is the store of this cluster. Raises
-        `NotABackupStore` for a place with other objects, and `WrongCluster`.
-        """
+        """Make an empty place the backup store of a cluster, or check that it is the store of this cluster. Raises
+        `NotABackupStore` if the place has other objects, and `WrongCluster`."""
         try:
             owner = await self.owner()
         except NotABackupStore:
@@ -90,11 +89,11 @@ class BackupStore:
     # Manifests
 
     async def backup_ids(self) -> list[str]:
-        """The ids of the backups, the oldest first."""
+        """The ids of the backups in the store, the oldest first."""
         return sorted([backup_id_of(each.key) async for each in list_all(self.storage, BACKUPS)], key=_age)
 
     async def manifest(self, backup_id: str) -> Manifest:
-        """A manifest. Raises `NoSuchBackup`, and `CorruptObject`."""
+        """Read the manifest of a backup. Raises `NoSuchBackup`, and `CorruptObject`."""
         key = backup_key(backup_id)
         try:
             data = await get_all(self.storage, key, MANIFEST_SIZE_MAX)
@@ -103,12 +102,13 @@ class BackupStore:
         return decode_manifest(key, data)
 
     async def latest(self) -> Manifest | None:
-        """The newest backup; None if there is none."""
+        """Read the manifest of the newest backup. Returns None if the store has no backup."""
         known = await self.backup_ids()
         return await self.manifest(known[-1]) if known else None
 
     async def new_id(self, now_ms: int) -> str:
-        """An id that no backup has: the time, and a number if there are several of one second."""
+        """Make an id that no backup has: the time in seconds, and a number that tells apart the backups
+        of one second."""
         moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         taken = {*await self.backup_ids(), *[backup_id_of(key) async for key, *_ in list_all(self.storage, UNFINISHED)]}
         number = 1
@@ -117,15 +117,14 @@ class BackupStore:
         return f"{moment}-{number}"
 
     async def put_manifest(self, manifest: Manifest) -> None:
-        """Complete a backup by its manifest. All objects that it names must be in the store. Raises `ObjectExists` if
-        another run took its id.
-        """
+        """Complete a backup: write its manifest. All objects that the manifest names must be in the store. Raises
+        `ObjectExists` if another run took the id of the backup."""
         await self.storage.put(backup_key(manifest.backup_id), manifest.encode(), must_create=True)
 
     # Unfinished runs
 
     async def unfinished(self) -> list[UnfinishedRun]:
-        """The runs that are under way or were stopped, the oldest first."""
+        """The runs that are under way or were stopped, in the order of their keys."""
         found = []
         async for entry in list_all(self.storage, UNFINISHED):
             try:
@@ -136,15 +135,14 @@ class BackupStore:
         return found
 
     async def put_unfinished(self, manifest: Manifest) -> int:
-        """Write the manifest of an unfinished run. Returns its size in bytes."""
+        """Write the manifest of an unfinished run. Returns the size of the manifest in bytes."""
         data = manifest.encode()
         await self.storage.put(unfinished_key(manifest.backup_id), data)
         return len(data)
 
     async def forget_unfinished(self, ended: Iterable[UnfinishedRun], own_id: str) -> None:
-        """Remove the unfinished manifest of a run, and those of the stopped runs that it has taken over, unless these
-        have written meanwhile.
-        """
+        """Remove the unfinished manifest of a complete run, and the unfinished manifests of the stopped runs whose
+        pieces it reused, unless these were written again meanwhile. `own_id`: the id of the complete run's backup."""
         entries = {each.key: each.modified_ms async for each in list_all(self.storage, UNFINISHED)}
         keys = [run.key for run in ended if entries.get(run.key) == run.modified_ms]
         await self.storage.delete([unfinished_key(own_id), *keys])
@@ -152,7 +150,7 @@ class BackupStore:
     # Objects
 
     async def put_piece(self, partition: PartitionKey, cut: CutPiece) -> None:
-        """Write a piece."""
+        """Write a piece of a log."""
         await self.storage.put(piece_key(partition, cut.piece), cut)
 
     async def put_metadata(self, snapshot: MetadataSnapshot) -> MetadataPiece:
@@ -163,11 +161,11 @@ class BackupStore:
         return metadata
 
     def objects(self) -> AsyncIterator[ObjectEntry]:
-        """All pieces and metadata snapshots."""
+        """All pieces and metadata snapshots in the store."""
         return _chain(list_all(self.storage, METADATA), list_all(self.storage, PIECES))
 
     async def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects, at most `DELETED_AT_ONCE` in one call."""
+        """Remove the objects with these keys, at most `DELETED_AT_ONCE` in one call of the storage."""
         left = list(keys)
         for start in range(0, len(left), DELETED_AT_ONCE):
             await self.storage.delete(left[start : start + DELETED_AT_ONCE])

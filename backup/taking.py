@@ -1,4 +1,4 @@
-"""Taking a backup: what an earlier one has is taken over, the rest is copied, the manifest is written last.
+"""Taking a backup: pieces of earlier backups are reused, the rest is copied, and the manifest is written last.
 
 source.ask ─▶ vector ─▶ pieces that are there stay ─▶ cut ─▶ put ─▶ … ─▶ manifest
                                    └── unfinished/<id>.json, written now and then: a run that is killed is taken
@@ -25,40 +25,41 @@ from moldau.protocol.record_batch import NO_LEADER_EPOCH
 
 T = TypeVar("T")
 NOTED_EVERY: Final = 64 << 20
-"""Bytes of new pieces after which a run writes its unfinished manifest."""
+"""The least bytes of new pieces between two unfinished manifests of a run."""
 NOTES_SHARE: Final = 256
-"""The unfinished manifests of a run take less than one part in this many of the bytes that it copies."""
+"""The unfinished manifests of a run take less than one part in this many of the bytes that the run copies."""
 SMALL_PIECES_MAX: Final = 16
-"""The number of small pieces at the end of a partition that become one: a log of which little is new in each backup
-would have one for each."""
+"""The number of small pieces at the end of a partition from which on they are copied again as one piece. Without this,
+a log that grows little between backups would have one piece for each backup."""
 STARTS_MAX: Final = 10
-"""The most times that the start of a log may move while the log is copied."""
+"""The most times that the start of a log may move while a run copies the log."""
 
 
 class DamagedLog(Exception):
-    """A log of the source has a damaged batch below its end: the message names the partition and its place."""
+    """A log of the source has a damaged batch below its end. The message names the partition and the location of its
+    log."""
 
 
 class Progress(NamedTuple):
-    """The progress of a run."""
+    """The progress of a backup."""
 
     logs_done: int
     log_count: int
     copied_size: int
-    """Bytes of the new pieces."""
+    """The bytes of the pieces that the backup copied."""
     kept_size: int
-    """Bytes of the pieces of earlier backups."""
+    """The bytes of the pieces that the backup reuses from earlier ones."""
 
 
 class Taken(NamedTuple):
-    """A backup that was taken."""
+    """The result of taking a backup."""
 
     manifest: Manifest
     progress: Progress
     piece_count: int
-    """Pieces that were copied."""
+    """The number of pieces that were copied."""
     places: dict[PartitionKey, str]
-    """The place of each log."""
+    """The location of each log in the source."""
 
 
 class Offload(Protocol):
@@ -69,7 +70,7 @@ class Offload(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The services of the process that a run uses."""
+    """The clock, the executor, the throttle and the progress report that a backup uses."""
 
     now_ms: Callable[[], int]
     """The wall clock."""
@@ -79,7 +80,7 @@ class Shell:
 
 
 async def take_backup(store: BackupStore, source: Source, shell: Shell, *, piece_size: int = PIECE_SIZE) -> Taken:
-    """Take a backup. Raises `RemoteStorageError`, `DamagedLog`, and what the source raises."""
+    """Take a backup. Raises `RemoteStorageError`, `DamagedLog`, and what `source` raises."""
     await store.claim(source.cluster_id)
     asked = await shell.offload(source.ask)
     run = _Run(store, source.cluster_id, asked, await store.new_id(asked.began_ms), shell, piece_size)
@@ -93,7 +94,7 @@ async def take_backup(store: BackupStore, source: Source, shell: Shell, *, piece
 
 
 class _Run:
-    """One backup while it is taken."""
+    """Takes one backup."""
 
     def __init__(
         self, store: BackupStore, cluster_id: str, asked: Asked, backup_id: str, shell: Shell, piece_size: int
@@ -106,21 +107,19 @@ class _Run:
         self._piece_size = piece_size
         self._metadata = MetadataPiece(0, 0, 0, 0)
         self._parts: dict[PartitionKey, PartitionBackup] = {}
-        """The part of each log that the run has so far."""
+        """The part of each log that this backup has so far."""
         self._ended: list[UnfinishedRun] = []
-        """The unfinished runs that were found when this one began."""
+        """The unfinished runs that were in the store when this run began."""
         self._left: set[str] = set()
-        """The keys of all objects in the store, if an earlier run was stopped. An object that it had copied is not
-        copied again, even if its unfinished manifest does not name the object.
-        """
+        """The keys of all objects in the store, if an earlier run was stopped. An object that the earlier run had
+        copied is not copied again, even if its unfinished manifest does not name the object."""
         self._logs_done = self._piece_count = self._copied_size = self._kept_size = 0
         self._note_due = 0
         """The copied size (bytes) at which the unfinished manifest is written next."""
 
     async def begin(self) -> None:
-        """Take over the pieces of earlier backups and runs, and write an unfinished manifest, so that no other run
-        removes them. If the latest backup is removed before that, start again without it.
-        """
+        """Reuse the pieces of earlier backups and runs, and write an unfinished manifest, so that no other run removes
+        these pieces. If the latest backup is removed before that, start again without it."""
         self._metadata = await self._store.put_metadata(self._asked.metadata)
         is_there = False
         while not is_there:
@@ -137,7 +136,8 @@ class _Run:
         self._kept_size = sum(piece.size for part in self._parts.values() for piece in part.pieces)
 
     async def copy(self, readers: int) -> None:
-        """Copy the parts of the logs that were not taken over, some logs at the same time."""
+        """Copy the parts of the logs that no reused piece has. `readers`: the number of logs that are copied at the
+        same time."""
         remaining = iter(self._asked.logs)
 
         async def work() -> None:
@@ -155,7 +155,7 @@ class _Run:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def complete(self) -> Taken:
-        """Write the manifest."""
+        """Write the manifest of the backup, and remove the unfinished manifests."""
         manifest = self._manifest()
         await self._store.put_manifest(manifest)
         await self._store.forget_unfinished(self._ended, self._backup_id)
@@ -178,7 +178,7 @@ class _Run:
         raise DamagedLog(f"{log.key} in {log.place}: its start moved {STARTS_MAX} times while it was copied")
 
     async def _copy_from(self, log: SourceLog, reader: LogReader) -> None:
-        """Copy a log from the end of the part that the run has. The next piece is cut while one is written."""
+        """Copy a log from the end of the part that this backup has. The next piece is cut while one is written."""
         cutter = Cutter(reader, self._parts[log.key].end_offset, log.end_offset, self._piece_size)
         coming = asyncio.ensure_future(self._shell.offload(cutter.next_piece))
         try:
@@ -204,7 +204,7 @@ class _Run:
             await self.note()
 
     async def note(self) -> None:
-        """Write the unfinished manifest, for the next run."""
+        """Write the unfinished manifest, from which the next run can reuse the pieces of this one."""
         size = await self._store.put_unfinished(self._manifest())
         self._note_due = self._copied_size + max(NOTED_EVERY, NOTES_SHARE * size)
 
@@ -234,9 +234,7 @@ class _Run:
 
 
 def carried_over(logs: Sequence[SourceLog], earlier: Sequence[Manifest]) -> dict[PartitionKey, PartitionBackup]:
-    """Return the part of each log that a new backup takes over from earlier ones. It blocks for the calls of the
-    logs.
-    """
+    """Return the part of each log that a new backup reuses from earlier ones. It blocks for the calls of the logs."""
     known: dict[PartitionKey, list[PartitionBackup]] = {}
     for manifest in earlier:
         for key, part in manifest.partitions():
@@ -245,9 +243,7 @@ def carried_over(logs: Sequence[SourceLog], earlier: Sequence[Manifest]) -> dict
 
 
 def carried(log: SourceLog, earlier: Sequence[PartitionBackup]) -> PartitionBackup:
-    """Return the part of one log that a new backup takes over. It is the longest one of the earlier parts that agree
-    with the log.
-    """
+    """Return the part of one log that a new backup reuses: the longest of the earlier parts that agree with the log."""
     for part in sorted(earlier, key=lambda each: each.end_offset, reverse=True):
         pieces = tuple(each for each in part.pieces if each.end_offset <= log.end_offset)
         if not pieces or pieces[0].first_offset > log.start_offset:
@@ -269,9 +265,8 @@ def started_at(part: PartitionBackup, start_offset: int) -> PartitionBackup:
 
 
 def without_small_end(part: PartitionBackup) -> PartitionBackup:
-    """Return a part of a log without the small pieces at its end, if there are so many that they are better copied as
-    one.
-    """
+    """Return a part of a log without the small pieces at its end, if there are at least `SMALL_PIECES_MAX` of them.
+    They are copied again as one piece."""
     count = size = 0
     for piece in reversed(part.pieces):
         if size + piece.size >= PIECE_SIZE or piece.first_offset < part.start_offset:

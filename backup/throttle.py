@@ -1,4 +1,4 @@
-"""A bound on the bytes per second that a backup copies."""
+"""A limit on the bytes per second that a backup copies."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Awaitable, Callable
 
 
 class Throttle:
-    """Lets bytes pass so that their mean rate stays below a bound."""
+    """Delays the copied bytes so that their mean rate stays below a limit."""
 
     def __init__(
         self, bytes_per_s: float | None, now_s: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """`bytes_per_s`: the bound; None for no bound."""
+        """`bytes_per_s`: the limit; None for no limit."""
         self._bytes_per_s = bytes_per_s
         self._now_s = now_s
         self._sleep = sleep
         self._free_s = 0.0
-        """The time (s) at which the next bytes may pass."""
+        """The time (s) at which the next bytes may be copied."""
 
     async def spend(self, size: int) -> None:
-        """Wait until `size` bytes may pass. The bytes that passed before take the time that the bound gives them."""
+        """Wait until `size` bytes may be copied. The bytes that were copied before take the time that the limit gives
+        them."""
         if self._bytes_per_s is None:
             return
         now_s = self._now_s()

@@ -1,4 +1,4 @@
-"""Verifying a backup: every object that it names is read and checked."""
+"""Verifying a backup: it reads and checks every object that the backup names."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStor
 
 
 class Verified(NamedTuple):
-    """The result of a verification."""
+    """The result of verifying a backup."""
 
     object_count: int
     size: int
     problems: list[str]
-    """A sentence for each damaged or missing object."""
+    """A sentence for each damaged or missing object of the backup."""
 
 
 async def verify_backup(storage: RemoteStorage, manifest: Manifest, progress: Callable[[int, int], None]) -> Verified:
-    """Read and check the metadata and all pieces. `progress` is called with the bytes that were read and those of the
-    backup. Raises `RemoteStorageError` if the storage does not answer."""
+    """Read and check the metadata and all pieces of a backup. `progress` is called with the number of bytes that were
+    read and the number of bytes of the backup. Raises `RemoteStorageError` if the storage does not answer."""
     problems: list[str] = []
     try:
         read_snapshot(await read_metadata(storage, manifest))

@@ -1,1 +1,1 @@
-"""Captures: a window of a cluster's topics in one file, masked, for the tests of its consumers."""
+"""Captures for tests of consumers: the records of some topics in a window of time, masked, in one file."""

@@ -27,17 +27,18 @@ from moldau.tables.values.masks import Masks
 
 SAMPLE_BITS: Final = 64
 EXPANDED_SIZE_MAX: Final = 1 << 30
-"""The largest records of a batch, decompressed (bytes)."""
+"""The largest decompressed size (bytes) of the records of a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The choice of the records of a topic that are taken."""
+    """The rule by which a capture chooses the records of a topic."""
 
     from_ms: int = -1
-    """The window begins with the first record at or after this time (ms since 1970)."""
+    """The window of time begins with the first record at or after this time (ms since 1970)."""
     to_ms: int = INT64_MAX
-    """The window ends before the first record at or after this time (ms since 1970). No later record is taken."""
+    """The window of time ends before the first record at or after this time (ms since 1970). No later
+    record is taken."""
     share: float = 1.0
     """The share (0 to 1) of the keys whose records are taken. The same keys are taken in every topic. Of records
     without a key, this share of the records is taken.
@@ -46,29 +47,28 @@ class Window:
 
 
 class CapturedLog:
-    """Chooses and masks the records of a log, whose batches it is given in their order."""
+    """Chooses and masks the records of one log for a capture. Its caller passes the batches of the log in order."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
         self._has_begun = False
         self._open: dict[int, BatchHeader] = {}
-        """The last batch of each transaction that has records in the capture and no end yet, by producer id."""
+        """The last batch of each open transaction of which the capture has records, by producer id."""
         self.end_offset: int | None = None
-        """The offset of the first record behind the window; None until that record was met."""
+        """The offset of the first record behind the window of time; None until that record was met."""
         self.start_offset: int | None = None
-        """The offset of the first record of the window; None until that record was met."""
+        """The offset of the first record in the window of time; None until that record was met."""
         self.record_count = 0
-        """The records that were taken."""
+        """The number of records that the capture took from this log."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether no later batch is needed."""
+        """Whether the capture needs no later batch of this log."""
         return self.end_offset is not None and not self._open
 
     def taken(self, header: BatchHeader, batch: BytesLike) -> bytes | None:
-        """Return the batch that the capture has for a batch of the log. Return None if nothing of it is taken. Raises
-        `MalformedMessage`.
-        """
+        """Return the batch with which the capture replaces a batch of the log. Return None if the capture takes nothing
+        of it. Raises `MalformedMessage`."""
         if header.is_control:
             ended = self._open.pop(header.producer_id, None)
             return None if ended is None else bytes(batch)
@@ -98,9 +98,8 @@ class CapturedLog:
         )
 
     def aborts(self, offset: int) -> Iterator[bytes]:
-        """Yield abort markers for the transactions that are open at the end of the log, at the offsets from `offset`
-        on.
-        """
+        """Yield an abort marker for each transaction that is open at the end of the log, at the offsets from `offset`
+        on."""
         for place, (producer_id, last) in enumerate(self._open.items()):
             yield end_transaction_marker(
                 commits=False,

@@ -23,15 +23,15 @@ from typing import Final
 from moldau.tables.values.masks import DROPPED, Change, MaskRule, hidden, mask_rule
 
 HASHED_SIZE: Final = 16
-"""Bytes of a hash."""
+"""The size of a hash of text or bytes, in bytes."""
 NUMBER_SIZE: Final = 6
-"""Bytes of a hashed number: it is exact in every reader of JSON."""
+"""The size of a hashed number, in bytes. A number of this size is exact in every reader of JSON."""
 KEY_SIZE: Final = 32
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 class MaskChanges:
-    """The changes by name. Those that depend on a key use the same one."""
+    """The changes that mask values, by name. The changes `hash` and `shape` share one secret key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -43,7 +43,7 @@ class MaskChanges:
         }
 
     def rule(self, text: str) -> MaskRule:
-        """Parse a rule such as `orders*:value.customer=hash`. Raises ValueError."""
+        """Parse a mask rule such as `orders*:value.customer=hash`. Raises ValueError."""
         rule, separator, name = text.rpartition("=")
         if not separator:
             rule, name = text, "replace"
@@ -53,7 +53,7 @@ class MaskChanges:
         return mask_rule(rule, change)
 
     def hashed(self, value: object) -> object:
-        """The keyed hash of a value; null stays."""
+        """The keyed hash of a value; None for None, which is null."""
         if value is None:
             return None
         digest = hmac.digest(self._key, _bytes_of(value), "sha256")
@@ -63,8 +63,8 @@ class MaskChanges:
         return text.encode() if isinstance(value, bytes) else text
 
     def shaped(self, value: object) -> object:
-        """A value of the same shape; null stays. Bytes that are not text are replaced, as are true, false, lists and
-        objects."""
+        """Return a value of the same shape. None, which is null, stays. Bytes that are not text are replaced by `***`,
+        and so are true, false, lists and objects."""
         if value is None:
             return None
         if isinstance(value, str):

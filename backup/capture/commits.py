@@ -1,4 +1,5 @@
-"""The offsets that groups committed: positions at the begin of a capture's window, and the commits in it."""
+"""The offsets that groups committed: their positions at the begin of a capture's window, and the commits
+in the window."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from moldau.protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
 from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
 
 OFFSET_KEYS = (0, 1)
-"""The types of keys of committed offsets; 0 is that of Kafka's first releases."""
+"""The versions of the keys of committed offsets; 0 is the version of Kafka's first releases."""
 OFFSET_KEY, OFFSET_VALUE_VERSION = 1, 3
 
 
@@ -30,8 +31,10 @@ class Commit(NamedTuple):
 
 
 class Commits:
-    """Collects the commits in `__consumer_offsets`. It is given the batches of one partition after another, in their
-    order. Commits of a transaction count at its marker. A deleted offset counts as never committed.
+    """Collects the offsets that groups committed, from the batches of `__consumer_offsets`.
+
+    Its caller passes the batches of one partition after another, in their order. The commits of a transaction count
+    from its commit marker on. A deleted offset counts as never committed.
     """
 
     def __init__(self, topics: frozenset[str], from_ms: int, to_ms: int) -> None:
@@ -41,10 +44,11 @@ class Commits:
         self._positions: dict[tuple[str, str, int], int] = {}
         self._pending: dict[int, list[Record]] = {}
         self.in_window: list[Commit] = []
-        """The offsets that groups committed in the window, partition by partition."""
+        """The offsets that groups committed in the capture's window, one partition of `__consumer_offsets` after
+        another."""
 
     def note(self, header: BatchHeader, batch: BytesLike) -> None:
-        """Report the next batch. Raises `MalformedMessage`."""
+        """Collect the commits in the next batch of the present partition. Raises `MalformedMessage`."""
         records = records_of(batch, 0, header)
         if header.is_control:
             pending = self._pending.pop(header.producer_id, [])
@@ -57,17 +61,17 @@ class Commits:
             self._count(records)
 
     def end_log(self) -> None:
-        """Note that the partition has no more batches. Its open transactions have committed nothing."""
+        """Note that the present partition has no more batches. Its open transactions have committed nothing."""
         self._pending.clear()
 
     def positions(self) -> list[tuple[str, str, int, int]]:
-        """Group, topic, partition and offset of each position at the begin of the window, sorted."""
+        """The positions of groups at the begin of the capture's window, sorted. Each is a group, a topic, a partition
+        and an offset."""
         return sorted((*key, offset) for key, offset in self._positions.items())
 
     def batch_of_positions(self, time_ms: int) -> bytes | None:
-        """A batch for `__consumer_offsets` with the positions of groups at the begin of the window, as if they were
-        committed at `time_ms`, at offset 0. None if there are no positions.
-        """
+        """A batch for `__consumer_offsets`, at offset 0, with the positions of groups at the begin of the capture's
+        window, as if the groups had committed them at `time_ms`. None if there are no positions."""
         records = [
             Record(
                 type_prefix(OFFSET_KEY) + encode(OffsetCommitKey(group=group, topic=topic, partition=partition), 0),

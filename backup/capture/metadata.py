@@ -1,4 +1,5 @@
-"""The metadata of a capture: its topics with their ids and settings; no nodes, voters, users, permissions or quotas."""
+"""The metadata of a capture: its topics with their ids and settings. It has no nodes, voters, users, permissions and
+quotas."""
 
 from __future__ import annotations
 
@@ -22,19 +23,19 @@ LEFT_OUT: Final = (
     "min.insync.replicas",
     "remote.storage.enable",
 )
-"""Settings of a topic that refer to other nodes, or to storage that a test does not have."""
+"""Settings of topics that a capture leaves out: they refer to other nodes, or to storage that a test does not have."""
 KEPT_AS_IT_WAS: Final = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "min.compaction.lag.ms": str(INT64_MAX),
 }
-"""Settings that every topic of a capture gets. The records of a capture are old, so that retention and compaction would
-remove them at once.
-"""
+"""Settings that every topic of a capture gets. The records of a capture are old, so with the topic's own settings
+retention and compaction would remove them at once."""
 
 
 def captured_metadata(image: MetadataImage, topics: Iterable[str], now_ms: int) -> MetadataSnapshot:
-    """The metadata of the capture of some topics. `__consumer_offsets`, if it is among them, has one partition."""
+    """The metadata of a capture with these topics. If `__consumer_offsets` is among the topics, it has
+    one partition."""
     chosen = [topic for topic in map(image.topics.by_name, topics) if topic is not None]
     captured = MetadataImage(
         provenance=image.provenance,

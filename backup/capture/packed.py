@@ -1,4 +1,5 @@
-"""A backup store in one file, a zip: for captures, which are kept beside tests. It is written once, front to back."""
+"""A zip file as a backup store. It is written once, from its begin to its end. A capture is such a file, so that it can
+be kept beside tests."""
 
 from __future__ import annotations
 
@@ -21,28 +22,29 @@ from moldau.storage.tiered.port import (
 )
 
 UNFINISHED: Final = ".unfinished"
-"""The suffix of the name of a file that is being written."""
+"""The suffix of the name of a capture file while it is written."""
 
 
 class TooLarge(Exception):
-    """The file would have more bytes than it may."""
+    """The capture file would be larger than its limit."""
 
 
 class PackedStore:
-    """The objects of a file: a `RemoteStorage`.
+    """The objects of a zip file: a `RemoteStorage`.
 
-    A new file takes its name at `finish`; if it is closed before, it is removed. Nothing in it can be changed.
+    A new file takes its name at `finish`. If it is closed before, it is removed. No object in the file can be changed.
     """
 
     def __init__(self, path: Path, archive: ZipFile, *, size_max: int | None) -> None:
         self._path = path
         self._archive = archive
         self._size_max = size_max
-        """The most bytes of a new file; None for a file that is read."""
+        """The most bytes of a new file; None for an existing file."""
 
     @classmethod
     def read(cls, path: Path) -> PackedStore:
-        """Open a file. Raises `StorageMissing`, `AccessRefused`, and `CorruptObject` if it is not a capture."""
+        """Open an existing capture file. Raises `StorageMissing`, `AccessRefused`, and `CorruptObject` if the file is
+        not a capture."""
         try:
             return cls(path, ZipFile(path), size_max=None)
         except FileNotFoundError:
@@ -54,13 +56,13 @@ class PackedStore:
 
     @classmethod
     def new(cls, path: Path, size_max: int) -> PackedStore:
-        """Begin a file of at most `size_max` bytes. Raises `ObjectExists` if there is one, and OSError."""
+        """Begin a capture file of at most `size_max` bytes. Raises `ObjectExists` if the file exists, and OSError."""
         if path.exists():
             raise ObjectExists(f"{path} exists: remove it, or give another name")
         return cls(path, ZipFile(f"{path}{UNFINISHED}", "w", ZIP_DEFLATED), size_max=size_max)
 
     def finish(self) -> int:
-        """Complete a new file. Returns its size in bytes."""
+        """Complete a new file and give it its name. Returns its size in bytes."""
         self._archive.close()
         Path(f"{self._path}{UNFINISHED}").rename(self._path)
         return self._path.stat().st_size
@@ -76,7 +78,8 @@ class PackedStore:
             Path(f"{self._path}{UNFINISHED}").unlink(missing_ok=True)
 
     async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
-        """See the port. An existing object stays as it is. Raises `TooLarge`."""
+        """Add an object to a new file. An existing object stays as it is. Raises `TooLarge`, `AccessRefused` if the
+        file is only read, and `ObjectExists` if `must_create` is set and the object exists."""
         if self._size_max is None:
             raise AccessRefused(f"{self._path} is only read")
         if key in self._archive.NameToInfo:
@@ -88,7 +91,7 @@ class PackedStore:
             raise TooLarge(f"the capture would have more than {self._size_max} bytes")
 
     async def get(self, key: str, position: int, size: int) -> bytes:
-        """See the port."""
+        """Read up to `size` bytes of an object, from `position` on. Raises `ObjectNotFound` and `CorruptObject`."""
         try:
             return self._archive.read(key)[position : position + size]
         except KeyError:
@@ -97,26 +100,26 @@ class PackedStore:
             raise CorruptObject(f"{self._path}: {key}: {problem}") from None
 
     async def get_parts(self, key: str, position: int, size: int) -> Sequence[bytes]:
-        """See the port."""
+        """Read up to `size` bytes of an object as one part. Raises `ObjectNotFound` and `CorruptObject`."""
         return [await self.get(key, position, size)]
 
     async def size(self, key: str) -> int:
-        """See the port."""
+        """The size of an object in bytes. Raises `ObjectNotFound`."""
         try:
             return self._archive.getinfo(key).file_size
         except KeyError:
             raise ObjectNotFound(f"{self._path} has no {key}") from None
 
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
-        """See the port."""
+        """List at most `limit` objects whose keys begin with `prefix` and are greater than `after`, by key."""
         keys = sorted(key for key in self._archive.NameToInfo if key.startswith(prefix) and key > after)
         return [ObjectEntry(key, self._archive.getinfo(key).file_size) for key in keys[:limit]]
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """See the port. Only what does not exist can be deleted."""
+        """Do nothing for keys that do not exist. Raises `AccessRefused` if one of the keys exists."""
         if any(key in self._archive.NameToInfo for key in keys):
             raise AccessRefused(f"{self._path}: nothing in a capture can be deleted")
 
     async def close(self) -> None:
-        """See the port."""
+        """Close the zip file."""
         self._archive.close()

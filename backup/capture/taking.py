@@ -1,4 +1,4 @@
-"""Taking a capture: a backup of one window of some topics, changed on its way, in one file.
+"""Taking a capture: a backup, in one file, of some topics in a window of time, sampled and masked.
 
 source.ask ─▶ topics ─▶ each log: batches ─▶ window, sample, masks ─▶ pieces ─┐
                  └────▶ __consumer_offsets ─▶ positions, commits ─────────────┴▶ metadata, capture.json, manifest
@@ -31,19 +31,19 @@ from moldau.storage.log_config import INT64_MAX
 from moldau.tables.values.masks import MaskRule, Masks
 
 CAPTURE: Final = "capture.json"
-"""The object that says what was captured, and what groups committed meanwhile."""
+"""The key of the object with the rules of the capture and the offsets that groups committed in its window."""
 FORMAT_VERSION: Final = 1
 READ_SIZE: Final = 4 << 20
 PIECE_SIZE: Final = 16 << 20
 COMMITS_MAX: Final = 1_000_000
-"""The most commits of a window that are written down."""
+"""The most commits that the object `capture.json` lists."""
 INTERNAL: Final = "__"
 SCHEMAS_TOPIC: Final = "_schemas"
-"""The topic of a schema registry. It is captured whole, unless a rule names it."""
+"""The topic of a schema registry. A capture takes all its records, unless `CaptureRules.topics` names it."""
 
 
 class NothingToCapture(Exception):
-    """The cluster has no topic, or no record, that the rules ask for."""
+    """No topic of the cluster, or no record, matches the rules of the capture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,53 +51,53 @@ class CaptureRules:
     """The rules of a capture: its topics, window, sample and masks."""
 
     topics: Sequence[str]
-    """Names with wildcards; internal topics are never among them."""
+    """Names of topics with wildcards. Internal topics never match."""
     from_ms: int = -1
-    """The begin of the window in ms since 1970. If it is -1, the window begins with each log, and groups have no
-    positions.
-    """
+    """The begin of the capture's window in ms since 1970. If it is -1, the window begins with each log, and groups have
+    no positions."""
     to_ms: int = INT64_MAX
-    """The end of the window in ms since 1970 (exclusive)."""
+    """The end of the capture's window in ms since 1970 (exclusive)."""
     share: float = 1.0
-    """The share of the keys that are taken."""
+    """The share (0 to 1) of the keys whose records are taken."""
     masks: Sequence[MaskRule] = ()
     mask_texts: Sequence[str] = ()
-    """The rules as they were given, for a reader of the capture."""
+    """The mask rules as the user wrote them, for readers of the capture."""
 
     def means(self, topic: str) -> bool:
         """Whether a topic matches one of `topics`."""
         return not topic.startswith(INTERNAL) and any(fnmatchcase(topic, pattern) for pattern in self.topics)
 
     def window_of(self, topic: str) -> Window:
-        """Return the window, the sample and the masks for a topic. A topic that no rule names is taken whole."""
+        """Return the window, the sample and the masks for a topic. A topic that matches none of `topics` is taken
+        whole."""
         if not self.means(topic):
             return Window(masks=Masks((), topic))
         return Window(from_ms=self.from_ms, to_ms=self.to_ms, share=self.share, masks=Masks(self.masks, topic))
 
 
 class Captured(NamedTuple):
-    """A capture that was taken."""
+    """The result of taking a capture."""
 
     manifest: Manifest
     record_count: int
     commit_count: int
     position_count: int
-    """Positions of groups at the begin of the window."""
+    """The number of positions of groups at the begin of the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureShell:
-    """The services of the process that a capture uses."""
+    """The clock, the executor and the progress report that a capture uses."""
 
     now_ms: Callable[[], int]
     offload: Offload
     report: Callable[[int, int], None]
-    """Called with the bytes that were read, and the bytes that were taken."""
+    """Called with the number of bytes that were read, and the number of bytes that were taken."""
 
 
 async def take_capture(store: BackupStore, source: Source, rules: CaptureRules, shell: CaptureShell) -> Captured:
-    """Write a capture into an empty store. Raises `NothingToCapture`, `DamagedLog`, `RemoteStorageError`, and what the
-    source raises."""
+    """Write a capture into an empty store. Raises `NothingToCapture`, `DamagedLog`, `RemoteStorageError`, and what
+    `source` raises."""
     asked = await shell.offload(source.ask)
     image = await shell.offload(lambda: _image(asked))
     logs = [log for log in asked.logs if rules.means(log.key.topic) or log.key.topic == SCHEMAS_TOPIC]
@@ -134,7 +134,8 @@ async def take_capture(store: BackupStore, source: Source, rules: CaptureRules, 
 
 
 def description(rules: CaptureRules, commits: Commits) -> bytes:
-    """Encode the object `capture.json`. Its commits are in the order of time: time, group, topic, partition, offset."""
+    """Encode the object `capture.json`. Its commits are in the order of time; each is a time, a group, a topic, a
+    partition and an offset."""
     fields = {
         "format_version": FORMAT_VERSION,
         "topics": list(rules.topics),
@@ -148,7 +149,7 @@ def description(rules: CaptureRules, commits: Commits) -> bytes:
 
 
 class _Run:
-    """One capture while it is taken."""
+    """Takes one capture."""
 
     def __init__(self, store: BackupStore, rules: CaptureRules, shell: CaptureShell) -> None:
         self._store = store
@@ -159,7 +160,7 @@ class _Run:
         self.parts: dict[PartitionKey, PartitionBackup] = {}
 
     async def capture(self, log: SourceLog) -> None:
-        """Capture the records of a log that the rules choose."""
+        """Capture the records of a log that the rules of the capture choose."""
         captured = CapturedLog(self._rules.window_of(log.key.topic))
         pieces = cut_batches(captured_batches(log, captured, self._note_read))
         parts = []
@@ -179,7 +180,7 @@ class _Run:
             self.record_count += captured.record_count
 
     async def add_positions(self, key: PartitionKey, batch: bytes) -> None:
-        """Add the positions of groups as the only partition of `__consumer_offsets`."""
+        """Add the batch with the positions of groups as the only partition of `__consumer_offsets`."""
         cuts = list(cut_batches(iter([batch])))
         key = key._replace(partition=0)
         for cut in cuts:
@@ -192,7 +193,7 @@ class _Run:
         self._shell.report(self._read_size, self._taken_size)
 
     def _note(self, key: PartitionKey, cuts: Sequence[CutPiece], offset: int) -> None:
-        """Note the pieces of a partition. `offset`: the begin and end of a partition of which nothing was taken."""
+        """Note the pieces of a partition. `offset`: the start and end offset of the partition if it has no pieces."""
         first = cuts[0].piece.first_offset if cuts else offset
         end, epoch = (cuts[-1].piece.end_offset, cuts[-1].last_epoch) if cuts else (offset, NO_LEADER_EPOCH)
         self.parts[key] = PartitionBackup(key.partition, first, end, epoch, tuple(cut.piece for cut in cuts))
@@ -204,9 +205,8 @@ class _Run:
 def captured_batches(
     log: SourceLog, captured: CapturedLog, note_read: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
-    """Yield the batches that a capture takes of a log. It blocks for the reads of the source. Raises
-    `MalformedMessage`, and what the source raises.
-    """
+    """Yield the batches of one log that a capture takes. It blocks while the source reads. Raises `MalformedMessage`,
+    and what the source raises."""
     batches = stored_batches(log, note_read)
     try:
         while not captured.is_complete and (stored := next(batches, None)) is not None:
@@ -221,7 +221,8 @@ def captured_batches(
 def stored_batches(
     log: SourceLog, note_read: Callable[[int], None]
 ) -> Generator[tuple[BatchHeader, BytesLike], None, None]:
-    """Yield the batches of a log. It blocks for the reads of the source, and raises what `captured_batches` raises."""
+    """Yield the batches of a log with their headers. It blocks while the source reads. Raises `MalformedMessage`, and
+    what the source raises."""
     reader = log.open()
     try:
         cutter = Cutter(reader, log.start_offset, log.end_offset, READ_SIZE)

@@ -1,1 +1,1 @@
-"""The sources of a backup's logs: log directories, or a running cluster."""
+"""The sources from which a backup reads logs: the log directories of nodes, or a running cluster."""

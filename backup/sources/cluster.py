@@ -30,17 +30,17 @@ from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import DataLost, Refused
 
 FETCH_SIZE: Final = 4 << 20
-"""Bytes of a reply; one batch may be larger."""
+"""The most bytes of a reply to Fetch; a single batch may be larger."""
 FETCH_VERSION: Final = 17
 BY_ID: Final = 13
-"""The first version of Fetch that names the ids of topics."""
+"""The first version of Fetch that names topics by their ids."""
 WAIT_MS: Final = 500
 CONSUMER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLog:
-    """The `SourceLog` of a partition, and its `LogReader`."""
+    """The log of a partition on its leader: a `SourceLog`, and its `LogReader`."""
 
     cluster: Cluster
     key: PartitionKey
@@ -61,10 +61,11 @@ class ClusterLog:
         return self
 
     def close(self) -> None:
-        """Do nothing: all logs share the connection."""
+        """Do nothing: all logs share the connections of the cluster."""
 
     def read(self, offset: int, taken: int) -> bytes:
-        """See `LogReader.read`. Raises `Refused` too, `DataLost` if the log is shorter than it was."""
+        """Fetch stored bytes that begin with the batch that holds `offset`, or with the first one after it. Raises
+        `LogStartMoved`, `Refused`, and `DataLost` if the log is shorter than it was."""
         return self.cluster.retry(str(self.key), lambda: self._fetch(offset))
 
     def _fetch(self, offset: int) -> bytes:
@@ -107,13 +108,13 @@ class ClusterLog:
 
 
 class ClusterSource:
-    """The `Source` of a running cluster."""
+    """A running cluster as the `Source` of a backup."""
 
     readers_max = 1
     """Logs are read one at a time, because a client has one request in flight."""
 
     def __init__(self, settings: ConnectionSettings, controllers: Sequence[Address], now_ms: Callable[[], int]) -> None:
-        """Raises `Refused` if no broker answers."""
+        """Connect to the cluster. Raises `Refused` if no broker answers."""
         self._cluster = Cluster(settings)
         self._quorum = QuorumClient(self._cluster, controllers)
         self._now_ms = now_ms
@@ -123,7 +124,7 @@ class ClusterSource:
         self.cluster_id = self._cluster.cluster_id
 
     def ask(self) -> Asked:
-        """See `Source.ask`. Raises `Refused` and `MalformedMessage`."""
+        """Ask for the metadata and the ends of all logs. Raises `Refused` and `MalformedMessage`."""
         for _ in range(ATTEMPTS_MAX - 1):
             try:
                 return self._ask()

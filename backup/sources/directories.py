@@ -35,7 +35,7 @@ READERS_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLog:
-    """The `SourceLog` of a replica."""
+    """The log of a replica in a log directory: a `SourceLog`."""
 
     fs: FileSystem
     key: PartitionKey
@@ -52,12 +52,12 @@ class DirectoryLog:
 
 
 class DirectorySource:
-    """The `Source` of log directories."""
+    """Log directories as the `Source` of a backup."""
 
     readers_max = READERS_MAX
 
     def __init__(self, fs: FileSystem, directories: Sequence[str], now_ms: Callable[[], int]) -> None:
-        """Raises `Refused`, which names the directory, and OSError."""
+        """Find the replicas in the directories. Raises `Refused`, which names the directory, and OSError."""
         self._fs = fs
         self._paths = directories
         self._now_ms = now_ms
@@ -67,7 +67,7 @@ class DirectorySource:
         self.cluster_id = found.cluster_id
 
     def ask(self) -> Asked:
-        """See `Source.ask`. Raises `Refused`, `MalformedMessage` and OSError."""
+        """Read the metadata and the ends of all logs. Raises `Refused`, `MalformedMessage` and OSError."""
         for _ in range(ATTEMPTS_MAX - 1):
             try:
                 return self._ask()
@@ -103,9 +103,8 @@ class DirectorySource:
 
 
 def read_metadata(fs: FileSystem, directories: Sequence[str]) -> MetadataLog:
-    """Read the metadata of the directory that has most of them. Raises `Refused` if no directory has them,
-    `MalformedMessage` and OSError.
-    """
+    """Read the metadata log that ends at the highest offset. Raises `Refused` if no directory has a metadata log or the
+    log is damaged, and OSError."""
     places = [f"{each}/{METADATA_DIRECTORY}" for each in directories if fs.exists(f"{each}/{METADATA_DIRECTORY}")]
     if not places:
         raise Refused(

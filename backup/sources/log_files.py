@@ -1,4 +1,4 @@
-"""Reading a log from its files, from one batch to the next, while a broker may write, clean or delete them."""
+"""Reading a log from its files, one batch after another, while a broker may write, clean or delete them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from moldau.storage.segment.batch_scan import walk_places
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate, offset_index_of
 
 READ_SIZE: Final = 1 << 20
-"""What a read takes is checked and summed while the processor's caches have it: reads of 4 MiB take twice the time."""
+"""The most bytes of a read, unless a batch is larger. A backup checks these bytes while the processor's caches have
+them: with reads of 4 MiB it takes twice the time."""
 LISTINGS_MAX: Final = 10
-"""The most times that a directory is listed: a file may be deleted or replaced after the listing, before it is
-opened.
-"""
+"""The most times that a directory is listed, because a file may be deleted or replaced between the listing and its
+opening."""
 
 
 class LogFiles:
-    """A `LogReader` of a partition's directory."""
+    """The `LogReader` of a partition's directory."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
@@ -29,7 +29,8 @@ class LogFiles:
         self._position = 0
 
     def read(self, offset: int, taken: int) -> bytes:
-        """See `LogReader.read`. Raises OSError, and `MalformedMessage` if no batch begins at the position."""
+        """Read stored bytes that begin with the batch that holds `offset`, or with the first one after it. Raises
+        `LogStartMoved`, OSError, and `MalformedMessage` if no batch begins at the position."""
         self._position += taken
         for _ in range(LISTINGS_MAX):
             if self._file is not None:
@@ -47,7 +48,7 @@ class LogFiles:
             self._file = None
 
     def _open(self, offset: int) -> bool:
-        """Open the segment that has the first batch at or after an offset. False if there is none."""
+        """Open the segment that has the first batch at or after an offset. Returns False if there is no such batch."""
         for _ in range(LISTINGS_MAX):
             try:
                 return self._open_listed(list_segments(self._fs, self._directory), offset)
@@ -71,7 +72,7 @@ class LogFiles:
 
 
 def _batches_at(file: File, position: int) -> bytes:
-    """Read at least one whole batch, or nothing at the end of the segment. Raises `MalformedMessage` and OSError."""
+    """Read at least one whole batch of a segment. Returns nothing at its end. Raises `MalformedMessage` and OSError."""
     data = file.pread(READ_SIZE, position)
     if len(data) < HEADER_SIZE and not is_old(data, 0):
         return b""
@@ -83,10 +84,8 @@ def _batches_at(file: File, position: int) -> bytes:
 
 
 def end_of_files(fs: FileSystem, directory: str) -> int:
-    """The offset after the last whole batch of a directory; the base offset of the first segment if there is none.
-
-    Raises OSError, and `MalformedMessage`.
-    """
+    """The offset after the last whole batch of a partition's directory. If it has no batch, the base offset of its
+    first segment; 0 without segments. Raises OSError, and `MalformedMessage`."""
     segments = list_segments(fs, directory)
     for segment in reversed(segments):
         index = offset_index_of(fs, segment)

@@ -1,4 +1,4 @@
-"""The metadata log of a cluster as one snapshot: the newest snapshot and the log after it, replayed."""
+"""The metadata of a cluster from its newest metadata snapshot and the metadata log after it, as one new snapshot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MetadataLog:
     """The metadata of a cluster after the records that were replayed."""
 
     def __init__(self, snapshot: SnapshotId = NOTHING, data: BytesLike | None = None) -> None:
-        """Begin with a snapshot, or with an empty log. Raises `MalformedMessage`."""
+        """Begin with a metadata snapshot, or with nothing. Raises `MalformedMessage`."""
         self._replay, self._quorum = Replay(), QuorumDescription()
         if data is not None:
             self._replay, self._quorum = load_snapshot(data, snapshot)
@@ -36,11 +36,11 @@ class MetadataLog:
         return self._replay.image
 
     def replay(self, data: BytesLike, end_offset: int | None = None) -> int:
-        """Replay the complete batches in `data`. Skip those that were replayed before, and stop at the first that ends
-        past `end_offset`.
+        """Replay the complete batches in `data`. Skip the batches that were replayed before, and stop at the first
+        batch that ends past `end_offset`.
 
-        Returns the position in `data` after the last complete batch that was read, including skipped ones and the one
-        at which it stopped. Raises `MalformedMessage` if a batch is damaged, or if offsets are missing before it.
+        Returns the position in `data` after the last complete batch that was read, including skipped batches and the
+        batch at which it stopped. Raises `MalformedMessage` if a batch is damaged, or if offsets are missing before it.
         """
         batches = iterate_batches(data)
         for position, header in batches:

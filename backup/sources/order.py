@@ -1,10 +1,10 @@
 """The order in which a source is asked for the ends of its logs.
 
-A backup is taken while the cluster works. What may refer to other logs is asked for before them: the offsets of
+A backup is taken while the cluster works. A log that may refer to other logs is asked for before them: the offsets of
 groups and share groups point into topics, so that they lie below the topics' ends. `__transaction_state` is asked for
-last: the marker of a transaction is written after the record that lists its partitions, so whatever marker a log has,
-the backup has that record. A running cluster is asked for the end of `__transaction_state` before everything else,
-too: what was decided below it has all its records in the backup.
+last: the marker of a transaction is written after the record that lists its partitions, so for every marker in a log
+the backup has that record. A running cluster is asked for the end of `__transaction_state` before everything else, too:
+a transaction that was decided below this end has all its records in the backup.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple, Protocol
 from moldau.backup.manifest import PartitionKey
 
 ATTEMPTS_MAX: Final = 3
-"""The most times that a source asks for all ends before it gives up."""
+"""The most times that a source asks for the metadata and all ends before it gives up."""
 
 
 class LogStartMoved(Exception):
-    """Retention removed the offset that was to be read."""
+    """Retention removed the offset that was to be read. `start_offset`: the log start offset now."""
 
     def __init__(self, start_offset: int) -> None:
         super().__init__(f"the log starts at offset {start_offset} now")
@@ -23,7 +23,7 @@ class LogStartMoved(Exception):
 
 
 class LogReader(Protocol):
-    """Reads a log from an offset on."""
+    """Reads the stored bytes of one log."""
 
     def read(self, offset: int, taken: int) -> bytes:
         """Read stored bytes that begin with the batch that holds `offset`, or with the first one after it. They have at
@@ -34,7 +34,7 @@ class LogReader(Protocol):
         """
 
     def close(self) -> None:
-        """Close files and connections."""
+        """Close the files and connections of this reader."""
 
 
 class SourceLog(Protocol):
@@ -59,7 +59,7 @@ class SourceLog(Protocol):
         """
 
     def open(self) -> LogReader:
-        """Open a reader of the log."""
+        """Open a reader of this log."""
 
 
 class MetadataSnapshot(NamedTuple):
@@ -71,22 +71,23 @@ class MetadataSnapshot(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The metadata and the logs of a source, with their ends, which were asked for in the order of `order.py`."""
+    """The metadata and the logs of a source with their ends, which it was asked for in the order of `order.py`."""
 
     began_ms: int
     asked_ms: int
     metadata: MetadataSnapshot
     logs: Sequence[SourceLog]
     decided: Mapping[int, int] = MappingProxyType({})
-    """See `Manifest.decided`."""
+    """The end offsets of the partitions of `__transaction_state` that were asked for before the end of any other log;
+    empty if the source cannot ask for them first."""
 
 
 class Source(Protocol):
-    """A source of backups: the logs of a cluster."""
+    """A cluster whose logs a backup can read."""
 
     cluster_id: str
     readers_max: int
-    """The most logs that may be read at the same time."""
+    """The most logs that a backup may read from this source at the same time."""
 
     def ask(self) -> Asked:
-        """Ask for the metadata, then for the ends of all logs, `__transaction_state` last."""
+        """Ask for the metadata, then for the ends of all logs, those of `__transaction_state` last."""

@@ -1,5 +1,5 @@
-"""The metadata of a running cluster, from the leader of its controller quorum: its newest snapshot, and the committed
-log behind it, as an observer fetches them (KIP-595, KIP-630)."""
+"""The metadata of a running cluster, from the leader of its controller quorum: the leader's newest metadata snapshot,
+and the committed log behind it, as an observer fetches them (KIP-595, KIP-630)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from moldau.tables.refusals import Refused
 
 FETCH_SIZE: Final = 8 << 20
 FETCH_VERSION: Final = 17
-"""The highest version of Fetch here: the later ones are for replicas."""
+"""The version of Fetch that is used: later versions are for replicas."""
 WAIT_MS: Final = 500
 OTHER_LEADER: Final = frozenset(
     {
@@ -45,11 +45,11 @@ OTHER_LEADER: Final = frozenset(
         ErrorCode.SNAPSHOT_NOT_FOUND,
     }
 )
-"""Errors after which the client looks for the leader again."""
+"""Errors after which the client looks for the leader of the quorum again."""
 
 
 class Leader(NamedTuple):
-    """The leader of the quorum, and what is committed in its log."""
+    """The leader of the quorum, and the end offset of its committed log."""
 
     address: Address
     epoch: int
@@ -57,12 +57,11 @@ class Leader(NamedTuple):
 
 
 class QuorumClient:
-    """Fetches the metadata of a cluster. Only one thread may use it."""
+    """Fetches the metadata of a cluster from its controller quorum. Only one thread may use it."""
 
     def __init__(self, cluster: Cluster, controllers: Sequence[Address]) -> None:
-        """`controllers`: listeners of controllers. Without them the brokers are asked for the address of the quorum's
-        leader.
-        """
+        """`controllers`: addresses of listeners of controllers. If it is empty, the brokers are asked for the address
+        of the quorum's leader."""
         self._cluster = cluster
         self._controllers = controllers
 
@@ -105,7 +104,7 @@ class QuorumClient:
 
 
 class _LeaderLog:
-    """The metadata log of the leader over one connection."""
+    """Fetches the metadata log of the quorum's leader over one connection."""
 
     def __init__(self, connection: BrokerConnection, leader: Leader, cluster_id: str | None) -> None:
         self._connection = connection
@@ -113,9 +112,8 @@ class _LeaderLog:
         self._cluster_id = cluster_id
 
     def read(self) -> MetadataLog:
-        """Fetch the metadata up to the end of the leader's committed log. Raises `TransientError` if the node does not
-        lead any more.
-        """
+        """Fetch the metadata up to the end of the leader's committed log. Raises `TransientError` if the node is not
+        the leader any more."""
         metadata, epoch = MetadataLog(), 0
         while metadata.end_offset < self._leader.end_offset:
             answer = self._fetch(metadata.end_offset, epoch)
