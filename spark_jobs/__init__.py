@@ -1,1 +1,1 @@
-"""Spark reads Kafka segments directly: a data source and the jobs built on it."""
+"""Jobs and a data source for Spark that read Kafka's segments directly, without a broker."""

@@ -1,5 +1,5 @@
-"""`spark.read.format("moldau")`: the records of topics, their batches, segments and other contents of the files, as
-tables.
+"""The data source `moldau` for Spark: `spark.read.format("moldau")` reads the records of topics, their batches,
+segments and other contents of the files, as tables.
 
 Spark imports this module whenever a session looks up a data source, so numpy and pyarrow are imported only by a read.
 """
@@ -24,16 +24,15 @@ from moldau.tables.views.readers import table_reader
 
 
 class MoldauDataSource(DataSource):
-    """The data source `moldau` (docs/spark.md): its schema, and its readers and writers."""
+    """The data source `moldau` for Spark (docs/spark.md): its schema, and its readers and writers."""
 
     @classmethod
     def name(cls) -> str:
         return "moldau"
 
     def schema(self) -> StructType:
-        """The columns of the table, or those that the option `columns` names; a schema given by the user may name
-        fewer, in another order.
-        """
+        """The columns of the table, or only the columns that the option `columns` names. A schema given by the user may
+        name fewer columns, in another order."""
         return whole_schema(parse_options(self.options, "either"))
 
     def reader(self, schema: StructType) -> DataSourceReader:

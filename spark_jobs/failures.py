@@ -32,9 +32,8 @@ _OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MU
 
 
 def reason_of(failure: PySparkException) -> str:
-    """Return the message of the data source's exception. If there is none, return all that Spark says, and its first
-    line again at the end, because a session of a job logs no stack traces of tasks.
-    """
+    """Return the message of the data source's own exception. If there is none, return all that Spark says, with its
+    first line again at the end, because a session of a job logs no stack traces of tasks."""
     text = str(failure)
     ours = _OURS.search(text)
     if ours:

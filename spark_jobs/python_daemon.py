@@ -14,9 +14,8 @@ from typing import Final, TextIO
 
 BEGINNING: Final = "Traceback (most recent call last):"
 DROPPED: Final = ("BrokenPipeError:", "ConnectionResetError:", "EOFError\n")
-"""How the last line of a trace that is left out begins. pyspark raises EOFError without a message at the end of its
-input.
-"""
+"""The beginnings of the last lines of the traces that are left out. pyspark raises EOFError without a message at the
+end of its input."""
 INTRODUCTIONS: Final = (
     "PySpark daemon failed to flush the output to the worker process:",
     "PySpark worker failed with exception:",
@@ -24,21 +23,22 @@ INTRODUCTIONS: Final = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-"""The lines that belong to the trace that follows them."""
+"""The beginnings of lines that introduce the trace after them."""
 HELD_MAX: Final = 200
-"""Lines of a trace that are held back until its last one tells what it is."""
+"""The most lines of a trace that are held back. The last line of a trace tells whether it is left out."""
 
 
 class WithoutBrokenPipes:
-    """A text stream that passes lines on to another, except for traces of a reader that has hung up."""
+    """A text stream that passes lines on to another stream, except for the traces of workers whose
+    reader has hung up."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._unfinished = ""
         self._held: list[str] = []
-        """An introduction, or the lines of a trace of which the last one has not come."""
+        """The lines that are held back: an introduction, or a trace whose last line has not come."""
         self._is_trace = False
-        """Whether a trace has begun in the held lines."""
+        """Whether a trace has begun in the lines that are held back."""
         self._is_after_dropped = False
         """Whether a trace was left out, and only empty lines have come since."""
 
@@ -87,7 +87,7 @@ class WithoutBrokenPipes:
             self._release(is_dropped=line.startswith(DROPPED))
 
     def _release(self, *, is_dropped: bool) -> None:
-        """Print the held lines, or forget them."""
+        """Print the lines that are held back, or drop them."""
         if self._held and not is_dropped:
             self._stream.write("".join(self._held))
         self._held = []
@@ -96,7 +96,7 @@ class WithoutBrokenPipes:
 
 
 def main() -> None:
-    """Run pyspark's daemon; Spark starts it with the name of the workers' module as its argument."""
+    """Run pyspark's daemon. Spark starts this program with the name of the workers' module as its argument."""
     from pyspark.daemon import manager
 
     sys.stderr = WithoutBrokenPipes(sys.stderr)

@@ -1,4 +1,4 @@
-"""A Spark session for a job, on this machine or on a cluster of Spark, with the settings for reading segments."""
+"""A Spark session for a job, on this machine or on a Spark cluster, with the settings for reading segments."""
 
 from __future__ import annotations
 
@@ -49,20 +49,19 @@ DAEMON_MODULE: Final = "spark.python.daemon.module"
 DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
 ARROW_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true"
-"""Spark reads each value of a column by itself; without this property Arrow checks its bounds each time. A scan takes
-about 5 % less CPU.
-"""
+"""The options of the JVM for Arrow. Spark reads each value of a column by itself; without this property Arrow checks
+its bounds each time. A scan takes about 5 % less CPU with it."""
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""For a master on this machine: its executors reach the driver there, also if the name of the machine is unknown."""
+"""The settings for a master on this machine: its executors reach the driver at this address, even if the name of the
+machine is unknown."""
 LOCAL_MASTER: Final = "local[*]"
 STDERR: Final = 2
-"""The file descriptor that the JVM and its workers inherit."""
+"""The file descriptor of the standard error, which the JVM and its workers inherit."""
 
 
 def master_of(given: str | None, variables: Mapping[str, str]) -> str:
-    """The master of a job: the given one, else the variable MASTER, which Spark's own programs read, else all cores of
-    this machine.
-    """
+    """The master of a job: `given`, else the variable MASTER, which Spark's own programs read, else all cores of this
+    machine."""
     return given or variables.get("MASTER") or LOCAL_MASTER
 
 
@@ -74,9 +73,8 @@ def is_local(master: str) -> bool:
 def local_session(
     name: str, *, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Yield a session for the duration of a job. Its workers run the Python of this process, which on a cluster must be
-    at the same path, or that of PYSPARK_PYTHON. Raises `NoJava`.
-    """
+    """Yield a Spark session for the duration of a job. Its workers run the Python of this process, which on a cluster
+    must be at the same path, or the Python that PYSPARK_PYTHON names. Raises `NoJava`."""
     daemon = f"{__name__.rpartition('.')[0]}.python_daemon"
     chosen = {**SETTINGS, DAEMON_MODULE: daemon, **(LOOPBACK if is_local(master) else {}), **(settings or {})}
     variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -148,7 +146,7 @@ def _joined(*options: str | None) -> str:
 def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables of this process inside the `with`, and restore them after it.
 
-    The launcher of Spark reads them there and nowhere else.
+    The launcher of Spark reads its variables from the environment and nowhere else.
     """
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_SIZE: Final = 256 << 20
-"""Bytes of segments for one task."""
+"""The least bytes of segments for one task of an audit, except for the last task."""
 READ: Final = "read"
-"""The check of the row that tells what was read of a segment."""
+"""The check of the row that says how much of a segment was read."""
 GONE: Final = "gone"
 """The check of the row of a segment that was removed while the audit ran."""
 FINDINGS: Final = StructType(
@@ -59,7 +59,7 @@ FINDINGS: Final = StructType(
 
 
 class AuditedSegment(NamedTuple):
-    """A segment, and the local files to compare it with from an offset on."""
+    """A segment that an audit reads, and the local files with which it is compared from an offset on."""
 
     whole: Slice
     local: tuple[Slice, ...] = ()
@@ -82,20 +82,20 @@ class AuditPlan:
 
     @property
     def size(self) -> int:
-        """Bytes of segments to read."""
+        """The bytes of the segments to read."""
         return sum(each.whole.size for each in self.segments)
 
 
 @dataclass(slots=True)
 class AuditResult:
-    """The outcome of an audit."""
+    """The result of an audit."""
 
     segments: int = 0
     batches: int = 0
     records: int = 0
     size: int = 0
     gone: int = 0
-    """Segments that were removed while the audit ran."""
+    """The number of segments that were removed while the audit ran."""
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -140,17 +140,15 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
 
 
 def places_of(parsed: ReadOptions) -> list[ReadOptions]:
-    """Return the options once for each place that they name, a log directory or a tiered storage, so that they read
-    this place alone.
-    """
+    """Return the options of a read once for each log directory and each tiered storage that they name, so that each
+    copy reads only one of them."""
     directories = [replace(parsed, directories=(each,), stores=()) for each in parsed.directories]
     return [*directories, *(replace(parsed, directories=(), stores=(each,)) for each in parsed.stores)]
 
 
 def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]:
-    """Yield a slice of each segment, from its beginning up to the high watermark. `is_dense`: neither a replica nor a
-    storage shows that a cleaner works on the partition. Raises OSError and `MalformedMessage`.
-    """
+    """Yield a slice for each segment, from its beginning up to the high watermark. `is_dense`: neither a replica nor a
+    storage shows that a cleaner works on the partition. Raises OSError and `MalformedMessage`."""
     for segment in offer.segments:
         end_position, last_offset = segment.size, None
         if segment.is_growing:
@@ -172,7 +170,8 @@ def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]
 
 
 def compared(remote: Slice, local: Sequence[Slice], cleaned: dict[TopicPartition, int]) -> AuditedSegment:
-    """Return a remote segment with the local files that have some of its offsets, and with which it is compared."""
+    """Return a remote segment with the local files that have some of its offsets. The audit compares it with these
+    files."""
     beside = [each for each in local if each.start_offset < remote.end_offset and each.end_offset > remote.start_offset]
     return AuditedSegment(remote, tuple(beside), cleaned.get((remote.topic, remote.partition), 0))
 
@@ -191,7 +190,7 @@ def packed(segments: Sequence[AuditedSegment]) -> Iterator[tuple[AuditedSegment,
 
 
 def run_audit(session: SparkSession, plan: AuditPlan, progress: JobProgress) -> AuditResult:
-    """Run the job."""
+    """Run the audit on Spark."""
     session.dataSource.register(AuditSource)
     with watched(session, progress):
         rows = session.read.format(AuditSource.name()).options(**plan.options).load().collect()
@@ -199,7 +198,7 @@ def run_audit(session: SparkSession, plan: AuditPlan, progress: JobProgress) -> 
 
 
 def result_of(rows: Sequence[Row], problems: Sequence[Problem] = ()) -> AuditResult:
-    """Return the result: the rows of all tasks together, and the problems that the plan has found."""
+    """Return the result of an audit, from the rows of all tasks and the problems that the plan has found."""
     result = AuditResult(problems=list(problems))
     for check, _, _, path, offset, message, batches, records, size in rows:
         if check == READ:
@@ -218,7 +217,7 @@ def result_of(rows: Sequence[Row], problems: Sequence[Problem] = ()) -> AuditRes
 
 
 class AuditSource(MoldauDataSource):
-    """A data source whose tasks audit segments, and return what they found as rows."""
+    """The data source whose tasks audit segments, and return their findings as rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -232,7 +231,7 @@ class AuditSource(MoldauDataSource):
 
 
 class AuditReader(DataSourceReader):
-    """Audits the segments of each task."""
+    """Audits the segments of each task of Spark."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -246,7 +245,7 @@ class AuditReader(DataSourceReader):
 
 
 def audited_rows(audited: AuditedSegment) -> Iterator[Row]:
-    """Audit a segment. Yield a row for each problem, and one that says how much was read."""
+    """Audit a segment. Yield a row for each problem, and a row that says how much was read."""
     whole = audited.whole
     findings = audit_segment(whole)
     if audited.local and not findings.is_gone:
@@ -258,7 +257,7 @@ def audited_rows(audited: AuditedSegment) -> Iterator[Row]:
 
 
 def compare_tiers(audited: AuditedSegment, findings: SegmentFindings) -> None:
-    """Report the batches that only one of the tiers has, and those whose checksums differ."""
+    """Report the batches that only one of the tiers has, and the batches whose checksums differ."""
     whole = audited.whole
     remote = {each.base_offset: each for each in findings.batches}
     cleaned_end = max(audited.compared_from, cleaned_end_of(whole))

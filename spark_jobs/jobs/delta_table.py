@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 CLUSTER: Final = "moldau.cluster.id"
-"""The property of a table with the cluster that it was exported from."""
+"""The property of a Delta table with the id of the cluster that it was exported from."""
 TOPIC_IDS: Final = "moldau.topic.ids"
-"""In the history of a table: the ids of the topics that a commit has read, as JSON."""
+"""The entry in the history of a Delta table with the ids of the topics that a commit has read, as JSON."""
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 RANGES: Final = "moldau.ranges"
-"""In the history of a table: the offsets that a commit has added, as JSON."""
+"""The entry in the history of a Delta table with the offsets that a commit has added, as JSON."""
 
 
 class DeltaOutput:
     """A Delta table in a directory of this machine, or of a mount that driver and executors share."""
 
     def __init__(self, output: str) -> None:
-        """Raises `Refused` if deltalake is not installed."""
+        """Prepare a run with a directory of its own. Raises `Refused` if deltalake is not installed."""
         if find_spec("deltalake") is None:
             raise Refused("format delta: deltalake is not installed: pip install 'moldau[delta]'")
         self.output = Path(output).absolute()
@@ -57,11 +57,11 @@ class DeltaOutput:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the output holds files but no table."""
+        """Whether the output directory holds files but no Delta table."""
         return self.output.exists() and any(self.output.iterdir()) and self.table() is None
 
     def table(self) -> DeltaTable | None:
-        """The table as it is now; None if there is none. Raises `Refused`."""
+        """The Delta table in its present version; None if there is none. Raises `Refused`."""
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
@@ -71,9 +71,8 @@ class DeltaOutput:
             raise Refused(f"{self.output}: {problem}") from None
 
     def prepare(self, schema: pa.Schema, name: str, cluster_id: str | None) -> DeltaTable:
-        """Make the directory for this run, and the table if there is none. Returns the table. Raises `Refused` if
-        the table has other columns, and OSError.
-        """
+        """Make the directory for the files of this run, and the Delta table if there is none. Returns the table. Raises
+        `Refused` if the table has other columns, and OSError."""
         import pyarrow as pa
         from deltalake import DeltaTable
 
@@ -101,9 +100,8 @@ class DeltaOutput:
         *,
         overwrites: bool = False,
     ) -> None:
-        """Make the files part of the table. With `overwrites` they replace the files of earlier commits. Raises
-        `Refused` if another process has made a commit that conflicts with this one.
-        """
+        """Make files of this run part of the Delta table. With `overwrites` they replace the files of earlier commits.
+        Raises `Refused` if another process has made a commit that conflicts with this one."""
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction, RemoveAction
 
@@ -131,10 +129,11 @@ class DeltaOutput:
 
 
 class DeltaLedger:
-    """The ledger of an export into a Delta table: an offset for each partition, in Delta's application transactions."""
+    """The ledger of an export into a Delta table: an end offset for each partition, in Delta's application
+    transactions."""
 
     def __init__(self, output: str, schema: pa.Schema) -> None:
-        """Raises `Refused` if deltalake is not installed."""
+        """Prepare a run. Raises `Refused` if deltalake is not installed."""
         self._delta = DeltaOutput(output)
         self._schema = schema
 
@@ -151,9 +150,8 @@ class DeltaLedger:
         isolation: str | None = None,
         is_anew: bool = False,
     ) -> dict[int, int]:
-        """The offset at which the next run begins, by partition; empty if it begins anew. Raises `Refused` if the
-        table is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`.
-        """
+        """The offset at which the next run begins, by partition. Empty if the export begins anew. Raises `Refused` if
+        the table is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`."""
         table = self._delta.table()
         if table is None:
             return {}
@@ -170,9 +168,8 @@ class DeltaLedger:
         return ends_in(table, topic)
 
     def begin(self, topic: str, cluster_id: str | None) -> int:
-        """Begin a run. Returns its number, which is the version of the table that it will make if no other process
-        writes. Raises `Refused` and OSError.
-        """
+        """Begin a run of the export. Returns the number of the run, which is the version of the table that the run will
+        make if no other process writes. Raises `Refused` and OSError."""
         version: int = self._delta.prepare(self._schema, topic, cluster_id).version()
         return version + 1
 
@@ -180,7 +177,8 @@ class DeltaLedger:
         return self._delta.run_directory
 
     def commit(self, run: ExportRun) -> None:
-        """Make a run final. Raises `Refused` if another process has exported the same offsets."""
+        """Make the files of a run part of the Delta table, and store its end offsets. Raises `Refused` if another
+        process has exported the same offsets."""
         from deltalake import CommitProperties, Transaction
 
         table = self._delta.table()
@@ -214,7 +212,7 @@ class DeltaLedger:
 
 
 def ends_in(table: DeltaTable, topic: str) -> dict[int, int]:
-    """The offset at which the next run begins, by partition, from the application transactions of a table."""
+    """The offset at which the next run begins, by partition, from the application transactions of a Delta table."""
     found: dict[int, int] = {}
     for partition in count():
         end = table.transaction_version(application_of(topic, partition))
@@ -225,7 +223,7 @@ def ends_in(table: DeltaTable, topic: str) -> dict[int, int]:
 
 
 def topic_id_in(table: DeltaTable, topic: str) -> str | None:
-    """The id of the topic whose offsets the table has; None if no commit has stored it."""
+    """The id of the topic whose offsets the Delta table has; None if no commit has stored it."""
     first, second = map(table.transaction_version, topic_id_applications(topic))
     if first is None or second is None:
         return None
@@ -233,20 +231,19 @@ def topic_id_in(table: DeltaTable, topic: str) -> str | None:
 
 
 def isolation_in(table: DeltaTable, topic: str) -> str | None:
-    """The isolation level of the export; None if no commit has stored it."""
+    """The isolation level of the export in a Delta table; None if no commit has stored it."""
     version = table.transaction_version(isolation_application(topic))
     return None if version is None else ISOLATIONS[version]
 
 
 def isolation_application(topic: str) -> str:
-    """The application id under which Delta's log has the isolation level of an export, by its place in `ISOLATIONS`."""
+    """The application id under which Delta's log has the isolation level of an export, as an index of `ISOLATIONS`."""
     return f"moldau-export:{topic}:isolation"
 
 
 def topic_id_halves(topic_id: str) -> tuple[int, int]:
-    """The id of a topic as two signed numbers of 64 bits, because the version of an application transaction is such a
-    number.
-    """
+    """The id of a topic as two signed integers of 64 bits, because the version of an application transaction is such an
+    integer."""
     uuid = parse_uuid(topic_id)
     return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
 

@@ -44,25 +44,24 @@ STAGING: Final = "exportto"
 WRITTEN: Final = StructType(
     [StructField("name", StringType()), StructField("rows", LongType()), StructField("size", LongType())]
 )
-"""The columns of the rows that tasks return, one row for each file."""
+"""The columns of the rows that the tasks of an export return, one row for each file."""
 REPEATED: Final = ["topic", "partition", "timestampType"]
-"""Columns of few values, which Parquet keeps in dictionaries."""
+"""Columns with few different values, which Parquet keeps in dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """The arguments of the job. `options` are those of the data source, for one topic; the job reads committed by
-    default.
-    """
+    """The arguments of an export. `options` are the options of the data source, for one topic. The job reads committed
+    records by default."""
 
     options: dict[str, str]
     topic: str
     output: str
     compression: str = "zstd"
     format: str = "parquet"
-    """`parquet` or `delta`."""
+    """The format of the output: `parquet` or `delta`."""
     is_anew: bool = False
-    """Whether the run replaces what earlier runs have exported, and begins with the offsets of a first run."""
+    """Whether this run replaces what earlier runs have exported, and begins with the offsets of a first run."""
 
     @property
     def columns(self) -> list[str]:
@@ -72,7 +71,7 @@ class ExportJob:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What a run will export, found before Spark is started."""
+    """The offsets that a run will export, found before Spark is started."""
 
     job: ExportJob
     cluster_id: str | None
@@ -81,17 +80,17 @@ class ExportPlan:
     tasks_count: int
     size: int
     is_continued: bool
-    """Whether earlier runs are in the ledger."""
+    """Whether the ledger has earlier runs of this export."""
 
     @property
     def offsets_count(self) -> int:
-        """Upper bound on the number of records."""
+        """The upper bound on the number of exported records."""
         return sum(each.end_offset - each.start_offset for each in self.ranges)
 
 
 def plan_export(job: ExportJob) -> ExportPlan:
-    """Plan a run: look at the files and the ledger, and fix the offsets to export. Raises `Refused`, `TopicRecreated`
-    if the ledger is of a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
+    """Plan a run of the export: look at the files and the ledger, and fix the offsets to export. Raises `Refused`,
+    `TopicRecreated` if the ledger is of a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
     """
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.partition_view import topic_ids_of
@@ -130,7 +129,7 @@ def plan_export(job: ExportJob) -> ExportPlan:
 
 
 def ledger_of(job: ExportJob) -> ExportLedger | DeltaLedger:
-    """The ledger of the output. Raises `Refused` if deltalake is needed and not installed."""
+    """The ledger of an export's output. Raises `Refused` if the format is `delta` and deltalake is not installed."""
     import pyarrow as pa
 
     from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
@@ -141,7 +140,7 @@ def ledger_of(job: ExportJob) -> ExportLedger | DeltaLedger:
 
 
 def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -> ExportRun:
-    """Run the job. Returns the run that it committed. A job that fails commits nothing."""
+    """Run an export on Spark. Returns the run that was committed. An export that fails commits nothing."""
     job, ledger = plan.job, ledger_of(plan.job)
     number = ledger.begin(job.topic, plan.cluster_id)
     session.dataSource.register(ExportSource)
@@ -161,7 +160,7 @@ def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -
 
 
 class ExportSource(MoldauDataSource):
-    """A data source whose tasks write what they read into files, and return the names of the files."""
+    """The data source whose tasks write the records that they read into files, and return the names of the files."""
 
     @classmethod
     def name(cls) -> str:
@@ -177,7 +176,7 @@ class ExportSource(MoldauDataSource):
 
 
 class ExportWriter(SegmentReader):
-    """Writes the records of each task as one Parquet file."""
+    """Writes the records of each task of Spark as one Parquet file."""
 
     def __init__(self, options: ReadOptions, staging: str, compression: str) -> None:
         fields = [*RECORDS.fields, HEADERS] if options.include_headers else RECORDS.fields
@@ -207,7 +206,7 @@ class ExportWriter(SegmentReader):
 
 
 ROW_GROUP_SIZE: Final = 32 << 20
-"""Bytes of rows in memory that become one row group of a file."""
+"""The bytes of rows in memory from which on they become one row group of a Parquet file."""
 
 
 def written_file(
@@ -218,9 +217,8 @@ def written_file(
     compression: str = "zstd",
     repeated: Sequence[str] = (),
 ) -> ExportedFile | None:
-    """Write batches into a Parquet file. Returns None, without a file, if they have no rows. `repeated` names columns
-    of few values, which Parquet keeps in dictionaries. Raises OSError.
-    """
+    """Write batches of rows into a Parquet file. Returns None, without a file, if they have no rows. `repeated`:
+    columns with few different values, which Parquet keeps in dictionaries. Raises OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
@@ -240,7 +238,7 @@ def written_file(
 
 
 def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Yield the batches in lists that have about the size of a row group each."""
+    """Yield lists of batches. Each list has about the size of one row group."""
     group: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

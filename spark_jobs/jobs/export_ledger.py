@@ -32,29 +32,29 @@ FORMAT_VERSION: Final = 1
 
 
 class ExportedFile(NamedTuple):
-    """A Parquet file of a run."""
+    """A Parquet file of a run of an export."""
 
     name: str
     rows: int
     size: int
-    """The size in bytes."""
+    """The size of the file in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRun:
-    """What one run has exported."""
+    """The offsets and files of one run of an export."""
 
     number: int
     topic: str
     cluster_id: str | None
     ranges: Mapping[int, tuple[int, int]]
-    """[start, end) offsets by partition."""
+    """The exported offsets [start, end) by partition."""
     files: tuple[ExportedFile, ...]
     topic_id: str | None = None
     is_anew: bool = False
-    """Whether the run has replaced what earlier runs exported."""
+    """Whether this run has replaced what earlier runs exported."""
     isolation: str | None = None
-    """`read_committed` or `read_uncommitted`; None in documents of earlier versions."""
+    """The isolation level, `read_committed` or `read_uncommitted`; None in documents of earlier versions."""
 
     def as_json(self) -> str:
         described = {
@@ -71,7 +71,7 @@ class ExportRun:
 
 
 class ExportLedger:
-    """The ledger at an output directory of this machine, or of a mount that driver and executors share."""
+    """The ledger in an output directory of this machine, or of a mount that driver and executors share."""
 
     def __init__(self, output: str) -> None:
         self.output = Path(output).absolute()
@@ -79,14 +79,14 @@ class ExportLedger:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the output holds files but no ledger, so that another program wrote them."""
+        """Whether the output directory holds files but no ledger, so that another program wrote them."""
         return self.output.exists() and any(self.output.iterdir()) and not self._home.is_dir()
 
     def staging(self, number: int) -> Path:
         return self._home / f"staging-{number:08}"
 
     def runs(self) -> list[ExportRun]:
-        """The committed runs. Raises `Refused` for a document that cannot be parsed, and OSError."""
+        """The committed runs of the export. Raises `Refused` for a document that cannot be parsed, and OSError."""
         return [_parsed(path) for path in sorted(self._home.glob("[0-9]*.json"))]
 
     def ends(
@@ -98,9 +98,8 @@ class ExportLedger:
         isolation: str | None = None,
         is_anew: bool = False,
     ) -> dict[int, int]:
-        """The offset at which the next run begins, by partition; empty if it begins anew. Raises `Refused` if the
-        ledger is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`.
-        """
+        """The offset at which the next run begins, by partition. Empty if the export begins anew. Raises `Refused` if
+        the ledger is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`."""
         found: dict[int, int] = {}
         for run in self.runs():
             if run.topic != topic:
@@ -118,17 +117,15 @@ class ExportLedger:
         return found
 
     def runs_since_anew(self) -> list[ExportRun]:
-        """The runs whose files make up the export: the last one that began anew, and those after it. Raises what `runs`
-        raises.
-        """
+        """The runs whose files make up the export: the last run that began anew, and the runs after it. Raises
+        `Refused` and OSError."""
         runs = self.runs()
         begun = max((number for number, run in enumerate(runs) if run.is_anew), default=0)
         return runs[begun:]
 
     def begin(self, topic: str, cluster_id: str | None) -> int:
-        """Begin a run: complete or remove what a crash left, and make an empty staging directory. Returns the number of
-        the run. Raises OSError.
-        """
+        """Begin a run of the export: complete or remove what a crash left, and make an empty staging directory. Returns
+        the number of the run. Raises `Refused` and OSError."""
         self._home.mkdir(parents=True, exist_ok=True)
         runs = self.runs()
         for run in runs:
@@ -141,7 +138,8 @@ class ExportLedger:
         return number
 
     def commit(self, run: ExportRun) -> None:
-        """Make a run final. Raises FileExistsError if another process has committed a run of the same number."""
+        """Commit a run of the export: store its document, and move its files to the output. Raises FileExistsError if
+        another process has committed a run of the same number."""
         staging = self.staging(run.number)
         document = staging / "run.json"
         with document.open("w", encoding="utf-8") as file:
@@ -155,7 +153,7 @@ class ExportLedger:
         shutil.rmtree(staging)
 
     def _remove_replaced(self) -> None:
-        """Remove the files and documents of the runs before the last one that began anew."""
+        """Remove the files and documents of the runs before the last run that began anew."""
         kept = {run.number for run in self.runs_since_anew()}
         for run in self.runs():
             if run.number not in kept:

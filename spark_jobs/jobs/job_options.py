@@ -1,4 +1,4 @@
-"""The options of the jobs that read records: isolation, and pinned offsets."""
+"""The options of the jobs that read records: the isolation level, and fixed offsets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtime
 def committed_by_default(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a job, with read_committed as the isolation level unless they choose one.
 
-    The data source reads uncommitted by default, as Spark's Kafka connector does. A job takes what it reads for the
-    contents of the topic.
+    The data source reads uncommitted records by default, as Spark's Kafka connector does. A job takes the records that
+    it reads for the contents of the topic.
     """
     has_choice = any(name.lower() == ISOLATION for name in options)
     return dict(options) if has_choice else {**options, ISOLATION: "read_committed"}
 
 
 def isolation_of(options: Mapping[str, str]) -> str:
-    """The isolation level that the options of a job choose; by default that of the data source."""
+    """The isolation level that the options of a job choose; without a choice the default of the data source."""
     chosen = next((value for name, value in options.items() if name.lower() == ISOLATION), "read_uncommitted")
     return chosen.lower()
 
@@ -32,13 +32,13 @@ def isolation_of(options: Mapping[str, str]) -> str:
 def pinned_options(
     options: Mapping[str, str], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[str, str]:
-    """Return the options with these start and end offsets, in place of all times and ends that they choose."""
+    """Return the options with these start and end offsets. They replace all options that choose times or offsets."""
     kept = {name: value for name, value in options.items() if name.lower() not in CHOICES}
     return kept | {"startingOffsets": offsets_as_json(starts), "endingOffsets": offsets_as_json(ends)}
 
 
 def offsets_as_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """The JSON of the connector's startingOffsets option."""
+    """Offsets as JSON, as in the option startingOffsets of Spark's Kafka connector."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset

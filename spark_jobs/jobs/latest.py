@@ -35,19 +35,20 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 KEPT_SIZE_MAX: Final = 64 << 20
-"""The bytes of rows that a task holds before it emits them. A key may then be emitted more than once."""
+"""The most bytes of rows that a task keeps before it emits them. A key may then be emitted more than once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatestJob:
-    """The arguments of the job. `options` are those of the data source; the job reads committed by default."""
+    """The arguments of the job `latest`. `options` are the options of the data source. The job reads committed records
+    by default."""
 
     options: dict[str, str]
     output: str
     keeps_tombstones: bool = False
     overwrites: bool = False
     format: str = "parquet"
-    """`parquet` or `delta`. With `delta` each run is a version of the table."""
+    """The format of the output: `parquet` or `delta`. With `delta` each run makes a version of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,14 @@ class LatestPlan:
 
     @property
     def offsets_count(self) -> int:
-        """Upper bound on the number of records: compaction and control batches leave gaps in the offsets."""
+        """The upper bound on the number of records that the job reads: compaction and control batches leave gaps in the
+        offsets."""
         return sum(each.end_offset - each.start_offset for each in self.ranges)
 
 
 def plan_latest(job: LatestJob) -> LatestPlan:
-    """Plan a run: look at the files, and fix the offsets to read. Raises `Refused`, `CorruptCheckpoint` and OSError."""
+    """Plan the job `latest`: look at the files, and fix the offsets to read. Raises `Refused`, `CorruptCheckpoint` and
+    OSError."""
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.planner import Planner
 
@@ -86,7 +89,7 @@ def plan_latest(job: LatestJob) -> LatestPlan:
 
 
 def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -> int:
-    """Run the job. Returns the number of keys that it wrote."""
+    """Run the job `latest` on Spark. Returns the number of keys that it wrote."""
     session.dataSource.register(LatestSource)
     rows = session.read.format(LatestSource.name()).schema(SCHEMA).options(**plan.job.options).load()
     latest = latest_of(rows, keeps_tombstones=plan.job.keeps_tombstones)
@@ -98,7 +101,7 @@ def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -
 
 
 def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, progress: JobProgress) -> int:
-    """Write the rows as the next version of a Delta table. Returns their number. Raises `Refused` and OSError."""
+    """Write the rows as the next version of a Delta table. Returns the number of rows. Raises `Refused` and OSError."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
     from deltalake import CommitProperties
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -126,7 +129,8 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
 
 
 def delta_output(job: LatestJob) -> DeltaOutput:
-    """The output as a Delta table. Raises `Refused` if deltalake is not installed, or other files are there."""
+    """The output of the job as a Delta table. Raises `Refused` if deltalake is not installed, or the output directory
+    has other files."""
     from moldau.spark_jobs.jobs.delta_table import DeltaOutput
 
     output = DeltaOutput(job.output)
@@ -156,7 +160,7 @@ def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:
 
 
 class LatestSource(MoldauDataSource):
-    """A data source whose tasks already leave out records that a later record of the same task replaces."""
+    """The data source whose tasks leave out records that a later record of the same task replaces."""
 
     @classmethod
     def name(cls) -> str:
@@ -169,16 +173,15 @@ class LatestSource(MoldauDataSource):
 
 class LatestReader(SegmentReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read as `SegmentReader.read` does, but leave out records without a key and records that a later one of the
-        task replaces.
-        """
+        """Read the records of a task, except for records without a key and records that a later record of the task
+        replaces."""
         task: Task = partition.value or ()
         for _, slices in by_partition(task):
             yield from latest_batches(self.batches(slices, self._columns))
 
 
 def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
-    """Group adjacent slices by partition: only within a partition do offsets give the order of records."""
+    """Group adjacent slices by partition: offsets give the order of records only within a partition."""
     from itertools import groupby
 
     for key, slices in groupby(task, lambda each: (each.topic, each.partition)):
@@ -187,8 +190,7 @@ def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
 
 def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the last row of each key, from batches in the order of their offsets. To bound the memory, rows are emitted
-    before the end, and a key may then come more than once.
-    """
+    before the end, so that a key may come more than once."""
     import pyarrow as pa
 
     kept: list[pa.RecordBatch] = []

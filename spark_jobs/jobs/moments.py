@@ -1,4 +1,4 @@
-"""Times and durations as the jobs take them from the command line and show them: UTC, to the second."""
+"""Times and durations in the command line of the jobs and in their output: UTC, to the second."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ UNITS_S: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def milliseconds_of(option: str, text: str) -> int:
-    """Parse a time into ms since the epoch. The text is such a number, or ISO 8601, which is UTC if it names no zone.
-
-    Raises `Refused`.
-    """
+    """Parse a time into ms since 1970. The text is a number of ms since 1970, or ISO 8601, which is UTC if it names no
+    time zone. Raises `Refused`."""
     word = text.strip()
     if word.isdecimal():
         return int(word)
@@ -28,7 +26,7 @@ def milliseconds_of(option: str, text: str) -> int:
 
 
 def shown_moment(milliseconds: int) -> str:
-    """A time to the second; a number if the calendar has no such year."""
+    """A time as text, to the second; a number of ms if the calendar has no such year."""
     try:
         return f"{EPOCH + timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S}"
     except OverflowError:
@@ -36,6 +34,6 @@ def shown_moment(milliseconds: int) -> str:
 
 
 def shown_span(seconds: int) -> str:
-    """A duration in the largest unit that divides it: `15 min`."""
+    """A duration as text, in the largest unit that divides it: `15 min`."""
     unit, size = next((unit, size) for unit, size in UNITS_S if not seconds % size)
     return f"{seconds // size} {unit}"

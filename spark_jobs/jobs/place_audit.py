@@ -70,7 +70,8 @@ def _orphans(offer: PartitionOrigin) -> Iterator[Problem]:
 
 
 def _holes(replica: PartitionOrigin, remote: Sequence[PartitionOrigin]) -> Iterator[Problem]:
-    """Compare what a replica and the tiers have with the offsets from the start of the log to its high watermark."""
+    """Yield a problem for each hole in a replica: offsets from the start of its log to its high watermark that neither
+    the replica nor the remote tier has."""
     if not replica.is_checkpointed:
         return
     yield from _gaps_between(PartitionView([replica, *remote]), replica)

@@ -1,4 +1,4 @@
-"""The progress of a Spark job: a line every few seconds."""
+"""The progress of a Spark job: it prints a line every few seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ INTERVAL_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """The settings of the progress display: `say` prints a line; `size` is the bytes to read."""
+    """The settings of the progress lines of a job. `say` prints a line; `size`: the number of bytes that
+    the job reads."""
 
     say: Callable[[str], None]
     size: int
@@ -25,7 +26,8 @@ class JobProgress:
     interval_seconds: float = INTERVAL_SECONDS
 
     def line(self, stages: list[tuple[int, int]], seconds: float) -> str:
-        """The line for the active stages, each (tasks done, tasks); the first stage is the one that reads."""
+        """The progress line for the active stages. Each stage is (tasks done, tasks); the first stage is the one that
+        reads."""
         if not stages:
             return f"{seconds:.0f} s: no task is running"
         done, count = stages[0]
@@ -36,18 +38,18 @@ class JobProgress:
 
 
 def megabytes(size: int) -> str:
-    """A number of bytes in MB; a small one with its kB."""
+    """A number of bytes as text, in MB. A small number has three decimals."""
     return f"{size / 1e6:,.1f} MB" if size >= 50_000 or not size else f"{size / 1e6:.3f} MB"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 task`, `2,000 tasks`."""
+    """A number with its noun as text: `1 task`, `2,000 tasks`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager
 def watched(session: SparkSession, progress: JobProgress) -> Iterator[None]:
-    """Show a line every interval while the job inside runs."""
+    """Print a progress line every interval while the block of the `with` runs a job."""
     finished = threading.Event()
     tracker = session.sparkContext.statusTracker()
     started = time.monotonic()

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 TARGET: Final = "replayto"
 """The option with the `ReplayTarget` of the tasks, as JSON."""
 ROUND_SIZE: Final = 64 << 20
-"""The bytes of segments in a round: a restart repeats at most one round, and a transaction stays short."""
+"""The bytes of segments in a round. A restart repeats at most one round, and its transactions stay short."""
 ROUND_SECONDS: Final = 2
-"""The seconds in which a round is written if a rate is given."""
+"""The time (s) in which a round is written if a rate is given."""
 ROUNDS_MAX: Final = 1_000_000
 WRITTEN: Final = StructType(
     [
@@ -61,22 +61,23 @@ WRITTEN: Final = StructType(
         StructField("producerEpoch", IntegerType()),
     ]
 )
-"""A row for each task; the last three columns are null if there was no transaction."""
+"""The columns of the rows that the tasks of a replay return, one row for each task. The last three columns are null if
+there was no transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTarget:
-    """The topic to which records are written, and the settings of the writers."""
+    """The topic into which a replay writes records, and the settings of its writers."""
 
     brokers: tuple[str, ...]
     topic: str
     client: Mapping[str, str] = field(default_factory=dict)
-    """The settings of the client, kafka.*, in lower case."""
+    """The settings of the client, whose names begin with `kafka.` and are in lower case."""
     codec: str = "lz4"
     keeps_timestamps: bool = False
     keeps_partitions: bool = False
     transactional_id: str | None = None
-    """The beginning of the transactional ids of the tasks; None if they write without transactions."""
+    """The beginning of the transactional ids of the tasks; None if the tasks write without transactions."""
 
     def cluster(self) -> Cluster:
         from moldau.tables.client.cluster import Cluster
@@ -87,23 +88,22 @@ class ReplayTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """The arguments of the job. `options` are those of the data source, for one topic; the job reads committed by
-    default.
-    """
+    """The arguments of a replay. `options` are the options of the data source, for one topic. The job reads committed
+    records by default."""
 
     options: dict[str, str]
     topic: str
     target: ReplayTarget
     state: str | None = None
-    """The directory of the state. Without one the replay cannot be continued, and writes at least once."""
+    """The directory of the replay's state. If it is None, the replay cannot be continued, and writes at least once."""
     rate: int | None = None
-    """The most records to write in a second; None: no limit."""
+    """The most records to write in a second; None for no limit."""
     is_anew: bool = False
-    """Whether to forget the state, and to begin with the first record."""
+    """Whether this run forgets the state of earlier runs, and begins with the first record."""
 
 
 class TargetTopic(NamedTuple):
-    """The topic that is written, as its cluster describes it."""
+    """The topic into which a replay writes, as its cluster describes it."""
 
     cluster_id: str | None
     topic_id: str | None
@@ -111,23 +111,23 @@ class TargetTopic(NamedTuple):
 
 
 class PlannedReplay(NamedTuple):
-    """A replay as this run carries it out, found before Spark is started."""
+    """The plan of a replay, and what this run still has to do. It is found before Spark is started."""
 
     job: ReplayJob
     plan: ReplayPlan
     size: int
-    """Bytes of segments of the rounds that are not done."""
+    """The bytes of segments of the rounds that are not done."""
     done: int
-    """Rounds that earlier runs have done."""
+    """The number of rounds that earlier runs have done."""
     records: int
-    """Records that earlier runs have written."""
+    """The number of records that earlier runs have written."""
     target_partitions: int
 
 
 def plan_replay(job: ReplayJob) -> PlannedReplay:
-    """Plan a run: fix the offsets of a new replay, or continue with those of the state. Raises `Refused`,
-    `TopicRecreated` if the state is of a topic that was deleted, `CorruptCheckpoint`, `RemoteStorageError` and OSError.
-    """
+    """Plan a run of a replay: fix the offsets of a new replay, or take the offsets of the state to continue. Raises
+    `Refused`, `TopicRecreated` if the state is of a topic that was deleted, `CorruptCheckpoint`, `RemoteStorageError`
+    and OSError."""
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.partition_view import topic_ids_of
     from moldau.tables.planning.planner import Planner
@@ -173,14 +173,14 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
 
 
 def options_of_ranges(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, str]:
-    """The options that read these offsets of the topic."""
+    """The options that read these offsets of the replayed topic."""
     starts = {(job.topic, partition): start for partition, (start, _) in ranges.items()}
     ends = {(job.topic, partition): end_offset for partition, (_, end_offset) in ranges.items()}
     return pinned_options(job.options, starts, ends)
 
 
 def describe_target(target: ReplayTarget) -> TargetTopic:
-    """Ask the brokers for the topic that is written. Raises `Refused`."""
+    """Ask the brokers for the topic into which a replay writes. Raises `Refused`."""
     cluster = target.cluster()
     try:
         described = cluster.topics([target.topic]).get(target.topic)
@@ -214,7 +214,7 @@ def run_replay(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Run the job. Returns the number of records that were written, by earlier runs as well.
+    """Run a replay on Spark. Returns the number of records that were written, including those of earlier runs.
 
     Raises `TransactionsLost`, `Refused`, OSError, and PySparkException of a task.
     """
@@ -240,7 +240,7 @@ def run_rounds(
     now: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> int:
-    """Write the remaining rounds, not faster than the rate. Returns the records of all rounds."""
+    """Write the remaining rounds of a replay, not faster than its rate. Returns the number of records of all rounds."""
     plan, records, started = planned.plan, planned.records, now()
     state = ReplayState(planned.job.state) if planned.job.state is not None else None
     written = 0
@@ -259,9 +259,8 @@ def run_rounds(
 
 
 def commit_round(session: SparkSession, planned: PlannedReplay, number: int, state: ReplayState) -> int:
-    """Write and commit a round. If an earlier run has decided to commit it, only commit it. Returns the number of
-    records of the round.
-    """
+    """Write and commit a round of a replay. If an earlier run has decided to commit it, only commit it. Returns the
+    number of records of the round."""
     replay_id, cluster = planned.plan.replay_id, planned.job.target.cluster()
 
     def finish(each: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
@@ -322,9 +321,8 @@ def transactional_id_of(plan: ReplayPlan) -> str:
 def write_round(
     session: SparkSession, planned: PlannedReplay, number: int, transactions: list[ProducerIdentity] | None
 ) -> int:
-    """Write the records of one round. If `transactions` is a list, write them in transactions, and append the producer
-    of each one to it. Returns the number of records.
-    """
+    """Write the records of one round of a replay. If `transactions` is a list, write them in transactions, and append
+    the producer of each transaction to the list. Returns the number of records."""
     plan = planned.plan
     target = planned.job.target
     if transactions is not None:
@@ -340,7 +338,7 @@ def write_round(
 
 
 class ReplaySource(MoldauDataSource):
-    """A data source whose tasks write what they read to a topic."""
+    """The data source whose tasks write the records that they read to a topic."""
 
     @classmethod
     def name(cls) -> str:
@@ -356,7 +354,7 @@ class ReplaySource(MoldauDataSource):
 
 
 class ReplayReader(SegmentReader):
-    """Writes the records of each partition, in the order of their offsets."""
+    """Writes the records of each partition to a topic, in the order of their offsets."""
 
     def __init__(self, options: ReadOptions, target: ReplayTarget) -> None:
         super().__init__(options, [])
@@ -372,9 +370,8 @@ class ReplayReader(SegmentReader):
         return row_batches(rows, WRITTEN, WRITTEN.fieldNames())
 
     def _write(self, task: Task) -> Row:
-        """Write the records of a task. All are acknowledged when this returns. Raises `Refused`, `DataLost`,
-        `MalformedMessage` and OSError.
-        """
+        """Write the records of a task to the topic. All are acknowledged when this method returns. Raises `Refused`,
+        `DataLost`, `MalformedMessage` and OSError."""
         from moldau.protocol.compression import Codec
         from moldau.tables.client.producer import TopicProducer
         from moldau.tables.client.transaction import end_transaction, new_producer
@@ -400,7 +397,8 @@ class ReplayReader(SegmentReader):
         return (partition, producer.count, *(identity if is_open else (None, None, None)))
 
     def _send(self, wanted: Slice, producer: TopicProducer) -> None:
-        """Send the records of a slice. If its segment has been removed, do what failOnDataLoss says."""
+        """Send the records of a slice. If its segment has been removed, report the loss as the option failOnDataLoss
+        says."""
         try:
             for record in records_in(wanted):
                 producer.send(outgoing(record, wanted.partition, self._target))
@@ -421,9 +419,8 @@ def records_in(wanted: Slice) -> Iterator[Record]:
 
 
 def outgoing(record: Record, partition: int, target: ReplayTarget) -> OutgoingRecord:
-    """Make the record to write from one that was read. It gets the time of the writer if timestamps are not kept or the
-    record has none.
-    """
+    """Make the record to write from a record that was read. It gets the time of the writer if timestamps are not kept,
+    or if the read record has no timestamp."""
     keeps_time = target.keeps_timestamps and record.timestamp >= 0
     return OutgoingRecord(
         target.topic,

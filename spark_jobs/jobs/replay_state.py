@@ -35,7 +35,7 @@ FORMAT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What is replayed, and its target; a run that continues has the plan of the first run."""
+    """The offsets of a replay, and its target. A run that continues a replay has the plan of the first run."""
 
     replay_id: str
     topic: str
@@ -43,16 +43,16 @@ class ReplayPlan:
     target: str
     target_cluster_id: str | None
     choices: Mapping[str, str]
-    """The options that have chosen the offsets and the form of the records, as they were given."""
+    """The options that have chosen the offsets and the form of the records, as the user gave them."""
     ranges: Mapping[int, tuple[int, int]]
-    """[start, end) offsets by partition."""
+    """The replayed offsets [start, end) by partition."""
     rounds: int
     topic_id: str | None = None
     target_topic_id: str | None = None
 
     @property
     def offsets_count(self) -> int:
-        """Upper bound on the number of records."""
+        """The upper bound on the number of replayed records."""
         return sum(end - start for start, end in self.ranges.values())
 
     def round_ranges(self, number: int) -> dict[int, tuple[int, int]]:
@@ -75,7 +75,7 @@ class ReplayPlan:
 
 
 def check_topics(state: str, known: ReplayPlan, topic_id: str | None, target_topic_id: str | None) -> None:
-    """Raise `TopicRecreated` if one of the topics is not the one that the first run has read or written."""
+    """Raise `TopicRecreated` if the topic that is read or the topic that is written is not the one of the first run."""
     for topic, before, now, what in (
         (known.topic, known.topic_id, topic_id, "its offsets mean other records"),
         (known.target, known.target_topic_id, target_topic_id, "the records that were written to it are gone"),
@@ -88,17 +88,17 @@ def check_topics(state: str, known: ReplayPlan, topic_id: str | None, target_top
 
 
 class DoneRounds(NamedTuple):
-    """How many rounds (parts of a replay) are complete, and their records."""
+    """The number of complete rounds (parts of a replay), and their records."""
 
     rounds: int
     records: int
-    """Records that were written in these rounds."""
+    """The number of records that were written in the complete rounds."""
     pending: int
-    """Records of the next round, if the decision to commit it is stored."""
+    """The number of records of the next round, if the decision to commit it is stored."""
 
 
 class ReplayState:
-    """The state in a directory of the driver that outlives it."""
+    """The state of a replay in a directory of the driver that outlives the driver."""
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory).absolute()
@@ -137,8 +137,7 @@ class ReplayState:
 
     def discard(self) -> None:
         """Forget the replay: the next run begins anew. The plan is removed last, so that no other plan finds rounds of
-        this one done. Raises OSError.
-        """
+        this replay done. Raises OSError."""
         for left in sorted(self.directory.glob("*.json"), key=lambda path: (path.name == "replay.json", path.name)):
             left.unlink()
 
@@ -171,7 +170,7 @@ class ReplayState:
         return read
 
     def _write(self, name: str, document: Mapping[str, object]) -> None:
-        """Replace a file in one step; it is durable when this returns."""
+        """Replace a file of the state in one step. The file is durable when this method returns."""
         self.directory.mkdir(parents=True, exist_ok=True)
         unfinished = self.directory / f"{name}.tmp"
         with unfinished.open("w", encoding="utf-8") as file:
@@ -192,8 +191,8 @@ def commit_decided(
     decided: Sequence[ProducerIdentity] | None,
     end: Callable[[ProducerIdentity, bool], TransactionOutcome],
 ) -> bool:
-    """Commit the transactions of a round if an earlier run has decided to. Returns False if the round must be written:
-    there is no decision, or all transactions were aborted.
+    """Commit the transactions of a round if an earlier run has decided to commit them. Returns False if the round must
+    be written: there is no decision, or all transactions were aborted.
 
     Raises `TransactionsLost` if only some of them could be committed.
     """

@@ -54,10 +54,11 @@ if TYPE_CHECKING:
 
 SELECTIONS: Final = ("subscribe", "assign", "subscribepattern")
 CHOICES: Final = ("starting", "ending", "snapshot")
-"""An option whose name begins with one of these chooses offsets, and has no meaning for committed offsets."""
+"""The beginnings of the names of options that choose offsets. These options have no meaning for committed offsets."""
 EXCHANGE_TASKS: Final = "spark.sql.shuffle.partitions"
 EXCHANGE_SIZE: Final = 256 << 20
-"""Bytes of segments for one task of an exchange: the figures of batches and keys are about a hundredth of these."""
+"""The bytes of segments for one task of an exchange. The rows of batches and keys that are exchanged have about a
+hundredth of these bytes."""
 EXCHANGE_TASKS_MAX: Final = 200
 COUNTED: Final = StructType(
     [
@@ -68,28 +69,28 @@ COUNTED: Final = StructType(
         StructField("absent", LongType()),
     ]
 )
-"""A row for each key of a task. `absent` is the most records of a key that the task does not name. The row of the key
-null counts the records without a key, and is there for each topic of a task.
-"""
+"""The columns of the rows that the tasks of a report return, one row for each key of a task. `absent` is the most
+records of a key that the task does not return. The row of the key null counts the records without a key; each topic of
+a task has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """The arguments of the job. `options` are those of the data source."""
+    """The arguments of a report. `options` are the options of the data source."""
 
     options: dict[str, str]
     hot_keys: int = 10
-    """The keys to name for each topic; 0: the keys are not read."""
+    """The number of keys that the report names for each topic. If it is 0, the keys are not read."""
     bucket_s: int | None = None
-    """The width of a bucket in seconds; if it is None, the job chooses one."""
+    """The width of a time bucket in seconds; if it is None, the job chooses one."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """The times that the options name, which the buckets cover."""
+    """The times that the options name, which the time buckets cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPlan:
-    """What a report will read, found before Spark is started."""
+    """The partitions that a report will read, found before Spark is started."""
 
     job: ReportJob
     cluster_id: str | None
@@ -100,7 +101,8 @@ class ReportPlan:
 
 
 def plan_report(job: ReportJob) -> ReportPlan:
-    """List the partitions. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError`, OSError."""
+    """Plan a report: list its partitions. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`,
+    `RemoteStorageError`, OSError."""
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.planner import Planner
 
@@ -119,7 +121,8 @@ def plan_report(job: ReportJob) -> ReportPlan:
 
 
 def add_tiers(figures: PartitionFigures, view: PartitionView) -> None:
-    """Add the segments of each tier to the figures. Records that are in both tiers count in both."""
+    """Add the number and the sizes of the segments of each tier to the figures. Records that are in both tiers count in
+    both."""
     for offer in view.offers:
         size = sum(segment.size for segment in offer.segments)
         if offer.tier == "remote":
@@ -131,7 +134,7 @@ def add_tiers(figures: PartitionFigures, view: PartitionView) -> None:
 
 
 def offsets_options(options: dict[str, str]) -> dict[str, str]:
-    """Return the options for reading the committed offsets in the same places."""
+    """Return the options that read the committed offsets in the same log directories and storages."""
     kept = {
         name: value
         for name, value in options.items()
@@ -141,7 +144,7 @@ def offsets_options(options: dict[str, str]) -> dict[str, str]:
 
 
 def problem_of_groups(options: dict[str, str]) -> str | None:
-    """Why the committed offsets cannot be read; None if they can."""
+    """The reason why the committed offsets cannot be read; None if they can."""
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.planner import Planner
 
@@ -154,7 +157,7 @@ def problem_of_groups(options: dict[str, str]) -> str | None:
 
 
 def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -> Report:
-    """Run the job. It adds its figures to those of the plan, so a plan can be run only once."""
+    """Run a report on Spark. It adds its figures to those of the plan, so a plan can be run only once."""
     job, topics = plan.job, {each.topic: each for each in plan.topics}
     with watched(session, progress), exchanges_sized(session, plan.size):
         buckets = add_batches(session, job, topics)
@@ -167,7 +170,8 @@ def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -
 
 @contextmanager
 def exchanges_sized(session: SparkSession, size: int) -> Iterator[None]:
-    """Set the number of tasks of the exchanges inside: by the bytes of segments, and at least one for each core.
+    """Set the number of tasks of the exchanges inside the `with`: by the bytes of segments, and at least one for each
+    core.
 
     Spark does not join small tasks if their rows are kept for a second query, so that its 200 tasks would all run.
     """
@@ -181,7 +185,7 @@ def exchanges_sized(session: SparkSession, size: int) -> Iterator[None]:
 
 
 def add_batches(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets | None:
-    """Count records and bytes. Returns the buckets of the report."""
+    """Count the records and bytes of each topic. Returns the time buckets of the report."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as f
 
@@ -230,15 +234,14 @@ def add_partitions(fine: DataFrame, topics: dict[str, TopicFigures]) -> None:
 
 
 def min_of_known(one: int | None, other: int | None) -> int | None:
-    """The smaller of two numbers, of which one or both may be missing; None if both are."""
+    """The smaller of two numbers; if one of them is None, the other one; None if both are."""
     known = [each for each in (one, other) if each is not None]
     return min(known, default=None)
 
 
 def buckets_of(job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets | None:
-    """Return buckets between the times that the job names, or else between the first and the last timestamp. Return
-    None if no record has a timestamp.
-    """
+    """Return time buckets between the times that the job names, or else between the first and the last timestamp.
+    Return None if no record has a timestamp."""
     firsts = [each.first_s for each in topics.values() if each.first_s is not None]
     lasts = [each.last_s for each in topics.values() if each.last_s is not None]
     if not firsts or not lasts:
@@ -249,7 +252,7 @@ def buckets_of(job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets |
 
 
 def add_buckets(fine: DataFrame, buckets: TimeBuckets, topics: dict[str, TopicFigures]) -> None:
-    """Add the figures of each bucket to the topics."""
+    """Add the figures of each time bucket to the topics."""
     from pyspark.sql import functions as f
 
     index = f.floor((f.col("second") - buckets.start_s) / buckets.width_s)
@@ -265,7 +268,7 @@ def add_buckets(fine: DataFrame, buckets: TimeBuckets, topics: dict[str, TopicFi
 
 
 def add_keys(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> None:
-    """Add the keys with the most records to each topic."""
+    """Add the keys with the most records to the figures of each topic."""
     from pyspark import StorageLevel
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -286,9 +289,8 @@ def add_keys(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigur
 
 
 def key_figures(rows: Sequence[Row], distinct: int) -> KeyFigures | None:
-    """The keys of a topic from rows (key, count, missed, absent); the row of the key null has the sums over all tasks.
-    None if no record was read.
-    """
+    """The keys of a topic, from rows (key, count, missed, absent). The row of the key null has the sums over all tasks.
+    None if no record was read."""
     totals = next((numbers for key, *numbers in rows if key is None), None)
     if totals is None:
         return None
@@ -307,7 +309,7 @@ def number_in(value: object) -> int:
 
 
 def add_groups(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> None:
-    """To each topic, add the lag of each group that has committed offsets of it."""
+    """Add the lag of each group to the topics of which it has committed offsets."""
     from pyspark.sql import functions as f
 
     offsets = session.read.format("moldau").options(**offsets_options(job.options)).load()
@@ -321,7 +323,8 @@ def add_groups(session: SparkSession, job: ReportJob, topics: dict[str, TopicFig
 
 
 def lags_of(topic: TopicFigures, rows: Sequence[Row]) -> list[GroupLag]:
-    """The lag of each group from rows (group, partition, offset, time of the commit in ms), the largest lag first."""
+    """The lag of each group on a topic, from rows (group, partition, offset, time of the commit in ms). The largest lag
+    comes first."""
     ends = {each.partition: each.high_watermark for each in topic.partitions}
     lags: dict[str, dict[int, int]] = {}
     times: dict[str, int] = {}
@@ -341,7 +344,7 @@ def lags_of(topic: TopicFigures, rows: Sequence[Row]) -> list[GroupLag]:
 
 
 class KeyCountSource(MoldauDataSource):
-    """A data source whose tasks count the keys that they read."""
+    """The data source whose tasks count the keys of the records that they read."""
 
     @classmethod
     def name(cls) -> str:
@@ -355,7 +358,7 @@ class KeyCountSource(MoldauDataSource):
 
 
 class KeyCountReader(SegmentReader):
-    """Counts the keys of each task."""
+    """Counts the keys of each task of Spark."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options, ["key"])
@@ -386,7 +389,7 @@ REPORTED_MAX: Final = 1 << 14
 
 
 class KeyCount(NamedTuple):
-    """A key and its count: the key has between `records` and `records + missed` records."""
+    """A key and its count. The key has between `records` and `records + missed` records."""
 
     key: bytes
     records: int
@@ -394,27 +397,27 @@ class KeyCount(NamedTuple):
 
 
 class KeyCounts:
-    """The counts of the keys of one topic."""
+    """Counts the keys of one topic in bounded memory."""
 
     def __init__(self, *, keys_max: int = KEYS_MAX, size_max: int = SIZE_MAX) -> None:
         self._keys_max = keys_max
         self._size_max = size_max
         self._counts: dict[bytes, int] = {}
         self._missed: dict[bytes, int] = {}
-        """By key, the most records that its count may lack; keys with an exact count are not here."""
+        """The most records that the count of a key may lack, by key. A key with an exact count has no entry."""
         self._size = 0
         self.missed_max = 0
-        """The most records of a key that is not counted."""
+        """The most records that a key without a count may have."""
         self.without_key = 0
 
     def add_column(self, keys: pa.Array) -> None:
-        """Count the keys of a batch of rows."""
+        """Count the keys of a column of records. A null counts as a record without a key."""
         self.without_key += keys.null_count
         counted = keys.drop_null().value_counts()
         self.add(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
 
     def add(self, counted: Iterable[tuple[bytes, int]]) -> None:
-        """Add counts of keys."""
+        """Add the counts of some keys."""
         counts = self._counts
         for key, count in counted:
             before = counts.get(key)
@@ -430,13 +433,13 @@ class KeyCounts:
                 counts = self._counts
 
     def top(self, keys_max: int = REPORTED_MAX) -> list[KeyCount]:
-        """Drop all but the keys with the largest counts, and return these."""
+        """Drop all but the `keys_max` keys with the largest counts, and return the counts of these keys."""
         if len(self._counts) > keys_max:
             self._shrink(keys_max, self._size_max)
         return [KeyCount(key, count, self._missed.get(key, 0)) for key, count in self._counts.items()]
 
     def _shrink(self, keys_max: int, size_max: int) -> None:
-        """Keep the largest counts, as many as there is room for."""
+        """Keep the keys with the largest counts: at most `keys_max` keys of at most `size_max` bytes."""
         dropped_max = 0
         kept: dict[bytes, int] = {}
         size = 0

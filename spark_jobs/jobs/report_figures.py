@@ -1,4 +1,4 @@
-"""The figures of a report: what was counted of each topic, each partition, each key and each group."""
+"""The figures of a report: the counts of each topic, each partition, each key and each group."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 FORMAT_VERSION: Final = 1
-"""The version of the JSON format."""
+"""The version of the JSON format of a report."""
 BUCKETS_MAX: Final = 60
 WIDTHS_S: Final = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 604_800)
-"""The widths of buckets; longer spans take multiples of the last one."""
+"""The widths of time buckets in seconds. Longer times have multiples of the last width."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBuckets:
-    """Consecutive spans of time: bucket i is [start + i * width, start + (i + 1) * width), in seconds of the epoch."""
+    """Consecutive time buckets: bucket i is [start + i * width, start + (i + 1) * width), in seconds since 1970."""
 
     start_s: int
     width_s: int
@@ -24,9 +24,8 @@ class TimeBuckets:
 
 
 def buckets_between(first_s: int, last_s: int, width_s: int | None = None) -> TimeBuckets:
-    """Return at most `BUCKETS_MAX` buckets that hold the seconds from the first to the last. If a width needs more
-    buckets, it is doubled until it does not.
-    """
+    """Return at most `BUCKETS_MAX` time buckets that hold the seconds from the first to the last. If a width needs more
+    buckets, it is doubled until it does not."""
     width = width_s or WIDTHS_S[-1]
     if width_s is None:
         width = next((each for each in WIDTHS_S if _count(first_s, last_s, each) <= BUCKETS_MAX), width)
@@ -47,9 +46,9 @@ class PartitionFigures:
     log_start_offset: int
     high_watermark: int
     records: int = 0
-    """Records below the high watermark, without control records."""
+    """The number of records below the high watermark, without control records."""
     bytes: int = 0
-    """Bytes of the batches of these records, as they are stored."""
+    """The stored bytes of the batches of these records."""
     local_bytes: int = 0
     local_segments: int = 0
     remote_bytes: int = 0
@@ -58,7 +57,7 @@ class PartitionFigures:
 
 @dataclass(slots=True)
 class BucketFigures:
-    """The records and bytes of a bucket. A batch counts in the bucket of its largest timestamp."""
+    """The records and bytes in a time bucket. A batch counts in the bucket of its largest timestamp."""
 
     records: int = 0
     bytes: int = 0
@@ -79,11 +78,11 @@ class KeyFigures:
 
     hot: tuple[HotKey, ...]
     without_key: int
-    """Records that have no key."""
+    """The number of records without a key."""
     distinct: int
     """The number of distinct keys; a lower bound if the counts are not exact."""
     missed_max: int
-    """The most records of a key that was dropped for lack of memory; 0: all counts are exact."""
+    """The most records of a key that was dropped for lack of memory. If it is 0, all counts are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +91,30 @@ class GroupLag:
 
     group: str
     records: int
-    """High watermarks minus committed offsets, over the partitions with a committed offset."""
+    """The high watermarks minus the committed offsets, summed over the partitions with a committed offset."""
     partitions: dict[int, int]
-    """The lag of each of these partitions."""
+    """The lag on each of these partitions."""
     committed_ms: int | None
-    """The time of the last commit (ms)."""
+    """The time of the group's last commit (ms since 1970)."""
 
 
 @dataclass(slots=True)
 class TopicFigures:
-    """Everything that a report says of a topic."""
+    """The figures of one topic."""
 
     topic: str
     partitions: list[PartitionFigures] = field(default_factory=list)
     first_s: int | None = None
     last_s: int | None = None
-    """The smallest and the largest timestamp, in seconds of the epoch; None if no record has one."""
+    """The smallest and the largest timestamp, in seconds since 1970; None if no record has one."""
     buckets: list[BucketFigures] = field(default_factory=list)
     outside: int = 0
-    """Records whose timestamps are in none of the buckets."""
+    """The number of records whose timestamps are in none of the time buckets."""
     codecs: dict[str, int] = field(default_factory=dict)
-    """Bytes of batches by codec."""
+    """The bytes of the batches by codec."""
     batches: int = 0
     aborted: int = 0
-    """Records of aborted transactions; they are among `records`."""
+    """The number of records of aborted transactions. They are among `records`."""
     keys: KeyFigures | None = None
     groups: list[GroupLag] = field(default_factory=list)
 
@@ -149,14 +148,14 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report over some topics."""
+    """The figures of some topics."""
 
     cluster_id: str | None
     buckets: TimeBuckets | None
-    """None if no record has a timestamp."""
+    """The time buckets of all topics; None if no record has a timestamp."""
     topics: Sequence[TopicFigures]
     remarks: Sequence[str] = ()
-    """What the report could not show, and why."""
+    """Sentences that say what the report could not show, and why."""
 
     def as_json(self) -> str:
         described = {
@@ -170,13 +169,14 @@ class Report:
 
 
 def skew_of(sizes: Sequence[int]) -> float:
-    """The largest size divided by the mean size; 1 if all sizes are equal, or if their sum is 0."""
+    """The skew of sizes: the largest size divided by the mean size. It is 1 if all sizes are equal, or if their sum is
+    0."""
     total = sum(sizes)
     return max(sizes) * len(sizes) / total if total else 1.0
 
 
 def shown_key(key: bytes) -> str:
-    """A key as text if it is printable UTF-8, else in hexadecimal digits after 0x."""
+    """A key as text: itself if it is printable UTF-8, else its hexadecimal digits after 0x."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

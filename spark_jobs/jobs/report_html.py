@@ -1,4 +1,4 @@
-"""A report as one page: no script, no other file, nothing to fetch; it follows the reader's light or dark mode."""
+"""A report as one HTML page: no script, no other file, nothing to fetch. It follows the reader's light or dark mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moldau.spark_jobs.jobs.report_text import exactness_of, largest_first, show
 from moldau.spark_jobs.jobs.svg_charts import Bar, Column, bar_chart, column_chart
 
 BARS_MAX: Final = 40
-"""The most bars of a chart; the table below it has all."""
+"""The most bars of a chart. The table below the chart has all rows."""
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d2733; --quiet: #5c6b7a; --paper: #fff; --card: #f5f7f9; --line: #dde3e8;
   --mark: #2f6fab; --track: #e8edf1; --mean: #b4552d; }
@@ -52,7 +52,7 @@ td.key { font-family: ui-monospace, monospace; } details { margin: 6px 0; } summ
 
 
 def page_of(report: Report) -> str:
-    """The page, as HTML."""
+    """A report as an HTML page."""
     return "\n".join(_page_lines(report)) + "\n"
 
 
@@ -220,12 +220,12 @@ def _groups(topic: TopicFigures) -> Iterator[str]:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
+    """An HTML table. Its cells are HTML already."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return _wide(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
 
 def _wide(part: str) -> str:
-    """A part that scrolls sideways in a window that is narrower: the page never does."""
+    """A part of the page that scrolls sideways in a narrower window, so that the page itself never does."""
     return f'<div class="wide">{part}</div>'

@@ -15,18 +15,18 @@ CHART_HEIGHT: Final = 4
 BAR_WIDTH: Final = 24
 KEY_WIDTH: Final = 32
 ROWS_MAX: Final = 20
-"""The most partitions or groups of a topic that are shown; the largest ones. JSON and HTML have all."""
+"""The most partitions or groups of a topic that the text shows, the largest ones. JSON and HTML have all."""
 UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The drawing of bars and charts, with block characters or in ASCII."""
+    """Draws bars and charts, with block characters or in ASCII."""
 
     is_ascii: bool = False
 
     def bar(self, part: float, width: int = BAR_WIDTH) -> str:
-        """A bar of a part (0 to 1) of the width."""
+        """A bar that fills a part (0 to 1) of the width."""
         if self.is_ascii:
             return ("#" * round(part * width)).ljust(width)
         eighths = round(part * width * 8)
@@ -46,7 +46,7 @@ class Blocks:
 
 
 def shown_size(size: float) -> str:
-    """A number of bytes in a unit that leaves at most three digits before the point."""
+    """A number of bytes as text, in a unit that leaves at most three digits before the point."""
     unit = 0
     while size >= 999.5 and unit < len(UNITS) - 1:
         size /= 1000
@@ -59,7 +59,7 @@ def shown_rate(rate: float) -> str:
 
 
 def text_lines(report: Report, *, is_ascii: bool = False) -> Iterator[str]:
-    """The lines of a report."""
+    """The lines of a report as text."""
     blocks = Blocks(is_ascii)
     if len(report.topics) > 1:
         yield from overview_lines(report, blocks)
@@ -70,7 +70,7 @@ def text_lines(report: Report, *, is_ascii: bool = False) -> Iterator[str]:
 
 
 def overview_lines(report: Report, blocks: Blocks) -> Iterator[str]:
-    """A line for each topic, the largest first."""
+    """The lines of the overview: one for each topic, the largest first."""
     largest = max(each.bytes for each in report.topics) or 1
     rows = [["topic", "partitions", "records", "size", "", "skew", "lag"]]
     for each in sorted(report.topics, key=lambda topic: (-topic.bytes, topic.topic)):
@@ -105,7 +105,7 @@ def topic_lines(topic: TopicFigures, buckets: TimeBuckets | None, blocks: Blocks
 
 
 def summary_of(topic: TopicFigures) -> str:
-    """Partitions, records, sizes and codecs in one line."""
+    """The partitions, records, sizes and codecs of a topic in one line."""
     parts = [f"{len(topic.partitions)} partitions", f"{topic.records:,} records", shown_size(topic.bytes)]
     if topic.records:
         parts.append(f"{topic.bytes / topic.records:,.0f} B a record")
@@ -126,7 +126,7 @@ def largest_first(sizes: dict[str, int]) -> list[tuple[str, int]]:
 
 
 def rate_lines(topic: TopicFigures, buckets: TimeBuckets, blocks: Blocks) -> Iterator[str]:
-    """Two charts, of records and of bytes in a second."""
+    """The lines of two charts: records a second and bytes a second."""
     width = buckets.width_s
     rates = [each.records / width for each in topic.buckets]
     sizes = [each.bytes / width for each in topic.buckets]
@@ -215,7 +215,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, left: set[int], indent: int = 0) -> Iterator[str]:
-    """Rows as lines with aligned columns, the columns `left` at their left edges."""
+    """Rows as lines with aligned columns. The columns `left` are aligned at their left edges."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

@@ -42,12 +42,12 @@ OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")
 OFFSET_DIGITS: Final = 20
 PROBLEMS_MAX: Final = 100
-"""The most problems that the audit of a segment names."""
+"""The most problems that the audit reports of one segment."""
 INDEXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class Problem(NamedTuple):
-    """A finding: `check` is the kind of check that failed; an offset of -1 means that none is known."""
+    """A problem that an audit has found. `check`: the kind of the failed check; `offset`: -1 if no offset is known."""
 
     check: str
     path: str
@@ -72,9 +72,9 @@ class SegmentFindings:
     batches: list[BatchMark] = field(default_factory=list)
     records_count: int = 0
     size: int = 0
-    """Bytes of batches that were read."""
+    """The bytes of the batches that were read."""
     crc: int = 0
-    """The CRC-32C of these bytes, one batch after another."""
+    """The CRC-32C of the batches that were read, one after another."""
     aborts: list[int] = field(default_factory=list)
     """The offsets of the markers of aborted transactions."""
     problems: list[Problem] = field(default_factory=list)
@@ -84,7 +84,7 @@ class SegmentFindings:
     """
 
     def add(self, position: int, header: BatchHeader, piece: BytesLike, inside: int) -> None:
-        """Count a batch, and keep its mark. If the batch is the marker of an aborted transaction, keep its offset."""
+        """Count a batch, and keep its fields. If the batch is the marker of an aborted transaction, keep its offset."""
         self.size += header.size
         self.crc = crc32c(memoryview(piece)[inside : inside + header.size], self.crc)
         self.records_count += header.records_count
@@ -100,9 +100,8 @@ class SegmentFindings:
 
 
 def audit_segment(wanted: Slice) -> SegmentFindings:
-    """Audit a segment: read a slice that starts at its beginning, and its indexes. Wrong objects are among the
-    findings. Raises OSError and other `RemoteStorageError`s.
-    """
+    """Audit a segment: check a slice that starts at the segment's beginning, and its indexes. Damaged objects are among
+    the findings. Raises OSError and other `RemoteStorageError`s."""
     findings = SegmentFindings()
     try:
         audit_batches(wanted, findings)
@@ -115,8 +114,8 @@ def audit_segment(wanted: Slice) -> SegmentFindings:
 
 
 def is_damaged_object(wanted: Slice) -> bool:
-    """Whether a segment that cannot be read is an object that a manifest still names: retention and the cleaner remove
-    the manifest first. Raises `RemoteStorageError`."""
+    """Whether a segment that cannot be read is an object that a manifest still names. If retention or the cleaner had
+    removed it, they would have removed the manifest first. Raises `RemoteStorageError`."""
     if not isinstance(wanted.source, TieredSegments):
         return False
     try:
@@ -127,14 +126,13 @@ def is_damaged_object(wanted: Slice) -> bool:
 
 
 def base_offset_of(wanted: Slice) -> int:
-    """The base offset of a segment, with which the names of its file and of its object begin. If remote segments
-    overlap, the slice may start at a later offset.
-    """
+    """The base offset of a segment, which the names of its file and of its object begin with. If remote segments
+    overlap, the slice may start at a later offset."""
     return int(posixpath.basename(wanted.path)[:OFFSET_DIGITS])
 
 
 def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
-    """Check the batches of a slice. Raises `DataLost` if the segment has gone, and OSError."""
+    """Check the batches of a slice. Raises `DataLost` if the segment was removed, and OSError."""
     path, next_offset, end_position = wanted.path, base_offset_of(wanted), wanted.start_position
     gaps: list[tuple[int, int]] = []
     is_cleaned = not wanted.is_dense
@@ -214,7 +212,8 @@ def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
 
 
 def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindings) -> None:
-    """Compare the objects besides the indexes with the manifest. Raises `DataLost` if the segment has gone."""
+    """Compare the objects of a remote segment that are not indexes with its manifest. Raises `DataLost` if the segment
+    was removed."""
     stem = wanted.path.removesuffix(LOG_SUFFIX)
     for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
         try:
@@ -230,16 +229,15 @@ def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindin
 
 
 def _audit_manifest_end(source: TieredSegments, stem: str, findings: SegmentFindings) -> None:
-    """Report a manifest that does not end with the line feed. A JSON parser would not notice that the object was cut
-    there.
-    """
+    """Report a manifest that does not end with a line feed. A JSON parser would not notice that its object was cut
+    there."""
     key = stem + ObjectKind.MANIFEST.value
     if not _manifest_bytes(source, key).endswith(b"}\n"):
         findings.report("objects", key, -1, f"{key} does not end as a manifest does")
 
 
 def audit_aborts(path: str, data: bytes, findings: SegmentFindings) -> None:
-    """Compare a transaction index with the markers in the segment."""
+    """Compare a transaction index with the markers of aborted transactions in its segment."""
     try:
         named = {each.last_offset for each in decode_entries(path, data)}
     except CorruptTransactionIndex as corrupt:
@@ -251,8 +249,8 @@ def audit_aborts(path: str, data: bytes, findings: SegmentFindings) -> None:
 
 
 def index_bytes(wanted: Slice, suffix: str) -> bytes | None:
-    """The content of an index; None if there is none. Raises `DataLost` if the segment has gone too,
-    `CorruptObject` if an object is not that of its manifest, and OSError."""
+    """The content of an index; None if it does not exist. Raises `DataLost` if the segment does not exist either,
+    `CorruptObject` if an object differs from its manifest, and OSError."""
     name = wanted.path.removesuffix(LOG_SUFFIX)
     if isinstance(wanted.source, TieredSegments):
         return _object_bytes(wanted.source, name, ObjectKind(suffix))
@@ -270,9 +268,8 @@ def index_bytes(wanted: Slice, suffix: str) -> bytes | None:
 
 
 def cleaned_end_of(remote: Slice) -> int:
-    """The offset (exclusive) up to which compaction has cleaned a remote segment; 0 if it has not cleaned it, and for a
-    local segment. Raises `DataLost` and `RemoteStorageError`.
-    """
+    """The offset (exclusive) up to which compaction has cleaned a remote segment; 0 if it has not cleaned it, or if the
+    segment is local. Raises `DataLost` and `RemoteStorageError`."""
     if not isinstance(remote.source, TieredSegments):
         return 0
     return _manifest_of(remote.source, remote.path.removesuffix(LOG_SUFFIX)).cleaned_end_offset
@@ -305,7 +302,8 @@ def _object_bytes(source: TieredSegments, stem: str, kind: ObjectKind) -> bytes 
 
 
 def entries_of(entry: Struct, data: bytes) -> list[tuple[int, ...]]:
-    """The entries of an index up to the zeros that Apache Kafka preallocates; half an entry at the end is left out."""
+    """The entries of an index up to the zeros that Apache Kafka preallocates. An incomplete entry at the end is left
+    out."""
     whole = data[: len(data) - len(data) % entry.size]
     found: list[tuple[int, ...]] = []
     for values in entry.iter_unpack(whole):
@@ -316,7 +314,8 @@ def entries_of(entry: Struct, data: bytes) -> list[tuple[int, ...]]:
 
 
 def offset_index_problems(wanted: Slice, batches: list[BatchMark], data: bytes) -> Iterator[tuple[int, str]]:
-    """(offset, message) of each wrong entry. An entry past the end of the slice is not looked at."""
+    """Yield (offset, message) for each wrong entry of an offset index. Entries past the end of the slice are not
+    checked."""
     by_position = {each.position: each for each in batches}
     base_offset = base_offset_of(wanted)
     before = (-1, -1)
@@ -335,7 +334,7 @@ def offset_index_problems(wanted: Slice, batches: list[BatchMark], data: bytes) 
 
 
 def time_index_problems(wanted: Slice, batches: list[BatchMark], data: bytes) -> Iterator[tuple[int, str]]:
-    """(offset, message) of each wrong entry. An entry past the batches is not looked at."""
+    """Yield (offset, message) for each wrong entry of a time index. Entries past the last batch are not checked."""
     ends = [each.last_offset for each in batches]
     latest = list(accumulate((each.max_timestamp for each in batches), max))
     base_offset = base_offset_of(wanted)

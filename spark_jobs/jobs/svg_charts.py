@@ -1,7 +1,7 @@
-"""Two kinds of charts as SVG for a page: columns over time, and bars with a label and a number each.
+"""Charts as SVG for an HTML page: columns over time, and bars with a label and a number each.
 
 Colours are classes of the page's style sheet, so that a chart follows the page into dark mode. A title element in each
-mark gives its numbers if the pointer rests on it.
+column and bar shows its numbers if the pointer rests on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LABEL_WIDTH: Final = 190
 NUMBER_WIDTH_MIN: Final = 150
 NUMBER_GAP: Final = 8
 CHARACTER_WIDTH: Final = 6.6
-"""No digit of the page's fonts is wider, at 11 pixels."""
+"""The width (pixels) that no digit of the page's fonts exceeds at 11 pixels."""
 LABEL_LENGTH_MAX: Final = 24
 STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 TICKS: Final = 4
@@ -43,11 +43,11 @@ class Bar(NamedTuple):
     number: str
     title: str = ""
     whisker: float | None = None
-    """The end of a line that shows how large the value may be."""
+    """The end of a line that shows the largest value that the bar may have."""
 
 
 def nice_step(largest: float) -> float:
-    """The distance of the lines of a scale: 1, 2, 2.5 or 5 times a power of ten, for about `TICKS` lines."""
+    """The distance between the lines of a scale: 1, 2, 2.5 or 5 times a power of ten, for about `TICKS` lines."""
     rough = largest / TICKS
     power = 1.0
     while power > rough:
@@ -60,9 +60,8 @@ def nice_step(largest: float) -> float:
 def column_chart(
     name: str, columns: Sequence[Column], shown: Callable[[float], str], labels: Sequence[tuple[float, str]]
 ) -> str:
-    """Columns from left to right. `shown` formats a value of the scale; `labels` are (position from 0 to 1, text) below
-    the columns.
-    """
+    """A chart of columns from left to right. `shown` formats a value of the scale; `labels` are (position from 0 to 1,
+    text) below the columns."""
     largest = max((each.value for each in columns), default=0) or 1
     step = nice_step(largest)
     top_value = step * -(-largest // step)
@@ -92,7 +91,7 @@ def column_chart(
 
 
 def bar_chart(name: str, bars: Sequence[Bar], mean: float | None = None) -> str:
-    """Bars below each other; a dashed line at the mean, if one is given."""
+    """A chart of bars below each other. If `mean` is given, it has a dashed line there."""
     height = BAR_STEP * len(bars) + 6
     largest = max((max(each.value, each.whisker or 0) for each in bars), default=0) or 1
     number_width = max(
@@ -136,7 +135,8 @@ def _opening(name: str, height: float) -> str:
 
 
 def _placed(label: str) -> tuple[str, int, str]:
-    """A label with its x and anchor. A long one is cut and begins at the left edge; the bar is drawn over its end."""
+    """A label with its x and its anchor. A long label is cut, and begins at the left edge; the bar is drawn over its
+    end."""
     if len(label) <= LABEL_LENGTH_MAX:
         return label, LABEL_WIDTH - 8, "end"
     return label[: LABEL_LENGTH_MAX - 1] + "…", 0, "start"

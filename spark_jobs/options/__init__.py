@@ -1,1 +1,1 @@
-"""The options of a write."""
+"""The options of queries that write to topics."""

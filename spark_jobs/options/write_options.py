@@ -39,7 +39,7 @@ _WHY_NOT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The parsed options of a write."""
+    """The parsed options of a query that writes to topics."""
 
     brokers: tuple[str, ...]
     client: tuple[tuple[str, str], ...] = ()
@@ -47,14 +47,15 @@ class WriteOptions:
     """The topic of all rows. It takes precedence over the column `topic`."""
     is_exactly_once: bool = False
     transaction_log: str | None = None
-    """The directory of the log of transactions; None if a query in batches has none."""
+    """The directory of the transaction log. None if the query is not a streaming query, or does not
+    write exactly once."""
     codec: str = "none"
     batch_size: int = BATCH_SIZE
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
 
 def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
-    """Parse the options; upper and lower case in their names do not matter. Raises `Refused`."""
+    """Parse the options of a write. Upper and lower case in their names do not matter. Raises `Refused`."""
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
     brokers = names_in(given.get("kafka.bootstrap.servers", ""))

@@ -1,1 +1,1 @@
-"""Streaming queries: offsets between triggers, the limits of a trigger, and its tasks."""
+"""Streaming queries: their offsets between triggers, the limits of a trigger, and the tasks of a trigger."""

@@ -40,13 +40,12 @@ if TYPE_CHECKING:
 
 FILES_PAUSE_S: Final = 0.1
 BROKER_PAUSE_S: Final = 0.005
-"""The seconds for which a listing of the partitions is used again: Spark asks again after some milliseconds if nothing
-was new.
-"""
+"""The time (s) for which a listing of the partitions is used again. Spark asks again after some milliseconds if there
+were no new offsets."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads records as `SegmentReader` does, trigger after trigger."""
+    """The reader of a streaming query: it reads records as `SegmentReader` does, trigger after trigger."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -105,7 +104,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: Spark commits offsets by the checkpoint of the query."""
 
     def _pause(self) -> None:
-        """Wait until the last listing is old enough to list again."""
+        """Wait until the pause after the last listing of the partitions is over."""
         pause_s = BROKER_PAUSE_S if self._options.brokers else FILES_PAUSE_S
         rest_s = self._listed_s + pause_s - time.monotonic()
         if rest_s > 0:
@@ -121,9 +120,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def limited_ends(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -> StreamOffsets:
-    """Return the ends, none of them past its target. A partition without a target is new, and is not read before the
-    next run.
-    """
+    """Return the end offsets of a trigger, none of them past its target. A partition without a target is new, and is
+    not read before the next run."""
     limited = {key: max(started.get(key, 0), min(end, targets[key])) for key, end in ends.items() if key in targets}
     return limited | {key: started[key] for key in ends if key in started and key not in targets}
 
@@ -148,16 +146,15 @@ def admitted_ends(
 
 
 class TriggerDelay:
-    """Lets a trigger wait until minOffsetsPerTrigger offsets can be read, or maxTriggerDelay has passed since the last
-    trigger that read offsets. The first trigger does not wait.
-    """
+    """Delays a trigger until minOffsetsPerTrigger offsets can be read, or until maxTriggerDelay has passed since the
+    last trigger that read offsets. The first trigger is not delayed."""
 
     def __init__(self, limits: TriggerLimits) -> None:
         self._limits = limits
         self._last_ms: float | None = None
 
     def must_wait(self, offsets_count: int, now_ms: float) -> bool:
-        """Whether the trigger must not read yet. If it may, the delay of the next trigger begins now."""
+        """Whether the trigger must wait. If not, the delay of the next trigger begins now."""
         least, last_ms = self._limits.offsets_min, self._last_ms
         is_short = least is not None and offsets_count < least
         if is_short and last_ms is not None and now_ms - last_ms <= self._limits.delay_ms_max:

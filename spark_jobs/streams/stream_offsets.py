@@ -22,7 +22,7 @@ SEPARATOR: Final = "#"
 
 
 def as_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> OffsetsJson:
-    """The offsets in the form that Spark writes into the checkpoint, with the ids of their topics if known."""
+    """The offsets as JSON for Spark's checkpoint, with the ids of their topics if these are known."""
     topics: OffsetsJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -31,12 +31,12 @@ def as_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] 
 
 
 def topic_ids_in(written: OffsetsJson) -> dict[str, str]:
-    """The ids of topics that a checkpoint has; empty if Spark's Kafka connector has written it."""
+    """The ids of topics in the offsets of a checkpoint; empty if Spark's Kafka connector has written it."""
     return dict(name.split(SEPARATOR) for name in written if name.count(SEPARATOR) == 1)
 
 
 def from_json(written: object) -> StreamOffsets:
-    """Parse the offsets of a checkpoint. Raises `Refused` if the checkpoint does not hold such offsets."""
+    """Parse the offsets of a checkpoint. Raises `Refused` if they do not have this form."""
     found: StreamOffsets = {}
     if isinstance(written, dict) and all(isinstance(each, dict) for each in written.values()):
         for topic, partitions in written.items():

@@ -1,1 +1,1 @@
-"""Framed values as columns of Spark."""
+"""Decoding framed values in columns of Spark."""

@@ -49,7 +49,8 @@ def moldau_value(
 
 
 def typed_function(decoding: ColumnDecoding) -> Any:
-    """The function that Spark calls, with type annotations, by which Spark recognises the kind of function."""
+    """The function that Spark calls to decode a column. Spark recognises the kind of a function by its type
+    annotations."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     def decode(values: Any, *places: Any) -> Any:

@@ -1,1 +1,1 @@
-"""The tables of `moldau.tables`, as Spark declares and reads them."""
+"""The tables of `moldau.tables` in Spark: their columns and their readers."""

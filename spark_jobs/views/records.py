@@ -1,6 +1,5 @@
-"""The readers of Spark over those of `moldau.tables`: planned on the driver, read in the tasks; and what a Python
-worker of Spark does once, for all the tasks that it runs.
-"""
+"""Spark's readers of the tables of `moldau.tables`: they are planned on the driver, and read in the tasks. A Python
+worker of Spark freezes its imports once, for all the tasks that it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ViewReader(DataSourceReader):
-    """Reads a table, task by task."""
+    """Reads a table of `moldau.tables`, task by task."""
 
     def __init__(self, reader: TableReader) -> None:
         self._reader = reader
@@ -33,29 +32,30 @@ class ViewReader(DataSourceReader):
 
 
 class SegmentReader(RecordsReader, DataSourceReader):
-    """Reads the table `records`; a job's reader does more with the same tasks.
+    """Reads the table `records`. The readers of some jobs extend this class.
 
     No reader has a method `pushFilters`: PySpark keeps what one query pushed for the next ones (decision 31).
     """
 
     def partitions(self) -> list[InputPartition]:
-        """The partitions of the read, one for each task. Raises `Refused`."""
+        """The partitions of the read for Spark, one for each task. Raises `Refused`."""
         return [InputPartition(task) for task in self.tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
+        """Read the records of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
         return self.read_task(task_of(partition))
 
 
 def task_of(partition: InputPartition) -> Any:
-    """The task of a partition. If a read has no tasks, Spark calls its reader with None: that task is empty."""
+    """The task of a partition of Spark. If a read has no tasks, Spark calls its reader with None: the task is then
+    empty."""
     spare_imports()
     return partition.value or ()
 
 
 @cache
 def spare_imports() -> None:
-    """Keep what this process has imported out of the garbage collector.
+    """Keep the modules that this process has imported out of the garbage collector.
 
     Spark's worker collects garbage after every task; with numpy and pyarrow imported that takes some 20 ms.
     """

@@ -1,4 +1,4 @@
-"""The columns of each table, as Spark declares them, and rows of Spark's schemas as Arrow batches."""
+"""The columns of each table with Spark's types, and Arrow batches from rows with a schema of Spark."""
 
 from __future__ import annotations
 
@@ -48,17 +48,18 @@ def spark_schema(columns: Iterable[Column]) -> StructType:
 
 
 RECORDS: Final = spark_schema(schemas.RECORDS)
-"""The columns of Spark's Kafka connector; includeHeaders adds `headers`."""
+"""The columns of the table `records`, which are those of Spark's Kafka connector. includeHeaders adds `headers`."""
 HEADERS: Final = StructField("headers", spark_type("headers"))
 
 
 def whole_schema(options: ReadOptions) -> StructType:
-    """The columns that are read if the user gives no schema. Raises `Refused`."""
+    """The columns that a read has if the user gives no schema. Raises `Refused`."""
     return spark_schema(chosen_columns(options))
 
 
 def columns_of(schema: StructType, options: ReadOptions) -> list[str]:
-    """The columns that a schema names. Raises `Refused` for a column or a type that the table does not have."""
+    """The names of the columns in a schema that the user gives. Raises `Refused` for a column or a type that the table
+    does not have."""
     known = {field.name: field for field in spark_schema(every_column(options)).fields}
     for field in schema.fields:
         if field.name not in known:
@@ -70,7 +71,7 @@ def columns_of(schema: StructType, options: ReadOptions) -> list[str]:
 
 
 def row_batches(rows: Iterable[table_rows.Row], schema: StructType, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows as Arrow batches with some of the columns of a schema."""
+    """Rows as Arrow batches, with some of the columns of a schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return table_rows.row_batches(rows, to_arrow_schema(schema, timezone="UTC"), columns)

@@ -1,1 +1,2 @@
-"""Writing rows to topics: the records of rows, the commit of a query's transactions, and their log."""
+"""Writing rows to topics: the records of rows, the commit of a query's transactions, and the log of
+these transactions."""

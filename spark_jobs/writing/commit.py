@@ -10,7 +10,7 @@ from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcom
 from moldau.tables.refusals import Refused, warn
 
 End: TypeAlias = Callable[[ProducerIdentity, bool], TransactionOutcome]
-"""Ends a transaction: commits it if the second argument is True, and otherwise aborts it."""
+"""A function that ends a transaction: it commits it if the second argument is True, and otherwise aborts it."""
 
 
 class TransactionsLost(Refused):
@@ -22,7 +22,7 @@ def commit_batch(
 ) -> None:
     """Commit the transactions of the tasks of a batch, or those of an earlier run of the same batch.
 
-    Raises `TransactionsLost`, and OSError of the log.
+    Raises `TransactionsLost`, and OSError of the transaction log.
     """
     decided = log.read(query, batch) if log is not None else None
     if decided is None:
@@ -47,7 +47,7 @@ def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
 
 
 def commit_all(transactions: Sequence[ProducerIdentity], end: End) -> list[ProducerIdentity]:
-    """Commit all transactions. Returns those that were already aborted."""
+    """Commit all transactions. Returns the transactions that were already aborted."""
     return [each for each in transactions if end(each, True) is TransactionOutcome.LOST]
 
 

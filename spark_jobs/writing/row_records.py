@@ -1,4 +1,4 @@
-"""The columns of a query that writes, and the records of its rows."""
+"""The columns of a query that writes to topics, and the records of its rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructF
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Check that the columns can be written as records. Columns of other names are ignored, as in Spark's Kafka
-    connector. Raises `Refused`.
-    """
+    """Check that the columns of a query can be written as records. Columns of other names are ignored, as in Spark's
+    Kafka connector. Raises `Refused`."""
     columns: dict[str, DataType] = {field.name: field.dataType for field in schema.fields}
     if "value" not in columns:
         raise Refused(f"schema: there is no column value; the columns are {', '.join(columns) or 'none'}")
@@ -37,7 +36,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingRecord]:
-    """The records of rows, in their order. Raises `Refused` for a row without a topic."""
+    """Yield the records of the rows of a batch, in their order. Raises `Refused` for a row without a topic."""
     count = batch.num_rows
     names = set(batch.schema.names)
 
@@ -54,7 +53,7 @@ def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingRec
 
 
 def encoded(value: object) -> bytes | None:
-    """A text as UTF-8 bytes; bytes as they are."""
+    """A key or value as bytes: text in UTF-8, bytes as they are; None for None."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]

@@ -29,7 +29,7 @@ KEPT: Final = 100
 
 
 class TransactionLog:
-    """The log of transactions in a directory, which must outlive the driver."""
+    """The transaction log in a directory, which must outlive the driver."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
@@ -53,7 +53,8 @@ class TransactionLog:
             raise Refused(f"transactionLog: {path} is not a file of transactions: {problem}") from None
 
     def write(self, query: str, batch: int, transactions: Sequence[ProducerIdentity]) -> None:
-        """Store the transactions of a batch. They are durable when this returns. Raises OSError."""
+        """Store the transactions that the driver commits for a batch. They are durable when this method returns. Raises
+        OSError."""
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self.path_of(query, batch)
         unfinished = path.with_suffix(".tmp")

@@ -19,28 +19,29 @@ if TYPE_CHECKING:
     from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 
 QUERY_ID: Final = "sql.streaming.queryId"
-"""The local property in which Spark tells tasks their streaming query."""
+"""The local property in which Spark tells tasks the id of their streaming query."""
 NO_QUERY: Final = "batch"
 
 
 @dataclass
 class WrittenTask(WriterCommitMessage):
-    """The result of an attempt of a task: its transaction and the counts of its records."""
+    """The result of one attempt of a task: its transaction and the number of its records."""
 
     count: int
     query: str
     transaction: ProducerIdentity | None
-    """The transaction of the attempt. None if the query does not write exactly once, or if there were no rows."""
+    """The transaction of this attempt. None if the query does not write exactly once, or if there were no rows."""
 
 
 class TopicWriter:
-    """The common part of both writers. It is pickled into the tasks."""
+    """The common part of the writers of batch queries and of streaming queries. It is pickled into the tasks."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> WrittenTask:
-        """Write the rows of a task. All records are acknowledged when this returns. Raises `Refused`."""
+        """Write the rows of a task to topics. All records are acknowledged when this method returns.
+        Raises `Refused`."""
         from moldau.protocol.compression import Codec
         from moldau.spark_jobs.writing.row_records import records_of
         from moldau.tables.client.producer import TopicProducer
@@ -90,7 +91,8 @@ class TopicWriter:
             cluster.close()
 
     def abort_tasks(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Abort the transactions of the attempts that have ended; the others end by their timeout."""
+        """Abort the transactions of the attempts that have ended. The transactions of other attempts end by their
+        timeout."""
         from moldau.spark_jobs.writing.commit import abort_all
 
         cluster = self.cluster()
@@ -108,8 +110,7 @@ class TopicWriter:
 
 class BatchTopicWriter(TopicWriter, DataSourceArrowWriter):
     """The writer of a batch query. With exactly once each attempt of a task has its own transaction, and the driver
-    commits these one after another.
-    """
+    commits these transactions one after another."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.write_task(iterator)
