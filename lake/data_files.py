@@ -64,7 +64,8 @@ class OpenFile:
 
 
 class AttemptFiles:
-    """Writes the rows of an attempt into data files, with the schema and the partitions of a transaction's table."""
+    """Writes the rows of one attempt to commit to an Iceberg table into data files. The schema and the partitioning are
+    those of the transaction's table."""
 
     def __init__(self, transaction: Transaction, attempt: str, step: Step, file_size_max: int = FILE_SIZE_MAX) -> None:
         """Raises what `layout_of` raises. `attempt`: the id of the attempt, with which the names of the files begin."""

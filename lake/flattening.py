@@ -81,9 +81,13 @@ def _at(value: Any, leaf: _Leaf) -> Any:
 
 
 def _renamed(kind: pa.DataType) -> tuple[pa.DataType, Change | None]:
-    """Return a type within a list or a map with renamed fields: names in lower case, in which characters other than
-    letters, digits and `_` are replaced by `_`. Also return the function that renames the fields of a value; None if
-    the type contains no struct. Raises `ValueNotDecoded` if two fields would have the same name."""
+    """Rename the struct fields in the type of a column that stays a list or a map. The new names are in lower case, and
+    characters other than a to z, digits and `_` are replaced by `_`.
+
+    Returns the new type, and the function that renames the fields in a value of the old type; None instead of the
+    function if the type contains no struct. Raises `ValueNotDecoded` if two fields of a struct would have the same
+    name.
+    """
     if pa.types.is_struct(kind):
         parts = [(each.name, _lower(each.name), *_renamed(each.type)) for each in kind]
         if len({name for _, name, _, _ in parts}) < len(parts):

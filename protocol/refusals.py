@@ -171,8 +171,8 @@ class _Refusal:
         return None if self.version in field.nullable else field.default
 
     def repeat_parts(self, result: object, source: object) -> None:
-        """Fill those lists of a response, or of an element of it, whose elements have an error: with one element for
-        each element of the request."""
+        """Fill those lists of `result` (a response, or an element of one) whose elements report an error. A list gets
+        one element for each element of the corresponding lists of `source` (the request, or an element of it)."""
         for field in fields_of(type(result)):
             if field.is_array and field.struct is not None and self.holds_error(field.struct):
                 setattr(result, field.name, list(self._parts(field.struct, source)))
@@ -203,9 +203,12 @@ class _Refusal:
                     yield from self._parts(target, element)
 
     def _part(self, target: type[object], element: object, names: Sequence[tuple[Field, str | None]]) -> object:
-        """Make the element of the response for one element of the request. `names` has each field of the response's
-        element that is a name or an id, with the name of the same field in the request's element, or None if the
-        request's element is the name itself."""
+        """Make the element of a response that refuses one element of the request.
+
+        `names` lists the fields to copy, so that the client sees what is refused: names and ids. Each pair has a field
+        of the response's element, and the name of the request's field that has its value. If the request's element is a
+        plain value, such as a topic's name, the value itself is copied, and the pair has None.
+        """
         part = self.target(target)
         for field, of_element in names:
             value = element if of_element is None else getattr(element, of_element)

@@ -64,7 +64,8 @@ AT_BROKERS: Final = Listeners(ListenerRole.BROKER)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Api(Generic[Request]):
-    """One API. mypy reports a handler that takes another request."""
+    """An API of the Kafka protocol as this node serves it: its request class, its handlers, and the rules that apply to
+    its requests. mypy reports a handler that does not take this request class."""
 
     request: type[Request]
     broker: Handle[Request] | None = None
@@ -121,8 +122,8 @@ class Api(Generic[Request]):
 
     @property
     def one_pass(self) -> Mapping[str, str]:
-        """What the pass over each list does that is not cut, but processed in one short pass, by the path of the
-        list."""
+        """The lists that are not cut into parts, but processed in one short pass: what that pass does, by the path of
+        the list."""
         return {path: each.what for each in self.lists if isinstance(each, OnePass) for path in each.paths}
 
     def treatment(self, path: str) -> str:

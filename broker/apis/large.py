@@ -87,7 +87,8 @@ KEPT_TOPICS_MAX: Final = 100_000
 
 
 class MetadataQuery(NamedTuple):
-    """A question for metadata, with all that its answer depends on, so that an executor thread can make the answer."""
+    """The question of a Metadata request, with everything that the response depends on, so that an executor thread can
+    make the response."""
 
     image: MetadataImage
     listener: str
@@ -121,7 +122,8 @@ class Client(NamedTuple):
 
 
 class KeptAnswer(NamedTuple):
-    """A response that is kept, with the question and the version of the request that it answers."""
+    """An encoded Metadata response that is kept for later requests. `question` and `version` are those of the Metadata
+    request for which it was made."""
 
     question: MetadataQuery
     version: int
@@ -135,7 +137,8 @@ class KeptAnswer(NamedTuple):
         return image.topics is question.image.topics and image.cluster is question.image.cluster
 
     def answers(self, question: MetadataQuery, version: int) -> bool:
-        """Whether this response answers the question in this version, from the same metadata."""
+        """Whether this response may be sent for a Metadata request with this question and version. The metadata must be
+        unchanged."""
         if version != self.version or not self.is_current(question):
             return False
         kept = self.question
@@ -179,7 +182,7 @@ class LargeMetadata:
         return self._in_turn(lambda: self._answer(question, version, make))
 
     def describe(self, question: MetadataQuery, make: MakeAnswer) -> Pending[MetadataResponse]:
-        """Make the response to a part of a request. It is not encoded yet."""
+        """Make the response to a part of a Metadata request. It is not encoded yet."""
         return self._in_turn(lambda: self._describe(question, make))
 
     def _in_turn(self, answer: Callable[[], Coroutine[object, object, T]]) -> Pending[T]:
@@ -223,7 +226,8 @@ class LargeMetadata:
 
 
 def made(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[EncodedResponse, list[str]]:
-    """Make and encode the response to a question. Returns it with the names of the topics to create."""
+    """Make and encode the response to the question of a Metadata request. Returns it with the names of the topics to
+    create."""
     from moldau.protocol.compiler import encoder_of
     from moldau.protocol.messages.metadata import MetadataResponse
 

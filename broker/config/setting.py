@@ -113,7 +113,8 @@ _SCOPES: Final = {scope.value: scope for scope in Scope}
 
 
 def read_rows(rows: str) -> Catalogue:
-    """Parse the settings in a table, by name, in the order of the table."""
+    """Parse a table of settings, in the format that the docstring of this module describes. Returns the settings by
+    name, in the order of the table."""
     lines = rows.strip().split("\n")
     assert len(lines) % 2 == 0, "a row has two lines"
     pairs = zip(lines[0::2], lines[1::2], strict=True)

@@ -100,14 +100,14 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         return partition_of(key, self.topic.partitions if count is None else count)
 
     def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The runner of the loaded state machine that a key belongs to, or the error with which requests about the key
-        are refused.
+        """The `ShardRunner` to which requests about a key have to go: that of the partition that stores the key. If its
+        state machine is not loaded or not on this broker, the error with which such requests are refused.
         """
         return self.runner_at(self.partition_of(key))
 
     def runner_at(self, index: int) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The runner of a partition's loaded state machine, or the error with which requests to the partition are
-        refused.
+        """The `ShardRunner` of a partition of the internal topic. If its state machine is not loaded or not on this
+        broker, the error with which requests to the partition are refused.
         """
         runner = self._runners.get(index)
         if runner is None:

@@ -56,8 +56,9 @@ class TransactionCoordinator:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def runner_of(self, transactional_id: str) -> TransactionRunner | ErrorCode:
-        """The runner of the loaded state machine that a transactional id belongs to, or the error with which requests
-        about the id are refused.
+        """The `ShardRunner` to which requests about a transactional id have to go: that of the partition that stores
+        the id. If its state machine is not loaded or not on this broker, the error with which such requests are
+        refused.
         """
         return self.shards.runner_of(transactional_id)
 

@@ -53,7 +53,9 @@ class ControllerLocation(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether this node leads and its controller decides."""
+        """Whether this node is the active controller: it leads the metadata quorum, and its controller handles
+        requests.
+        """
 
     def leader_answered(self) -> None:
         """Note that the active controller, on another node, has responded to a request."""

@@ -177,7 +177,9 @@ class Quorum:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node leads and its controller decides."""
+        """Whether this node is the active controller: it leads the metadata quorum, and its controller handles
+        requests.
+        """
         return self.active_controller is not None and self.opened.raft.is_leader
 
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:

@@ -81,10 +81,10 @@ class PartitionWork:
         self._partitions: NewPartitions | None = None
 
     def queue_if_many(self, jobs: Sequence[CreateLog | DeleteLog], partitions: NewPartitions) -> bool:
-        """Queue the jobs and return True. Return False if the caller has to do them directly: they are few, and no jobs
-        are queued.
+        """Queue jobs for the executor thread, and return True. If the jobs are few and no others are being done, queue
+        nothing and return False: the caller has to do them directly.
 
-        `partitions` serves the partitions whose logs are created.
+        When the log of a new partition is created, `partitions` is told to serve the partition.
         """
         if len(jobs) <= AT_ONCE_MAX and not self._is_running:
             return False

@@ -178,8 +178,10 @@ class RunningFetcher:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def leader_changed(self) -> None:
-        """Note that the leader's broker may have another address. If that broker has restarted, close the connection on
-        which a response of its earlier incarnation is outstanding: a host that lost power closes no connection.
+        """Note that the leader's broker may have another address, so the connection to it is looked up again.
+
+        If a fetch is outstanding and that broker has restarted since the fetch was sent, close the old connection. A
+        host that lost power never closes its connections, so the fetch would wait for its timeout.
         """
         self._leader = None
         if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():

@@ -165,8 +165,9 @@ class RemoteEraser:
         return not is_pinned
 
     async def _left(self, followed: FollowedRemoteLog, order_offset: int, runs: Sequence[Run]) -> list[RemoteSegment]:
-        """The segments, in any state but deleted, that may have a record of an erase order and were not searched for
-        it. `runs` are the offsets that the order erases.
+        """The remote segments, in any state but deleted, that may have a record which an erase order erases, and were
+        not searched for such records yet. `order_offset` is the offset of the order, and `runs` are the offsets that it
+        erases.
         """
         from moldau.storage.erasure.erasing import holds_offset
 
@@ -208,9 +209,12 @@ class RemoteEraser:
         await self._environment.offload(partial(write_receipt, fs, directory, receipt))
 
     async def _searched(self, partition: Partition, offset: int, order: EraseOrder, *, is_done: bool) -> None:
-        """Note that no readable remote segment has a record of an erase order any more. The log is rolled, so that the
-        segment with the order is copied. If no object at all has such a record (`is_done`), the end of the order is
-        entered in the receipt.
+        """Take the steps that follow once no remote segment that is still read has a record that an erase order erases.
+        `offset` is the order's own offset in the partition's log.
+
+        If no object in remote storage at all has such a record (`is_done`), the time is written into the order's
+        receipt as the end of its work. If the active segment of a leader's log contains the order, the log is rolled,
+        so that the segment can be copied to remote storage.
         """
         receipt = await self._receipt(partition, offset, order)
         assert receipt.tier is not None
@@ -237,8 +241,8 @@ class RemoteEraser:
         order: EraseOrder,
         left: Sequence[RemoteSegment],
     ) -> bool:
-        """Rewrite or delete each segment in `left`, which may have a record of an erase order. Returns False if pins
-        hold all of them.
+        """Rewrite or delete each remote segment in `left`, because it may have a record that an erase order erases.
+        Returns False if pins, which forbid the deletion, hold all of them.
         """
         receipt = await self._receipt(partition, offset, order)
         tier = receipt.tier

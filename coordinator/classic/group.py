@@ -337,8 +337,8 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """Give a static member that restarted a new id; it keeps its position in the order of the members, and its
-        assignment."""
+        """Give a new member id to a static member that restarted. The member keeps its assignment, and its position in
+        the order of the members."""
         member = self.members[old_id]
         assert member.joining is None and member.syncing is None, "replies are given before a member is replaced"
         member.member_id = new_id
@@ -361,14 +361,15 @@ class ClassicGroup:
         self.joining_count += 1
 
     def take_join(self, member: Member) -> Waiter | None:
-        """Take the waiter of the member's parked join. The join is no longer parked, and the caller responds to it."""
+        """Remove and return the waiter of the member's JoinGroup request, or None if no such request is parked. The
+        caller sends the response to the waiter."""
         waiter, member.joining = member.joining, None
         self.joining_count -= waiter is not None
         return waiter
 
     def elect_joined_leader(self) -> bool:
-        """Make the first member that has joined the leader, unless the leader has joined. Returns False if no member
-        has joined."""
+        """If the group's leader has not joined the current rebalance, choose as the new leader the first member that
+        has. Returns False if no member has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.joining is not None:
             return True

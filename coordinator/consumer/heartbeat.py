@@ -256,7 +256,7 @@ def join_or_stay(
 
 
 def _with_request(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
-    """The member with the fields of the request. A field that the request leaves out keeps its value."""
+    """The member, changed to the fields of the heartbeat. A field that the request leaves out keeps its value."""
     request = event.request
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
@@ -292,8 +292,12 @@ def _member(
     owned: OwnedPartitions | None,
     changes: list[Change],
 ) -> ConsumerMember | Refusal:
-    """The member that sent a heartbeat, a new member, or a refusal. If the request takes over a static member under a
-    new id, the records of the replacement are added to `changes`."""
+    """Find the member that sent a heartbeat, or make a new member if the heartbeat is one that joins. Returns a refusal
+    if the member is unknown or fenced, or if its instance id is in use.
+
+    If a static member has returned under a new member id, the records that replace the former member are added to
+    `changes`.
+    """
     is_join = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         member = group.members.get(member_id)

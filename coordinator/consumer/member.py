@@ -39,7 +39,8 @@ NO_PARTITIONS: Final[PartitionEpochs] = {}
 
 
 class MemberState(IntEnum):
-    """The state of the reconciliation. The values are those of the record."""
+    """The state of a member's reconciliation with the target assignment. The numbers are those in the member's
+    ConsumerGroupCurrentMemberAssignment record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1

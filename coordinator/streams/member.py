@@ -33,7 +33,8 @@ PartitionsT = TypeVar("PartitionsT")
 
 
 class MemberState(IntEnum):
-    """The state of a member's reconciliation. The values are those of the records."""
+    """The state of a member's reconciliation with the target assignment. The numbers are those in the member's
+    StreamsGroupCurrentMemberAssignment record."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2

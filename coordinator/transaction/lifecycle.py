@@ -267,8 +267,8 @@ class CompletionStored(NamedTuple):
 
 
 def send_markers(step: TransactionStep) -> None:
-    """Command the markers of every transaction that was prepared since the last call. A transaction without partitions
-    is completed at once."""
+    """Give the command to write the commit or abort markers of each transaction that was prepared since the last call.
+    A transaction without partitions needs no markers, and is completed at once."""
     for command in step.transactions.take_unsent_markers(step.coordinator_epoch):
         if command.partitions:
             step.command(command)
@@ -277,8 +277,8 @@ def send_markers(step: TransactionStep) -> None:
 
 
 def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
-    """Note that markers are written, and complete the transaction if none is missing. A report about an earlier command
-    is ignored."""
+    """Note the partitions in which the marker of a transaction is written. Once every partition has its marker,
+    complete the transaction. A report about an earlier command for markers is ignored."""
     transactional_id = event.command.transactional_id
     completion = step.transactions.completions.get(transactional_id)
     if completion is None or completion.command != event.command or not completion.partitions_left:
@@ -288,7 +288,7 @@ def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
 
 
 def complete(step: TransactionStep, transactional_id: str) -> None:
-    """Write the record that completes the transaction, if every partition has its marker."""
+    """Write the record that completes a transaction, if the marker is written in every partition of the transaction."""
     completion = step.transactions.completions.get(transactional_id)
     if completion is None or completion.partitions_left or step.transactions.standing(transactional_id) is PENDING:
         return

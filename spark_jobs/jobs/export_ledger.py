@@ -86,7 +86,8 @@ class ExportLedger:
         return self._home / f"staging-{number:08}"
 
     def runs(self) -> list[ExportRun]:
-        """The committed runs of the export. Raises `Refused` for a document that cannot be parsed, and OSError."""
+        """Read the committed runs of the export, in the order of their numbers. Each run has a JSON document in the
+        ledger. Raises OSError, and `Refused` if a document cannot be parsed."""
         return [_parsed(path) for path in sorted(self._home.glob("[0-9]*.json"))]
 
     def ends(

@@ -40,7 +40,8 @@ def _count(first_s: int, last_s: int, width: int) -> int:
 
 @dataclass(slots=True)
 class PartitionFigures:
-    """The figures of one partition, from the replica that was read."""
+    """The offsets of one partition, and the counts of its records, bytes and segments. All are from the replica that
+    was read."""
 
     partition: int
     log_start_offset: int
@@ -74,7 +75,7 @@ class HotKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigures:
-    """The keys of a topic with the most records."""
+    """The keys with the most records in one topic, and the number of its distinct keys."""
 
     hot: tuple[HotKey, ...]
     without_key: int
@@ -100,7 +101,8 @@ class GroupLag:
 
 @dataclass(slots=True)
 class TopicFigures:
-    """The figures of one topic."""
+    """The statistics of one topic in a report: its records and bytes, by partition and by time, its most frequent keys,
+    and the lag of its consumer groups."""
 
     topic: str
     partitions: list[PartitionFigures] = field(default_factory=list)
@@ -148,7 +150,7 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of some topics."""
+    """A report on topics of a cluster: the statistics of each topic, and remarks on what is missing."""
 
     cluster_id: str | None
     buckets: TimeBuckets | None

@@ -264,8 +264,9 @@ class RemoteIndexCache:
         """Make the offset index and the time index of a segment from the batches of its .log object, which is read as a
         whole.
 
-        Both indexes end before the first damaged batch. A reader of the batches before it needs no more, and a reader
-        of a later batch meets the damage. Raises `RemoteStorageError`.
+        If a batch is damaged, both indexes end before the first damaged batch. They suffice for reads of earlier
+        batches. A read of a later batch begins at the last index entry, so it finds the damaged batch. Raises
+        `RemoteStorageError`.
         """
         defaults = LogConfig()
         limits = (defaults.index_interval_bytes, defaults.segment_index_bytes)

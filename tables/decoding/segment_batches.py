@@ -90,8 +90,8 @@ class AbortedBatches:
             self._ranges.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
 
     def has(self, header: BatchHeader) -> bool:
-        """Whether a batch belongs to an aborted transaction: it is transactional, of that producer, and not past the
-        marker."""
+        """Whether a batch belongs to one of these aborted transactions: it is transactional, has the producer id of the
+        transaction, and lies between its first offset and its marker."""
         ranges = self._ranges.get(header.producer_id)
         if ranges is None or not header.is_transactional:
             return False
@@ -213,8 +213,12 @@ def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
-    """Read a piece of the file that begins with the batch at `position` and has at least all of this batch. If the file
-    comes in pieces, the result is the rest of a piece, without a copy, or else the batch that is in two pieces."""
+    """Read bytes of a segment's file from `position`, the beginning of a batch. The result has at least this whole
+    batch, unless the batch ends after the slice.
+
+    A local file is read `READ_SIZE` bytes at a time. For a `FileInPieces`, the result is the rest of the buffer that
+    contains `position`, without a copy. If the batch continues in the next buffer, the result is only this batch.
+    """
     left = wanted.end_position - position
     rest = file.rest_of_piece(position) if isinstance(file, FileInPieces) else READ_SIZE
     piece = file.pread(min(max(rest, HEADER_SIZE), left), position)
@@ -227,8 +231,8 @@ def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
 
 
 class AbortMarkers:
-    """The transaction markers in the files of a partition, from the first batch that was looked up on. The files are
-    read as far as lookups need."""
+    """The transaction markers in the files of a partition, found by reading forward from the first batch that is looked
+    up. The files are read only as far as lookups need."""
 
     def __init__(self, wanted: Slice) -> None:
         self._wanted = wanted

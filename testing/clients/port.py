@@ -37,8 +37,9 @@ class Record:
 
 
 class Client(Protocol):
-    """A client that uses one library. Every method blocks, and may raise the library's own exceptions and
-    TimeoutError.
+    """The Kafka client of a test cluster, which creates topics, and writes and reads records for the test. Each
+    supported client library has its own implementation. Every method blocks, and may raise the library's own exceptions
+    and TimeoutError.
     """
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:

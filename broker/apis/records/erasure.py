@@ -59,8 +59,9 @@ def appended_order(
     now_ms: int,
     refused: AppendResult,
 ) -> AppendResult:
-    """Append a control batch, if it is an erase order and the client may erase records. Otherwise nothing is appended.
-    `refused` is the result with which the log has refused the batch; it is returned if the batch is not appended."""
+    """Append a client's control batch to the log if it is an erase order, which names records to erase, and if the
+    client may erase them. `refused` is the log's refusal of the batch. It is returned for a batch that is not a valid
+    erase order. An erase order that is not allowed or too large is refused with an error of its own."""
     if len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & CONTROL_BIT:
         return refused
     order = read_sent_order(bytes(records))
@@ -115,7 +116,8 @@ def _write_line(context: RequestContext, partition: Partition, order: EraseOrder
 
 
 def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> list[ConfigEntry]:
-    """The pages of receipts that these settings name. A partition without a replica on this broker has none."""
+    """The pages of the receipts that the settings in `names` stand for. A partition without a replica on this broker
+    has none."""
     receipt = cache(partial(_receipt, services))
     entries = []
     for match in [found for name in names if (found := _NAME.fullmatch(name))][:RECEIPT_PAGES_MAX]:

@@ -124,8 +124,8 @@ def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int
 
 
 def with_reassignment_ended(target: Target) -> Target:
-    """The target after the end of its reassignment. It is unchanged if an added replica is not in sync, or if no
-    in-sync replica would remain."""
+    """A copy of `target` in which the partition's reassignment is ended. If an added replica is not in sync, or if no
+    in-sync replica would remain, `target` is returned as it is."""
     isr = [replica for replica in target.isr if replica not in target.removing]
     replicas = [replica for replica in target.replicas if replica not in target.removing]
     if not isr or not replicas or not set(target.adding) <= set(isr):
@@ -136,10 +136,12 @@ def with_reassignment_ended(target: Target) -> Target:
 def with_eligible(
     partition: PartitionRegistration, target: Target, wanted: RequestedChange, rules: PartitionRules
 ) -> Target:
-    """The target with its eligible leader replicas.
+    """A copy of `target` (the partition's replicas and in-sync set after the change) with the eligible leader replicas
+    that result from the change (KIP-966).
 
-    A replica that leaves the in-sync set while the set is smaller than min.insync.replicas becomes eligible: no record
-    is committed meanwhile, so the replica has every committed record (KIP-966).
+    If the in-sync set satisfies min.insync.replicas, there are none. While it is smaller, a replica that leaves the
+    in-sync set becomes eligible, unless it may have lost records (`wanted.lost`): no record is committed meanwhile, so
+    the replica has every committed record.
     """
     if has_enough_in_sync(target, rules):
         return target._replace(eligible=[], last_known=[])
@@ -149,7 +151,7 @@ def with_eligible(
 
 
 def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
-    """The target after the election of an eligible leader replica, which is then the only in-sync replica.
+    """A copy of `target` in which an eligible leader replica is elected. This leader is then the only in-sync replica.
 
     If the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack, so they
     are no longer eligible.
