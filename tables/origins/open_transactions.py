@@ -29,7 +29,7 @@ def last_stable_offset(
     position, opened = newest_snapshot(fs, directory, segments[0].start_offset, high_watermark)
     for segment in segments:
         if segment.start_offset < high_watermark and segment.end_offset > position:
-            read_markers(fs, directory, segment, position, high_watermark, opened)
+            follow_transactions(fs, directory, segment, position, high_watermark, opened)
     return max(log_start_offset, min([*opened.values(), high_watermark]))
 
 
@@ -56,7 +56,7 @@ def newest_snapshot(
     return first_offset, {}
 
 
-def read_markers(
+def follow_transactions(
     fs: FileSystem, directory: str, segment: StoredSegment, start: int, end: int, opened: dict[int, int]
 ) -> None:
     """Read the transactional batches and markers with offsets in [start, end) of a segment, and apply them to `opened`,
