@@ -509,16 +509,16 @@ def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
     framing = bytearray(head[:at])
     size, at = read_raw_varint(head, at)
     position += at
-    position += append_emptied(framing, size)
+    position += append_empty_field(framing, size)
     head = bytes(buffer[position : min(position + VARINT_SIZE_MAX, end)])
     size, at = read_raw_varint(head, 0)
     position += at
-    position += append_emptied(framing, size)
+    position += append_empty_field(framing, size)
     framing += buffer[position:end]
     return bytes(framing)
 
 
-def append_emptied(framing: bytearray, raw_size: i64) -> i64:
+def append_empty_field(framing: bytearray, raw_size: i64) -> i64:
     """Append the size of an empty field, or of a null field, in place of the size `raw_size` (before zig-zag decoding).
     Returns the number of bytes of the field's content, which the caller has to skip."""
     if raw_size & 1 == 0:
