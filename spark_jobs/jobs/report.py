@@ -133,7 +133,7 @@ def add_tiers(figures: PartitionFigures, view: PartitionView) -> None:
             figures.local_segments += len(offer.segments)
 
 
-def offsets_options(options: dict[str, str]) -> dict[str, str]:
+def committed_offsets_options(options: dict[str, str]) -> dict[str, str]:
     """Return the options that read the committed offsets in the same log directories and storages."""
     kept = {
         name: value
@@ -150,7 +150,7 @@ def problem_of_groups(options: dict[str, str]) -> str | None:
 
     try:
         with catch_warnings(action="ignore"):  # The remark of the report says it.
-            views = Planner(LocalFiles(), parse_options(offsets_options(options))).views()
+            views = Planner(LocalFiles(), parse_options(committed_offsets_options(options))).views()
     except Refused as refusal:
         return str(refusal)
     return None if views else "no partition of __consumer_offsets is in the places that are read"
@@ -312,7 +312,7 @@ def add_groups(session: SparkSession, job: ReportJob, topics: dict[str, TopicFig
     """Add the lag of each group to the topics of which it has committed offsets."""
     from pyspark.sql import functions as f
 
-    offsets = session.read.format("moldau").options(**offsets_options(job.options)).load()
+    offsets = session.read.format("moldau").options(**committed_offsets_options(job.options)).load()
     rows = (
         offsets.where(f.col("topic").isin(list(topics)))
         .select("topic", "group", "partition", "offset", f.unix_millis("commitTimestamp"))
