@@ -341,7 +341,7 @@ def permitted(access: Access, operations: int, kind: ResourceKind, name: str) ->
     )
 
 
-def permitted_on_cluster(access: Access) -> int:
+def permitted_cluster_operations(access: Access) -> int:
     """The operations that the client may do on the cluster, as a bit field; 0 if it may not describe the cluster."""
     if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
         return 0

@@ -192,7 +192,7 @@ def serve_cores(
     from moldau.broker.cli.processes import machine
 
     if arguments.print_cores:
-        return machine.print_plan(machine.machine_of(config), invocation)
+        return machine.print_process_settings(machine.machine_of(config), invocation)
     options = machine.MachineOptions(
         formatting(arguments, invocation.variables),
         machine_greeter(greeting, invocation),

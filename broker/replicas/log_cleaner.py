@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
-from moldau.broker.replicas.log_eraser import LogEraser, RemoteOrders
+from moldau.broker.replicas.log_eraser import LogEraser, RemoteErasing
 from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
@@ -108,7 +108,7 @@ class LogCleaner:
         flusher: Flusher,
         removal: FileRemoval,
         checkpoint: Callable[[], Awaitable[bool]],
-        remote: tuple[RemoteTier | None, RemoteOrders | None] = (None, None),
+        remote: tuple[RemoteTier | None, RemoteErasing | None] = (None, None),
     ) -> None:
         """`changes`: two trackers of logs that changed, one for the cleaner and one for the eraser. `checkpoint` writes
         the checkpoints of all directories, and returns whether all of them are durable. `remote`: cleans remote

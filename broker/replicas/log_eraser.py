@@ -3,7 +3,7 @@
     order appended or fetched ──▶ below the high watermark ──▶ roll, sync ──▶ a worker process rewrites a segment
          ▲                                                                        │ receipt entry, durable
          └── tried again after an error ◀── done: receipt, order forgotten ◀── swap, remove the old files
-                                                       └── of a tiered log: remote segments first (`RemoteOrders`)
+                                                       └── of a tiered log: remote segments first (`RemoteErasing`)
 
 Erasing is throttled like the work of the log cleaner, by log.cleaner.io.max.bytes.per.second. It goes on with
 log.cleaner.enable=false, and with moldau.erase.enable=false, which only closes the way for further orders.
@@ -55,7 +55,7 @@ class EraserTotals:
     failures: int = 0
 
 
-class RemoteOrders(Protocol):
+class RemoteErasing(Protocol):
     """The part of tiered storage that the log eraser uses: carries out erase orders in remote segments."""
 
     async def go_on(self, partition: Partition) -> None:
@@ -75,7 +75,7 @@ class LogEraser:
         replicas: Replicas,
         changes: ChangedLogs,
         rewriting: LogRewriting,
-        remote: RemoteOrders | None = None,
+        remote: RemoteErasing | None = None,
     ) -> None:
         """`changes`: the logs that changed since the last check. `remote`: carries out erase orders in remote segments;
         None if no log is tiered.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import NOT_ASKED, handler_asks, needs_cluster, permitted_on_cluster
+from moldau.broker.apis.needs import NOT_ASKED, handler_asks, needs_cluster, permitted_cluster_operations
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.protocol.errors import ErrorCode
@@ -56,7 +56,7 @@ def handle(services: Services, context: RequestContext, request: DescribeCluster
         cluster_id=services.cluster.id,
         controller_id=controller_id,
         brokers=nodes,
-        cluster_authorized_operations=permitted_on_cluster(context.access)
+        cluster_authorized_operations=permitted_cluster_operations(context.access)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )

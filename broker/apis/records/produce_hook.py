@@ -1,7 +1,7 @@
 """The hook of Produce: appends and answers a small request that repeats the previous one, without decoding it.
 
 The hook learns from the second of two successive requests for the same single partition: it keeps the parts that their
-frames have in common (`RepeatedProduce`). A later frame with the same parts is appended with the result that `handle`
+frames have in common (`ProduceTemplate`). A later frame with the same parts is appended with the result that `handle`
 would have. A frame that differs, or whose records must be validated in an executor thread, is decoded and handled like
 any other. Successive frames differ only in the correlation id, the sizes and the records:
 
@@ -61,7 +61,7 @@ class ProduceHook(FrameHook):
         self._replicas = services.replicas
         self._flusher = services.flusher
         self._wall_ms = services.environment.wall_ms
-        self._repeated: RepeatedProduce | None = None
+        self._repeated: ProduceTemplate | None = None
         """The common parts of the last requests; None if the next request must be decoded."""
         self._last_place: Place | None = None
         """The partition of the last decoded request; None if it had several."""
@@ -116,15 +116,15 @@ class ProduceHook(FrameHook):
         repeated = self._repeated
         return [] if repeated is None else [f"{repeated.partition.topic}-{repeated.partition.index}"]
 
-    def _learned(self, context: RequestContext, frame: memoryview, request: ProduceRequest) -> RepeatedProduce | None:
+    def _learned(self, context: RequestContext, frame: memoryview, request: ProduceRequest) -> ProduceTemplate | None:
         topic = request.topic_data[0]
         by_id = context.version >= TOPIC_ID_VERSION
         partition = self._replicas.find((topic.topic_id if by_id else topic.name, topic.partition_data[0].index))
         if partition is None or partition.is_internal or request.transactional_id is not None:
             return None
-        return repeated_produce_of(frame, context.version, request, partition, self._replicas.generation)
+        return produce_template_of(frame, context.version, request, partition, self._replicas.generation)
 
-    def _response(self, context: RequestContext, repeated: RepeatedProduce, result: AppendResult) -> object:
+    def _response(self, context: RequestContext, repeated: ProduceTemplate, result: AppendResult) -> object:
         """Make the response that `handle` would make. A refusal is sent at once, an acknowledgement when `acks` allows
         it."""
         request, partition = repeated.request, repeated.partition
@@ -144,7 +144,7 @@ class AuthorizedProduceHook(ProduceHook):
     def __init__(self, services: Services, route: Route) -> None:
         super().__init__(services, route)
         self._remembers = not services.config.flag("moldau.audit.log.allowed")
-        self._allowed: RepeatedProduce | None = None
+        self._allowed: ProduceTemplate | None = None
         """The common parts that the client may use, while its access is `_access` and has the stamp `_stamp`."""
         self._access: Access | None = None
         self._stamp = 0
@@ -173,7 +173,7 @@ def produce_hook(services: Services, route: Route) -> ProduceHook:
 # The common parts of two frames
 
 
-class RepeatedProduce:
+class ProduceTemplate:
     """The parts that the frames of one producer for one partition have in common, in one version."""
 
     __slots__ = (
@@ -254,9 +254,9 @@ def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProd
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
 
 
-def repeated_produce_of(
+def produce_template_of(
     frame: memoryview, version: int, request: ProduceRequest, partition: Partition, generation: int
-) -> RepeatedProduce | None:
+) -> ProduceTemplate | None:
     """The common parts of further requests like this one; None if these cannot be recognised without decoding."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
@@ -274,7 +274,7 @@ def repeated_produce_of(
         return None  # Such as the tags of a later release.
     data.records = None
     prefix = bytes(frame[PREFIX_POSITION:end])
-    repeated = RepeatedProduce(bytes(frame[:4]), prefix, version, request, partition, generation)
+    repeated = ProduceTemplate(bytes(frame[:4]), prefix, version, request, partition, generation)
     found = repeated.records_in(frame)
     return repeated if found is not None and found == records else None
 

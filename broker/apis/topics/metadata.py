@@ -23,7 +23,7 @@ from moldau.broker.apis.needs import (
     on_cluster,
     on_topic,
     permitted,
-    permitted_on_cluster,
+    permitted_cluster_operations,
 )
 from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart
 from moldau.broker.apis.services import Services
@@ -74,7 +74,9 @@ def handle(
         cluster_id=services.cluster.id,
         requested=requested,
         topic_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
-        cluster_operations=permitted_on_cluster(access) if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_operations=permitted_cluster_operations(access)
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
         new_topics_max=NEW_PARTITIONS_MAX // services.settings.config.integer("num.partitions") if creates else 0,
     )
     if not access.is_unrestricted:

@@ -86,7 +86,7 @@ def cores_there(config: Config) -> set[int]:
     return found
 
 
-def print_plan(machine: Machine, invocation: Invocation) -> int:
+def print_process_settings(machine: Machine, invocation: Invocation) -> int:
     """Print the properties of each process that differ from those that the operator wrote. Returns the exit status."""
     wanted = machine.config.integer(CORES)
     for core in machine.cores:
