@@ -18,7 +18,17 @@ from typing import Any, Final
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
-from moldau.protocol.schema import Field, default_struct, fields_of, response_class_of, spec_of, struct_of
+from moldau.protocol.schema import (
+    NEVER,
+    VERSION_MAX,
+    Field,
+    Range,
+    default_struct,
+    fields_of,
+    response_class_of,
+    spec_of,
+    struct_of,
+)
 
 NAMES: Final = {
     **dict.fromkeys(("name", "topic", "topic_name", "user"), "name"),
@@ -119,7 +129,7 @@ def _refuse(
     exception = _exception(request)
     refusal = _Refusal(spec_of(type(request)).versions.last if version is None else version, error, message)
     response = refusal.target(response_class_of(type(request)))
-    if repeats or exception.repeats_parts or not refusal.has_error(type(response)):
+    if repeats or refusal.version in exception.repeats_parts or not refusal.has_error(type(response)):
         refusal.repeat_parts(response, request)
     if exception.change is not None:
         exception.change(response, request, refusal)
@@ -230,19 +240,27 @@ def _named(struct: type[object]) -> dict[str, Field]:
 
 # What Apache Kafka does otherwise
 
+ALWAYS: Final = Range(0, VERSION_MAX)
+
 
 class RefusalException(NamedTuple):
     """How the refusals of one API differ from the rules in this module's docstring."""
 
     reason: str
-    repeats_parts: bool = False
-    """Whether the elements have the error in addition to the response as a whole."""
+    repeats_parts: Range = NEVER
+    """The versions in which the elements have the error in addition to the response as a whole."""
     is_silent: bool = False
     """Whether the refusal has no error message."""
     tells_names: bool = False
     """Whether the errors in `NAMED_MESSAGES` have their message."""
     change: Callable[[Any, Any, _Refusal], None] | None = None
     """Changes the response; it is called with (response, request, refusal). None if no change is needed."""
+
+
+def _empty_records(response: Any, request: Any, refusal: _Refusal) -> None:
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.records = b""
 
 
 def _each_entity(response: Any, request: Any, refusal: _Refusal) -> None:
@@ -297,24 +315,28 @@ NO_EXCEPTION: Final = RefusalException("")
 EXCEPTIONS: Final[Mapping[str, RefusalException]] = {
     "AlterClientQuotas": RefusalException("an entity is named by parts, and is told once", change=_each_entity),
     "AlterConfigs": RefusalException("a resource is refused with a text", tells_names=True),
-    "AlterPartitionReassignments": RefusalException("clients look at the partitions", repeats_parts=True),
+    "AlterPartitionReassignments": RefusalException("clients look at the partitions", repeats_parts=ALWAYS),
     "AlterUserScramCredentials": RefusalException("a user is told once", change=_each_user),
     "DeleteTopics": RefusalException("a topic is refused with a text", tells_names=True),
     "DescribeClientQuotas": RefusalException("the entries are null", is_silent=True, change=_no_entries),
     "DescribeConfigs": RefusalException("a resource is refused with a text", tells_names=True),
     "DescribeProducers": RefusalException("a partition is refused with a text", tells_names=True),
     "DescribeUserScramCredentials": RefusalException(
-        "each user is refused without its name", repeats_parts=True, is_silent=True, change=_no_names
+        "each user is refused without its name", repeats_parts=ALWAYS, is_silent=True, change=_no_names
     ),
-    "ElectLeaders": RefusalException("clients look at the partitions", repeats_parts=True),
-    "Fetch": RefusalException("clients look at the partitions", repeats_parts=True),
+    "ElectLeaders": RefusalException("clients look at the partitions", repeats_parts=ALWAYS),
+    "Fetch": RefusalException(
+        "clients look at the partitions, until topics are named by id; a partition has empty records",
+        repeats_parts=Range(0, 12),
+        change=_empty_records,
+    ),
     "FindCoordinator": RefusalException(
         "one key has a text; of several, those of share state alone", tells_names=True, change=_text_of_one
     ),
     "IncrementalAlterConfigs": RefusalException("a resource is refused with a text", tells_names=True),
     "InitProducerId": RefusalException("there is no epoch", change=_no_epoch),
     "JoinGroup": RefusalException("there is no protocol, which versions that can say so do", change=_no_protocol),
-    "Metadata": RefusalException("clients look at the topics", repeats_parts=True),
+    "Metadata": RefusalException("clients look at the topics", repeats_parts=ALWAYS),
 }
 """The APIs whose refusals differ from the rules in this module's docstring: as Apache Kafka 4.3.1 was seen to answer,
 or as Moldau answered before it had one rule."""

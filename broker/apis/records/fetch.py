@@ -32,8 +32,9 @@ from moldau.protocol.compiler import encoder_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse
 from moldau.protocol.primitives import Chunk
+from moldau.protocol.refusals import refused
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead, isolation_of, without_records
-from moldau.replication.fetch_session import TOPIC_ID_VERSION, FetchContext, is_of_follower
+from moldau.replication.fetch_session import FetchContext, is_of_follower
 from moldau.replication.follower_fetch import PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
 from moldau.replication.source import FetchIsolation, PageCacheMiss, PendingRemoteRead
@@ -61,7 +62,8 @@ COLD_LOOKUPS_MAX: Final = 16
 def handle(services: Services, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
     """Answer a fetch: at once if enough bytes are available, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        response: FetchResponse = refused(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return response
     now_ms = services.environment.monotonic_ms()
     is_follower = is_of_follower(request) and (context.access.is_unrestricted or is_exempt(context, request))
     if is_follower:
@@ -70,22 +72,6 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
     if fetch.error is not NONE:
         return FetchResponse(error_code=fetch.error)
     return Fetch(services, context, request, fetch).answer(now_ms)
-
-
-def _refused(request: FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
-    """Make the response that refuses the whole request. Before version 7 each partition gets the error. From version 13
-    on, whose requests have topic ids, the response has no partitions, as in Apache Kafka."""
-    if version >= TOPIC_ID_VERSION:
-        return FetchResponse(error_code=error)
-    responses = [
-        FetchableTopicResponse(
-            topic=topic.topic,
-            topic_id=topic.topic_id,
-            partitions=[without_records(requested.partition, error) for requested in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    return FetchResponse(error_code=error, responses=responses)
 
 
 class Fetch:

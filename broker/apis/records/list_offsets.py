@@ -32,6 +32,7 @@ from moldau.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.refusals import refused
 from moldau.protocol.schema import VERSION_MAX
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.replication.partition import Partition
@@ -67,6 +68,9 @@ NO_OFFSET: Final = -1
 
 def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> Reply[ListOffsetsResponse]:
     """Find offsets. The response is returned at once, unless a search of remote storage is needed."""
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        response: ListOffsetsResponse = refused(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return response
     remote: list[RemoteSearch] = []
     asked = Counter(
         (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
@@ -79,9 +83,7 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
             if times == 0:
                 continue  # the request names the partition several times, and it was refused already
             partition = services.replicas.find((topic.name, requested.partition_index))
-            if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-                answers.append(_refused(requested, ErrorCode.UNKNOWN_SERVER_ERROR))
-            elif times > 1:
+            if times > 1:
                 answers.append(_refused(requested, ErrorCode.INVALID_REQUEST))
             elif partition is None:
                 answers.append(_refused(requested, services.replicas.error_of(topic.name, requested.partition_index)))

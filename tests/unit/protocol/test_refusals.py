@@ -58,29 +58,25 @@ ERROR, TEXT = ErrorCode.ILLEGAL_SASL_STATE, "text"
 
 def observed() -> list[tuple[object, object, int]]:
     """A request, Apache Kafka's response, and the version."""
+    partition = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100)
+    fetched = [FetchTopic(topic="t", partitions=[partition])]
     topic = AlterReplicaLogDirTopic(name="t", partitions=[1])
     part = AlterReplicaLogDirPartitionResult(partition_index=1, error_code=ERROR)
     return [
         (
-            FetchRequest(
-                topics=[
-                    FetchTopic(
-                        topic="t", partitions=[FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100)]
-                    )
-                ],
-                max_wait_ms=1,
-                min_bytes=1,
-            ),
+            FetchRequest(topics=fetched, max_wait_ms=1, min_bytes=1),
             FetchResponse(
                 error_code=ERROR,
                 responses=[
                     FetchableTopicResponse(
-                        topic="t", partitions=[PartitionData(partition_index=1, error_code=ERROR, high_watermark=-1)]
+                        topic="t",
+                        partitions=[PartitionData(partition_index=1, error_code=ERROR, high_watermark=-1, records=b"")],
                     )
                 ],
             ),
             12,
         ),
+        (FetchRequest(topics=fetched, max_wait_ms=1, min_bytes=1), FetchResponse(error_code=ERROR), 13),
         (
             FindCoordinatorRequest(coordinator_keys=["g", "h"]),
             FindCoordinatorResponse(

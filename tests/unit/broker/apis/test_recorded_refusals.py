@@ -141,7 +141,7 @@ CHANGED: Final = {
         )
     },
     **{
-        ("Fetch", occasion): "each partition is refused too, in versions without an error for the whole"
+        ("Fetch", occasion): "each partition is refused too before version 13, with empty records and not null"
         for occasion in ("forbidden-CONTROLLER", "fault-CONTROLLER")
     },
     **{
