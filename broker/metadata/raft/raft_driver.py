@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from moldau.broker.metadata.metadata_log import MetadataLog
-from moldau.broker.metadata.publisher import CommittedMetadata
+from moldau.broker.metadata.publisher import CommittedMetadata, Progress
 from moldau.broker.metadata.raft.controller_terms import ControllerTerms
 from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
 from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
@@ -81,6 +81,8 @@ class RaftDriver:
         self._catch_up = catch_up
         self._stopped: asyncio.Future[None] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
+        self._rest: asyncio.Handle | None = None
+        """The next step of publishing metadata that is committed."""
         self._is_over = False
         """Whether the machine has stopped, because the logs are about to be closed. Later events are ignored."""
         event_feed.subscribe(self.feed)
@@ -104,8 +106,9 @@ class RaftDriver:
         self.feed(events.Stop(patience_ms))
         await asyncio.wait([self._stopped], timeout=patience_ms / 1000)
         self._is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._rest):
+            if handle is not None:
+                handle.cancel()
 
     def _perform(self, effect: events.Effect) -> None:
         match effect:
@@ -145,9 +148,24 @@ class RaftDriver:
         return effect.response
 
     def _commit(self, high_watermark: int) -> None:
-        if self._committed.commit(high_watermark, is_active=self._terms.active is not None):
-            self._catch_up.reached()
-            self._snapshots.write_if_due()
+        """Publish the committed metadata. A node that has fetched much of it publishes it in several iterations of the
+        event loop.
+        """
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        match self._committed.commit(high_watermark, is_active=self._terms.active is not None):
+            case Progress.PUBLISHED:
+                self._catch_up.reached()
+                self._snapshots.write_if_due()
+            case Progress.BEHIND:
+                self._rest = self._loop.call_soon(self._publish_rest, high_watermark)
+
+    def _publish_rest(self, high_watermark: int) -> None:
+        try:
+            self._commit(high_watermark)
+        except OSError as error:
+            self._writer.disk_failed(error)
 
     def _end_stop(self) -> None:
         if not self._stopped.done():
