@@ -7,21 +7,26 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.document import standing, told, write_page
+from bench.document import DOCUMENT, rows_without_figure, standing, told, write_page
 from bench.figures import shown, spread
-from bench.front import GROUPS_MEASURED
+from bench.front import CHART, GROUPS_MEASURED
 from bench.groups import GROUPS, Group
+from bench.progress import Progress, time_limit
 from bench.rows import ROWS
 from bench.runs import KEPT, KEPT_LONG, LATEST, ROOT, Measured, Run
 from bench.subjects import Bench, find_peer, is_compiled, machine
 from tests.conformance.brokers import Ports
 
 PORTS_COUNT = 1000
+FAILURE_LENGTH_MAX = 160
+FOLLOWS_FROM_A_RUN = (KEPT, KEPT_LONG, DOCUMENT, CHART, ROOT / "docs" / "long-lists.md")
+"""A tree in which nothing but these was changed is still of its commit."""
 
 
 def main() -> int:
@@ -37,31 +42,33 @@ def main() -> int:
     # A terminated run leaves its brokers no more behind than an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = begun(arguments)
-    is_done = carried_out(run, arguments)
-    print(f"{standing(run.figures)}; {run.minutes:.0f} minutes")
-    is_a_part = arguments.quick or arguments.front or arguments.only or arguments.case or arguments.alone
-    if is_done and not is_a_part and not arguments.dry:
+    is_interrupted = carried_out(run, arguments)
+    print(f"{standing(run)}; {run.minutes:.0f} minutes")
+    is_a_part = bool(arguments.front or arguments.only or arguments.case or arguments.alone)
+    if not (is_interrupted or is_a_part or arguments.quick or arguments.dry):
         published(KEPT_LONG if arguments.long else KEPT)
-    return 0 if is_done else 1
+    # A part, or the short form, need not have each row.
+    failed = [name for name, group in run.groups.items() if group.failure]
+    missing = {} if arguments.case or arguments.alone or arguments.quick else rows_without_figure(run)
+    print(*(f"{name}: {why}" for name, why in missing.items()), sep="\n")
+    return 1 if is_interrupted or failed or missing else 0
 
 
 def carried_out(run: Run, arguments: argparse.Namespace) -> bool:
     """Measure each group that is asked for and that the run does not have yet, and keep what it gave at once.
-    Returns whether none of them failed.
+    Returns whether Ctrl-C or SIGTERM ended it.
     """
-    groups = [group for group in GROUPS if is_wanted(group, arguments) and group.name not in run.groups]
-    is_done = True
+    groups = [group for group in GROUPS if is_wanted(group, arguments) and not run.has(group.name)]
     for group, measured in measure(groups, arguments):
         if measured is None:
-            is_done = False
-            continue
+            return True
         run.groups[group.name] = measured
         for figure in measured.figures:
             print(f"{figure.name}: {shown(figure.ours)} {figure.unit}, ratio {spread(figure)}. {figure.note}")
         print(f"{group.name}: {measured.seconds:.0f} s", flush=True)
         if not arguments.dry:
             run.write(LATEST)
-    return is_done
+    return False
 
 
 def begun(arguments: argparse.Namespace) -> Run:
@@ -72,15 +79,16 @@ def begun(arguments: argparse.Namespace) -> Run:
         return run
     earlier = Run.read(LATEST)
     if run.continues(earlier):
-        print(f"continued: {', '.join(earlier.groups)} were measured already")
+        print(f"continued: {', '.join(filter(earlier.has, earlier.groups))} were measured already")
         return earlier
     print("not continued: the last run is of another commit, form or machine")
     return run
 
 
 def measure(groups: Sequence[Group], arguments: argparse.Namespace) -> Iterator[tuple[Group, Measured | None]]:
-    """What each group gave; None for one that failed, and for the one at which Ctrl-C ended the run."""
+    """What each group gave, or why it failed; None for the one at which Ctrl-C or SIGTERM ended the run."""
     peer = None if arguments.alone else find_peer()
+    progress = Progress(groups)
     with (
         tempfile.TemporaryDirectory(
             prefix="moldau-bench-", dir=arguments.directory, ignore_cleanup_errors=True
@@ -88,22 +96,33 @@ def measure(groups: Sequence[Group], arguments: argparse.Namespace) -> Iterator[
         Bench(Path(home), Ports(arguments.ports, arguments.ports + PORTS_COUNT), peer) as bench,
     ):
         for group in groups:
+            print(progress.line(group), flush=True)
+            if not group.shares_brokers:
+                bench.close()
             began = time.perf_counter()
-            print(f"{group.name}: {group.about}", flush=True)
             try:
                 form = group.form(is_quick=arguments.quick, rounds=arguments.rounds, case=arguments.case)
-                figures = tuple(group.measure(bench, form))
+                with time_limit(group.limit_s):
+                    figures = tuple(group.measure(bench, form))
             except KeyboardInterrupt:
                 print("interrupted; --resume goes on from here", flush=True)
                 yield group, None
                 return
-            except Exception:
+            except Exception as error:
                 traceback.print_exc()
                 print(f"{group.name}: not measured; what the brokers said last:\n{bench.last_lines()}", flush=True)
-                bench.close()
-                yield group, None
+                bench.clear()
+                yield group, Measured(time.perf_counter() - began, (), in_a_line(error))
                 continue
-            yield group, Measured(time.perf_counter() - began, figures)
+            seconds = time.perf_counter() - began
+            progress.add(group, seconds)
+            yield group, Measured(seconds, figures)
+
+
+def in_a_line(error: Exception) -> str:
+    """The kind of an error and the beginning of what it says, as a cell of a table shows it."""
+    words = f"{type(error).__name__}: {error}".replace("|", "/").split()
+    return textwrap.shorten(" ".join(words), FAILURE_LENGTH_MAX, placeholder=" …")
 
 
 def published(path: Path) -> int:
@@ -121,10 +140,11 @@ def published(path: Path) -> int:
 def print_list() -> None:
     """Every row with bar and target, under the group that measures it."""
     for group in GROUPS:
-        print(f"{group.name}: {group.about}{'; only with --long' if group.is_long else ''}")
+        print(f"{group.name}: {group.about}; {group.expected_s} s{', only with --long' if group.is_long else ''}")
         for row in ROWS:
             if row.group == group.name:
                 print(f"    {row.name}: bar {row.limit(row.bar) or '-'}, target {row.limit(row.target) or '-'}")
+    print(f"all but those of --long: {sum(each.expected_s for each in GROUPS if not each.is_long) / 60:.0f} minutes")
 
 
 def is_wanted(group: Group, arguments: argparse.Namespace) -> bool:
@@ -136,9 +156,15 @@ def is_wanted(group: Group, arguments: argparse.Namespace) -> bool:
 
 
 def commit() -> str:
-    """The short name of the commit, with a + if the tree differs from it."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    """The short name of the commit, with a + if the tree differs from it by more than what follows from a run."""
+    excluded = [f":(exclude){path.relative_to(ROOT)}" for path in FOLLOWS_FROM_A_RUN]
+    name = _git("describe", "--always").strip()
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *excluded)
+    return name + "+" * bool(changed) if name else "unknown"
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout
 
 
 def parsed() -> argparse.Namespace:

@@ -31,6 +31,8 @@ SETTINGS: Final = (
     "allow.everyone.if.no.acl.found=true",
 )
 WARM_UP_SHARE: Final = 5
+WARM_UP_DIVISOR: Final = 3
+"""The load follows that is measured, and it warms too."""
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
@@ -49,7 +51,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
                 contender.name = f"{name}-{what}"
             create(brokers["with"], name)
             for contender in brokers.values():
-                contender.warm_up(form.warm_up_s)
+                contender.warm_up(form.warm_up_s / WARM_UP_DIVISOR)
                 contender.run(SMALL, requests // WARM_UP_SHARE)
             cost = in_turns(
                 list(brokers.values()),

@@ -33,14 +33,14 @@ from moldau.protocol.compression import Codec
 DEDUPE_BUFFER_MB: Final = (128 << 20) / 1e6
 """The default of log.cleaner.dedupe.buffer.size."""
 KINDS: Final = (
-    Kind("1 KiB values, lz4", 2_000_000, 200_000, 1024, Codec.LZ4),
-    Kind("100-byte values, no codec", 5_000_000, 500_000, 100, Codec.NONE),
+    Kind("1 KiB values, lz4", 1_000_000, 100_000, 1024, Codec.LZ4),
+    Kind("100-byte values, no codec", 4_000_000, 400_000, 100, Codec.NONE),
     Kind("10 M keys, 100-byte values", 12_000_000, 10_000_000, 100, Codec.NONE),
-    Kind("keys at random, 100-byte values, lz4", 5_000_000, 1_500_000, 100, Codec.LZ4, is_shuffled=True),
+    Kind("keys at random, 100-byte values, lz4", 3_000_000, 900_000, 100, Codec.LZ4, is_shuffled=True),
 )
 QUICK_DIVISOR: Final = 40
-WARM_UP_LOGS: Final = 2
-"""Cleaned before those that count: the compiler of a JVM has seen the cleaner's loops then."""
+WARM_UP_LOGS: Final = 1
+"""Cleaned before those that count: the compiler of a JVM has seen the cleaner's loops over a million records then."""
 SAMPLE_S: Final = 0.01
 SETTLING_S: Final = 1.0
 WORKER: Final = "moldau.broker.runtime.worker_process"

@@ -41,7 +41,7 @@ PRODUCES_A_SECOND: Final = 1_000
 FETCHES_A_SECOND: Final = 500
 CONNECTIONS: Final = 4
 IN_FLIGHT: Final = 5
-IDLE_S: Final = 10.0
+IDLE_S: Final = 8.0
 IDLE_QUICK_S: Final = 2.0
 WARM_UP_DIVISOR: Final = 3
 """Of the warm-up of a closed loop: at a set rate a broker is warm sooner."""

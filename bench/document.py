@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bench.figures import Figure, shown, spread
 from bench.front import CHART, FRONT, chart
 from bench.groups import GROUPS, Group
 from bench.rows import ROWS, Row, Verdict
-from bench.runs import KEPT, KEPT_LONG, ROOT, Run
+from bench.runs import KEPT, KEPT_LONG, ROOT, Measured, Run
 
 DOCUMENT: Final = ROOT / "docs" / "performance.md"
 
@@ -48,15 +48,29 @@ def told(run: Run) -> str:
         f"Commit {facts['commit']}, measured on {facts['date']} ({facts['form']} form):"
         f" {facts['cpu']}, {facts['memory']}, {facts['system']}, CPython {facts['python']}, hot path"
         f" {facts['hot path']}, load generator in {facts['load generator']}. Of the rows with a bar or a target:"
-        f" {standing(run.figures)}."
+        f" {standing(run)}."
     )
 
 
-def standing(figures: Mapping[str, Figure]) -> str:
-    """How many of the rows that were measured stand how."""
+def standing(run: Run) -> str:
+    """How many rows of the groups of this run stand how."""
+    figures = run.figures
     verdicts = [row.verdict(figures[row.name]) for row in ROWS if row.name in figures]
-    counts = {verdict: verdicts.count(verdict) for verdict in Verdict}
-    return ", ".join(f"{count} {verdict.value.strip('*')}" for verdict, count in counts.items() if count) or "none"
+    counts = {verdict.value.strip("*"): verdicts.count(verdict) for verdict in Verdict}
+    counts["without a figure"] = len(rows_without_figure(run))
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
+
+
+def rows_without_figure(run: Run) -> dict[str, str]:
+    """Why, by the name of the row: its group failed, or gave no figure of this name."""
+    figures = run.figures
+    return {
+        row.name: _missing(run.groups[row.group]) for row in ROWS if row.group in run.groups if row.name not in figures
+    }
+
+
+def _missing(measured: Measured) -> str:
+    return f"failed: {measured.failure}" if measured.failure else "no figure"
 
 
 def front_table(run: Run) -> list[str]:
@@ -83,22 +97,27 @@ def tables(run: Run) -> Iterator[str]:
     """A table for each group that has rows with a bar or a target, in the order of `bench.groups`."""
     for group in GROUPS:
         measured = run.groups.get(group.name)
-        figures = {} if measured is None else {figure.name: figure for figure in measured.figures}
-        rows = [(row, figures[row.name]) for row in ROWS if row.name in figures]
-        if rows:
-            yield from _table(group, rows)
+        rows = [row for row in ROWS if row.group == group.name]
+        if measured is not None and rows:
+            yield from _table(group, rows, measured)
 
 
-def _table(group: Group, rows: Sequence[tuple[Row, Figure]]) -> Iterator[str]:
+def _table(group: Group, rows: Sequence[Row], measured: Measured) -> Iterator[str]:
+    figures = {figure.name: figure for figure in measured.figures}
     yield from (f"### `{group.name}`: {group.about}", "")
     yield "| what | unit | Moldau | Apache Kafka | ratio (spread) | bar | target | |"
     yield "|---|---|---|---|---|---|---|---|"
-    for row, figure in rows:
-        peer = "–" if figure.peer is None else shown(figure.peer)
+    for row in rows:
         limits = f"{row.limit(row.bar)} | {row.limit(row.target)}"
+        figure = figures.get(row.name)
+        if figure is None:
+            yield f"| {row.name} |  | – | – | – | {limits} | {_missing(measured)} |"
+            continue
+        peer = "–" if figure.peer is None else shown(figure.peer)
         values = f"{figure.unit} | {shown(figure.ours)} | {peer} | {spread(figure)}"
         yield f"| {figure.name} | {values} | {limits} | {row.verdict(figure).value} |"
-    notes = dict.fromkeys(f"- {figure.name}: {figure.note}." for _, figure in rows if figure.note)
+    shown_figures = [figures[row.name] for row in rows if row.name in figures]
+    notes = dict.fromkeys(f"- {figure.name}: {figure.note}." for figure in shown_figures if figure.note)
     yield from ("", *notes, "") if notes else ("",)
 
 

@@ -30,7 +30,7 @@ from bench.trio import NODES, Trio
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 
-GIGABYTES: Final = 4.0
+GIGABYTES: Final = 2.0
 GIGABYTES_QUICK: Final = 0.25
 VALUE_SIZE: Final = 1024
 ERASED_KEYS: Final = 1_000

@@ -51,7 +51,9 @@ INTERVAL_S: Final = 5.0
 """Between the heartbeats of a member of a consumer group."""
 HEARTBEATS_S: Final = 10.0
 """Two intervals of heartbeats."""
-PINGED_S: Final = 6.0
+PINGED_S: Final = 5.0
+WARM_UP_DIVISOR: Final = 3
+"""Of the warm-up of a closed loop: the members send few requests."""
 PATIENCE_S: Final = 120.0
 HOLDS_S: Final = 7.0
 """More than the interval of heartbeats: until then a member may not know yet that the group has moved on."""
@@ -77,7 +79,7 @@ def _contender(bench: Bench, name: str, form: Form, stack: ExitStack) -> Contend
     server.format()
     stack.callback(remove, server)
     contender = Contender(stack.enter_context(Running(server)))
-    contender.warm_up(form.warm_up_s)
+    contender.warm_up(form.warm_up_s / WARM_UP_DIVISOR)
     return contender
 
 

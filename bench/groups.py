@@ -18,6 +18,10 @@ WARM_UP_S: Final = 30.0
 WARM_UP_QUICK_S: Final = 10.0
 
 
+LIMIT_S_MIN: Final = 300
+LIMIT_TIMES: Final = 3
+
+
 class Form(NamedTuple):
     """How much of everything is done."""
 
@@ -29,15 +33,25 @@ class Form(NamedTuple):
 
 
 class Group(NamedTuple):
-    """`module` holds `measure(bench, form)`; groups that use the warmed brokers of `Bench.contenders` stand last."""
+    """`module` holds `measure(bench, form)`."""
 
     name: str
     module: str
     about: str
-    is_in_quick: bool = True
+    expected_s: int
+    """Of the full form, on a machine of two cores that does nothing else."""
+    is_in_quick: bool = False
     is_long: bool = False
     """Minutes by the dozen: a run of these, `--long`, has a table of its own."""
     rounds: int = 3
+    shares_brokers: bool = False
+    """Whether it uses the warmed brokers of `bench.contenders`. Such groups stand together: between them these brokers
+    run on, and before another group they end."""
+
+    @property
+    def limit_s(self) -> int:
+        """A group that takes longer has failed."""
+        return max(LIMIT_S_MIN, LIMIT_TIMES * self.expected_s)
 
     def form(self, *, is_quick: bool, rounds: int | None, case: str = "") -> Form:
         """`rounds` if somebody has asked for a number of them."""
@@ -50,100 +64,118 @@ class Group(NamedTuple):
 
 
 GROUPS: Final = (
-    Group("start", "bench.start", "from exec to the first acknowledged produce", rounds=5),
-    Group("memory", "bench.memory", "an idle broker", rounds=2),
-    Group("console", "bench.console", "memory, pages and the live tail of the console", is_in_quick=False),
-    Group("commands", "bench.commands", "the start of the command line", is_in_quick=False, rounds=5),
-    Group("history", "bench.history", "the events of groups that coordinators remember", is_in_quick=False),
-    Group("search", "bench.search", "a record found by a field in a whole topic", is_in_quick=False),
-    Group("lag", "bench.lag", "the lag of groups on /metrics", is_in_quick=False, rounds=1),
-    Group("imports", "bench.imports", "memory that libraries cost once they are imported", rounds=5),
-    Group("kit", "bench.kit", "what a test waits for, and a node in memory", is_in_quick=False),
-    Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False, rounds=2),
-    Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False, is_long=True, rounds=1),
-    Group("restart", "bench.restart", "many partitions of transactions after kill -9", is_in_quick=False, rounds=2),
+    Group("start", "bench.start", "from exec to the first acknowledged produce", 35, is_in_quick=True, rounds=5),
+    Group("memory", "bench.memory", "an idle broker", 45, is_in_quick=True, rounds=2),
     Group(
-        "controller_scale",
-        "bench.controller_scale",
-        "100,000 and 1,000,000 partitions in the controller",
-        is_in_quick=False,
-        is_long=True,
+        "hot",
+        "bench.hot_path",
+        "CPU of a small produce with all semantics",
+        100,
+        is_in_quick=True,
+        rounds=2,
+        shares_brokers=True,
     ),
-    Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False, rounds=2),
-    Group("group_loading", "bench.group_loading", "10,000 groups of two kinds", is_in_quick=False, rounds=2),
-    Group("transaction_loading", "bench.transaction_loading", "100,000 transactional ids", is_in_quick=False, rounds=2),
-    Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False, rounds=2),
-    Group("tls", "bench.tls", "loads under TLS, a thousand handshakes at once, 10,000 ACLs", is_in_quick=False),
-    Group("transactions", "bench.transactions", "transactions of protocol 2, and read_committed", is_in_quick=False),
-    Group("compaction", "bench.compaction", "one log cleaned by both brokers: speed and memory", is_in_quick=False),
     Group(
-        "compaction_latency", "bench.compaction_latency", "produce and fetch while logs are cleaned", is_in_quick=False
+        "loads", "bench.throughput", "raw produce and fetch, closed loop", 200, is_in_quick=True, shares_brokers=True
     ),
-    Group("cold_read", "bench.cold_read", "reads from remote storage, and copies to it", is_in_quick=False),
+    Group("sender", "bench.sender", "bulk fetches beside a C program that only sends", 15, shares_brokers=True),
+    Group("open", "bench.open_loop", "raw produce at a given rate", 90, is_in_quick=True, shares_brokers=True),
+    Group("tail", "bench.tail", "consumers that follow a producer", 60, is_in_quick=True, shares_brokers=True),
     Group(
-        "compacted_offsets",
-        "bench.compacted_offsets",
-        "five million commits by 1,000 groups",
-        is_in_quick=False,
-        is_long=True,
-        rounds=1,
+        "librdkafka",
+        "bench.librdkafka",
+        "produce and consume by librdkafka",
+        100,
+        is_in_quick=True,
+        rounds=2,
+        shares_brokers=True,
     ),
-    Group("tables", "bench.tables", "a topic as Arrow batches, without Spark", is_in_quick=False),
-    Group("lake", "bench.lake", "a topic followed as an Iceberg table, by one process", is_in_quick=False, rounds=2),
-    Group("backup", "bench.backup", "a backup of a node's directories beside cp, and a second one", is_in_quick=False),
+    Group("crowd", "bench.crowd", "memory under load with 20 consumers", 60, is_in_quick=True, shares_brokers=True),
+    Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", 110, rounds=2, shares_brokers=True),
+    Group("e2e", "bench.end_to_end", "kafka-e2e-latency; needs Java", 60, rounds=2, shares_brokers=True),
+    Group(
+        "request_latency",
+        "bench.request_latency",
+        "the client's p99 beside that of the broker's metrics",
+        20,
+        is_in_quick=True,
+    ),
+    Group("cluster", "bench.cluster", "three nodes, replication factor 3, under load", 270, rounds=2),
+    Group("transactions", "bench.transactions", "transactions of protocol 2, and read_committed", 260, rounds=2),
+    Group(
+        "group_members", "bench.group_members", "members of consumer and classic groups, and heartbeats", 370, rounds=2
+    ),
+    Group("cores", "bench.cores", "two processes of one machine beside one", 60),
+    Group("tls", "bench.tls", "loads under TLS, a thousand handshakes at once, 10,000 ACLs", 270, rounds=2),
+    Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", 180, rounds=2),
+    Group("commands", "bench.commands", "the start of the command line", 20, rounds=5),
+    Group("history", "bench.history", "the events of groups that coordinators remember", 15),
+    Group("search", "bench.search", "a record found by a field in a whole topic", 70, rounds=2),
+    Group("lag", "bench.lag", "the lag of groups on /metrics", 170, rounds=1),
+    Group("backup", "bench.backup", "a backup of a node's directories beside cp, and a second one", 15),
+    Group("live", "bench.live", "a table and the segments behind it as one relation", 60, rounds=2),
+    Group("tables", "bench.tables", "a topic as Arrow batches, without Spark", 130, rounds=2),
     Group(
         "erasure",
         "bench.erasure",
         "1,000 keys erased from three replicas, beside the cleaner; --case GIGABYTES",
-        is_in_quick=False,
+        120,
         rounds=1,
     ),
-    Group("live", "bench.live", "a table and the segments behind it as one relation", is_in_quick=False),
+    Group("long_lists", "bench.long_lists", "one request with a list of 100,000 elements", 150, rounds=1),
     Group(
         "spark",
         "bench.spark_reads",
         "Spark over files, a broker and objects; over the JVM connector; over Parquet",
-        is_in_quick=False,
+        600,
         rounds=2,
     ),
-    Group(
-        "spark_planning",
-        "bench.spark_planning",
-        "a plan over 100,000 local segments and 1,000,000 tiered ones",
-        is_in_quick=False,
-    ),
-    Group(
-        "long_lists",
-        "bench.long_lists",
-        "one request with a list of 100,000 elements",
-        is_in_quick=False,
-    ),
-    Group(
-        "group_members",
-        "bench.group_members",
-        "members of consumer and classic groups, and heartbeats",
-        is_in_quick=False,
-    ),
-    Group("share_groups", "bench.share_groups", "members of a share group, and their latencies", is_in_quick=False),
-    Group("cores", "bench.cores", "two processes of one machine beside one", is_in_quick=False),
-    Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
-    Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
-    Group("open", "bench.open_loop", "raw produce at a given rate"),
-    Group("request_latency", "bench.request_latency", "the client's p99 beside that of the broker's metrics"),
-    Group("tail", "bench.tail", "consumers that follow a producer"),
-    Group("sender", "bench.sender", "bulk fetches beside a C program that only sends", is_in_quick=False),
-    Group("librdkafka", "bench.librdkafka", "produce and consume by librdkafka"),
-    Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", is_in_quick=False, rounds=2),
-    Group("e2e", "bench.end_to_end", "kafka-e2e-latency; needs Java", is_in_quick=False),
-    Group("cluster", "bench.cluster", "three nodes, replication factor 3, under load", is_in_quick=False, rounds=2),
+    Group("console", "bench.console", "memory, pages and the live tail of the console", 80, rounds=2),
+    Group("kit", "bench.kit", "what a test waits for, and a node in memory", 100, rounds=2),
+    Group("compaction", "bench.compaction", "one log cleaned by both brokers: speed and memory", 220, rounds=2),
+    Group("compaction_latency", "bench.compaction_latency", "produce and fetch while logs are cleaned", 120, rounds=2),
+    Group("share_groups", "bench.share_groups", "members of a share group, and their latencies", 140, rounds=2),
     Group(
         "cluster_transactions",
         "bench.cluster_transactions",
         "transactions on three nodes, replication factor 3",
-        is_in_quick=False,
+        160,
         rounds=2,
     ),
-    Group("failover", "bench.failover", "three nodes, one of which is lost", is_in_quick=False, rounds=20),
-    Group("group_failover", "bench.group_failover", "a group whose coordinator is killed", is_in_quick=False, rounds=5),
-    Group("crowd", "bench.crowd", "memory under load with 20 consumers"),
+    Group("failover", "bench.failover", "three nodes, one of which is lost", 170, rounds=6),
+    Group("group_failover", "bench.group_failover", "a group whose coordinator is killed", 60, rounds=4),
+    Group("cold_read", "bench.cold_read", "reads from remote storage, and copies to it", 45, rounds=2),
+    Group("lake", "bench.lake", "a topic followed as an Iceberg table, by one process", 150, rounds=1),
+    Group("restart", "bench.restart", "many partitions of transactions after kill -9", 130, rounds=2),
+    Group("offset_loading", "bench.offset_loading", "a million offset records", 50, rounds=2),
+    Group("group_loading", "bench.group_loading", "10,000 groups of two kinds", 80, rounds=2),
+    Group("transaction_loading", "bench.transaction_loading", "100,000 transactional ids", 40, rounds=2),
+    Group("idle_connections", "bench.idle_connections", "10,000 of them", 80, rounds=2),
+    Group(
+        "spark_planning",
+        "bench.spark_planning",
+        "a plan over 100,000 local segments and 1,000,000 tiered ones",
+        80,
+        rounds=2,
+    ),
+    Group(
+        "imports", "bench.imports", "memory that libraries cost once they are imported", 10, is_in_quick=True, rounds=5
+    ),
+    Group("recovery", "bench.recovery", "ten active segments after kill -9", 900, is_long=True, rounds=1),
+    Group(
+        "controller_scale",
+        "bench.controller_scale",
+        "100,000 and 1,000,000 partitions in the controller",
+        900,
+        is_long=True,
+    ),
+    Group(
+        "compacted_offsets",
+        "bench.compacted_offsets",
+        "five million commits by 1,000 groups",
+        900,
+        is_long=True,
+        rounds=1,
+    ),
 )
+"""In the order of a run and of the page: what a run that is cut short must have comes first."""

@@ -31,8 +31,8 @@ INTERVAL_S: Final = 15
 """Between two scrapes, as Prometheus' users have it."""
 FRESH_S: Final = 5.5
 """Between two scrapes here: a sample is then taken anew, and what happens besides is not measured."""
-SCRAPES: Final = 8
-SCRAPES_QUICK: Final = 4
+SCRAPES: Final = 4
+SCRAPES_QUICK: Final = 2
 SETTLE_S: Final = 70.0
 """After the groups are made: the sample of each minute and what follows it are over."""
 

@@ -27,7 +27,7 @@ TAKEN: Final = "taken"
 RATE: Final = 10_000_000
 """Bytes of values a second."""
 VALUE_SIZE: Final = 1_000
-FOLLOWED_S: Final = 180.0
+FOLLOWED_S: Final = 120.0
 FOLLOWED_S_QUICK: Final = 75.0
 SLICE_S: Final = 0.1
 ENDED_S_MAX: Final = 60.0

@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 from typing import Final
 
+from bench.native_load import CACHE
 from bench.subjects import die_with_parent
 from tests.conformance.toolchain import Missing
 
 PROGRAM: Final = "versitygw"
-HOW_TO_INSTALL: Final = "go install github.com/versity/versitygw/cmd/versitygw@latest"
+MODULE: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 KEY: Final = "bench"
 SECRET: Final = "bench-secret"
 REGION: Final = "us-east-1"
@@ -63,11 +64,22 @@ class ObjectServer:
 
 
 def find_program() -> str:
-    """The path of the server. Raises `Missing`."""
-    program = shutil.which(PROGRAM)
-    if program is None:
-        raise Missing(f"{PROGRAM} is not on the PATH: {HOW_TO_INSTALL}")
-    return program
+    """The path of the server: the machine's, or one that Go builds once. Raises `Missing`."""
+    program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(CACHE))
+    return program or _built()
+
+
+def _built() -> str:
+    go = shutil.which("go")
+    if go is None:
+        raise Missing(f"{PROGRAM} is not on the PATH, and there is no Go to install {MODULE}")
+    print(f"  {PROGRAM} is built, once", flush=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    variables = os.environ | {"GOBIN": str(CACHE)}
+    done = subprocess.run([go, "install", MODULE], env=variables, capture_output=True, text=True)
+    if done.returncode:
+        raise Missing(f"go install {MODULE} failed: {done.stderr[-400:]}")
+    return str(CACHE / PROGRAM)
 
 
 def _wait_for(port: int) -> None:

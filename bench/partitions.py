@@ -22,11 +22,12 @@ START = "start with 1,000 partitions after"
 PARTITIONS = 1_000
 BATCHES = 10
 RECORD_SIZE = 1_000
-IDLE_S = 10.0
+IDLE_S = 5.0
 AT_REST = 20
 """Topics of `PARTITIONS` partitions each."""
 SETTLED_S = 60.0
 """After a start: the first check of retention is over."""
+WATCHED_S = 30.0
 PRODUCE_VERSION = 9
 PARTITIONS_A_REQUEST = 100
 PING = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
@@ -104,8 +105,8 @@ def _at_rest(bench: Bench) -> float:
         running.connect().produce_when_possible(topics[0])
         time.sleep(SETTLED_S)
         before = cpu_time(running.pid).total_s
-        time.sleep(SETTLED_S)
-        share = (cpu_time(running.pid).total_s - before) / SETTLED_S * 100
+        time.sleep(WATCHED_S)
+        share = (cpu_time(running.pid).total_s - before) / WATCHED_S * 100
     remove(server)
     return share
 
@@ -136,7 +137,7 @@ def _fill(client: Client, topic: str, batches: int) -> None:
 
 
 def _start(server: Server, *, kill: bool) -> tuple[float, float, float]:
-    """Seconds to the first acknowledged produce, of the clock and of the CPU, and what it holds ten seconds later."""
+    """Seconds to the first acknowledged produce, of the clock and of the CPU, and what it holds `IDLE_S` later."""
     if kill:
         with Running(server) as running:
             client = running.connect()

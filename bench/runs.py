@@ -24,6 +24,8 @@ class Measured(NamedTuple):
 
     seconds: float
     figures: tuple[Figure, ...]
+    failure: str = ""
+    """Why there are no figures, in one line; empty if the group was measured."""
 
 
 class Run(NamedTuple):
@@ -42,13 +44,21 @@ class Run(NamedTuple):
     def minutes(self) -> float:
         return sum(group.seconds for group in self.groups.values()) / 60
 
+    def has(self, group: str) -> bool:
+        """Whether the group was measured; one that failed was not."""
+        return group in self.groups and not self.groups[group].failure
+
     def continues(self, earlier: Run) -> bool:
         """Whether figures of `earlier` may stand beside those of this run. The day may be another one."""
         return all(earlier.facts.get(name) == value for name, value in self.facts.items() if name != "date")
 
     def write(self, path: Path) -> None:
         groups = {
-            name: {"seconds": round(group.seconds), "figures": [each.as_json() for each in group.figures]}
+            name: {
+                "seconds": round(group.seconds),
+                **({"failure": group.failure} if group.failure else {}),
+                "figures": [each.as_json() for each in group.figures],
+            }
             for name, group in self.groups.items()
         }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +68,7 @@ class Run(NamedTuple):
     def read(cls, path: Path) -> Self:
         facts = json.loads(path.read_text())
         groups = {
-            name: Measured(group["seconds"], tuple(map(Figure.of_json, group["figures"])))
+            name: Measured(group["seconds"], tuple(map(Figure.of_json, group["figures"])), group.get("failure", ""))
             for name, group in facts.pop("groups").items()
         }
         return cls(facts, groups)

@@ -74,7 +74,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             server.format()
             stack.callback(remove, server)
             contender = Contender(stack.enter_context(Running(server)))
-            contender.warm_up(form.warm_up_s)
+            contender.warm_up(form.warm_up_s / 2)
             contenders.append(contender)
         _warm_groups(contenders)
         return [*_rates(contenders, form), *_latencies(contenders, form)]

@@ -32,7 +32,7 @@ WARM_UP_ROUNDS: Final = 2
 """The first rounds warm up the JVM."""
 SOURCE: Final = "trigger"
 ECHO: Final = "trigger-echo"
-RECORDS: Final = 40
+RECORDS: Final = 25
 RECORDS_QUICK: Final = 20
 WARM_UP: Final = 15
 """The first records, which are not counted."""

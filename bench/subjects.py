@@ -84,6 +84,12 @@ class Bench:
         self.contenders = []
         self.running.close()
 
+    def clear(self) -> None:
+        """After a failure: end the shared brokers, and delete what was left behind."""
+        self.close()
+        for path in self.directory.iterdir():
+            shutil.rmtree(path, ignore_errors=True)
+
     def last_lines(self) -> str:
         return "\n".join(contender.last_lines() for contender in self.contenders)
 

@@ -28,7 +28,7 @@ RECORD_SIZES: Final = ((100,) * 34, (100,) * 33, (100,) * 33)
 FETCH_SIZE: Final = 12 << 10
 """About what a transaction of 100 records consumes."""
 QUICK_SHARE: Final = 4
-WARM_UP_TRANSACTIONS: Final = 3_000
+WARM_UP_TRANSACTIONS: Final = 1_200
 
 
 class Case(NamedTuple):
@@ -43,11 +43,11 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
-    Case("transactions of 100 records, 3 partitions, one producer", 1, 4_000),
-    Case("transactions of 100 records, 3 partitions, ten producers", 10, 12_000),
-    Case("transactions of 100 records, 3 partitions, ten producers at 300/s", 10, 3_000, rate=300),
-    Case("consume-transform-produce, 100 records, one producer", 1, 3_000, has_offsets=True),
-    Case("consume-transform-produce, 100 records, ten producers", 10, 9_000, has_offsets=True),
+    Case("transactions of 100 records, 3 partitions, one producer", 1, 2_000),
+    Case("transactions of 100 records, 3 partitions, ten producers", 10, 6_000),
+    Case("transactions of 100 records, 3 partitions, ten producers at 300/s", 10, 2_400, rate=300),
+    Case("consume-transform-produce, 100 records, one producer", 1, 1_500, has_offsets=True),
+    Case("consume-transform-produce, 100 records, ten producers", 10, 4_500, has_offsets=True),
 )
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bench import __main__ as bench_main
-from bench.document import DOCUMENT, kept_page, page, standing, told
+from bench.document import DOCUMENT, kept_page, page, rows_without_figure, standing, told
 from bench.figures import Figure
 from bench.front import FRONT, chart
-from bench.groups import GROUPS, Group
+from bench.groups import GROUPS
 from bench.rows import ROWS, Row, Verdict
 from bench.runs import Measured, Run
 
@@ -89,8 +88,25 @@ def test_a_whole_run_left_nothing_out() -> None:
 
 
 def test_how_many_rows_stand_how() -> None:
-    assert standing(run_of(figure(SMALL_PRODUCES, 1.0), figure(P99, 0.5)).figures) == "1 missed, 1 target reached"
-    assert standing({}) == "none"
+    rows = [figure(row.name) for row in ROWS if row.group == "sender"]
+    assert standing(run_of(*rows, group="sender")) == "2 holds"
+    assert standing(run_of(rows[0], group="sender")) == "1 holds, 1 without a figure"
+    assert standing(Run(FACTS, {})) == "none"
+
+
+def test_the_rows_of_a_group_that_failed_say_why() -> None:
+    failed = Run(FACTS, {"sender": Measured(3.0, (), "LoadFailed: no reply")})
+    text = page(PAGE, failed, None)
+    names = [row.name for row in ROWS if row.group == "sender"]
+    assert names and all(f"| {name} |  | – | – | – |" in text for name in names)
+    assert text.count("| failed: LoadFailed: no reply |") == len(names)
+    assert rows_without_figure(failed) == dict.fromkeys(names, "failed: LoadFailed: no reply")
+    assert not failed.has("sender")
+
+
+def test_a_row_that_its_group_does_not_give_has_no_figure() -> None:
+    text = page(PAGE, run_of(figure(SMALL_PRODUCES)), None)
+    assert f"| {P99} |  | – | – | – | ≤ 0.8× | ≤ 0.5× | no figure |" in text
 
 
 def test_the_chart_shows_half_the_latency_as_twice_as_good() -> None:
@@ -103,28 +119,15 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = run_of(figure(SMALL_PRODUCES, 3.0, note="two cores"))
     run.write(tmp_path / "run.json")
     assert Run.read(tmp_path / "run.json") == run
-    assert told(run) == told(Run.read(tmp_path / "run.json"))
+    failed = Run(FACTS, {"loads": Measured(60.0, (), "LoadFailed: no reply")})
+    failed.write(tmp_path / "run.json")
+    assert Run.read(tmp_path / "run.json") == failed
+    assert told(failed) == told(Run.read(tmp_path / "run.json"))
 
 
 @pytest.mark.parametrize(("fact", "continues"), [("date", True), ("commit", False), ("cpu", False), ("form", False)])
 def test_a_run_is_continued_on_the_same_commit_and_machine(fact: str, continues: bool) -> None:
     assert Run(FACTS, {}).continues(Run(FACTS | {fact: "another"}, {})) is continues
-
-
-def test_a_resumed_run_leaves_out_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def noted(groups: list[Group], _: object) -> Iterator[tuple[Group, None]]:
-        asked.extend(group.name for group in groups)
-        yield from ()
-
-    monkeypatch.setattr(bench_main, "is_compiled", lambda: True)
-    monkeypatch.setattr(bench_main, "LATEST", tmp_path / "latest.json")
-    monkeypatch.setattr(bench_main, "measure", noted)
-    monkeypatch.setattr(sys, "argv", ["bench", "--resume", "--only", "start", "loads", "--dry"])
-    monkeypatch.setattr(bench_main, "begun", lambda _: run_of(figure(SMALL_PRODUCES)))
-    assert bench_main.main() == 0
-    assert asked == ["start"]
 
 
 def test_plain_python_is_measured_only_when_asked(
