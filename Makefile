@@ -89,20 +89,16 @@ limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real 
 limits-bounded: $(VENV)/.installed-tests compiled ## the same without what takes minutes: half a minute
 	$(BIN)/python -m tests.limits --quick
 
-$(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[clients]'
-	@touch $@
-
-bench: $(VENV)/.installed-bench compiled ## every row beside Apache Kafka in one run, and docs/performance.md from it; ONLY=group measures a part
+bench: $(VENV)/.installed-tests compiled ## every row beside Apache Kafka in one run, and docs/performance.md from it; ONLY=group measures a part
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
-bench-front: $(VENV)/.installed-bench compiled ## the groups of the chart's rows alone
+bench-front: $(VENV)/.installed-tests compiled ## the groups of the chart's rows alone
 	$(BIN)/python -m bench --front
 
-bench-long: $(VENV)/.installed-bench compiled ## the groups that take dozens of minutes each
+bench-long: $(VENV)/.installed-tests compiled ## the groups that take dozens of minutes each
 	$(BIN)/python -m bench --long
 
-bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes
+bench-quick: $(VENV)/.installed-tests compiled ## a shorter form of the same, under 5 minutes
 	$(BIN)/python -m bench --quick
 
 .PHONY: examples
