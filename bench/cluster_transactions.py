@@ -15,7 +15,7 @@ from bench.subjects import Bench
 from bench.transactions import figures_of_cases
 from bench.trio import Trio
 
-SHARE: Final = 3
+SHARE: Final = 8
 """Apache Kafka commits a few dozen transactions of one producer a second, so a whole case would take minutes."""
 
 

@@ -55,8 +55,9 @@ PINGED_S: Final = 5.0
 WARM_UP_DIVISOR: Final = 3
 """Of the warm-up of a closed loop: the members send few requests."""
 PATIENCE_S: Final = 120.0
-HOLDS_S: Final = 7.0
-"""More than the interval of heartbeats: until then a member may not know yet that the group has moved on."""
+HOLDS_S: Final = 6.0
+"""More than the interval of heartbeats: until then a member may not know yet that the group has moved on. The interval
+of a classic group is shorter."""
 VERSION: Final = 1
 JOIN: Final = 0
 LEAVE: Final = -1

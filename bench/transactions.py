@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
-    Case("transactions of 100 records, 3 partitions, one producer", 1, 2_000),
+    Case("transactions of 100 records, 3 partitions, one producer", 1, 1_600),
     Case("transactions of 100 records, 3 partitions, ten producers", 10, 6_000),
     Case("transactions of 100 records, 3 partitions, ten producers at 300/s", 10, 2_400, rate=300),
     Case("consume-transform-produce, 100 records, one producer", 1, 1_500, has_offsets=True),
