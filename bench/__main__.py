@@ -50,7 +50,8 @@ def main() -> int:
     # A part, or the short form, need not have each row.
     failed = [name for name, group in run.groups.items() if group.failure]
     missing = {} if arguments.case or arguments.alone or arguments.quick else rows_without_figure(run)
-    print(*(f"{name}: {why}" for name, why in missing.items()), sep="\n")
+    for name, why in missing.items():
+        print(f"{name}: {why}")
     return 1 if is_interrupted or failed or missing else 0
 
 

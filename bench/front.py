@@ -50,9 +50,9 @@ text { fill: #e6edf3 } .faint { fill: #9198a1 } .even { stroke: #9198a1 }
 
 
 def chart(run: Run) -> str:
-    """The SVG of the rows that the run measured, each beside Apache Kafka."""
+    """The SVG of the rows that the run measured beside Apache Kafka."""
     figures = run.figures
-    rows = [(figures[name], label) for name, label in FRONT.items() if name in figures]
+    rows = [(figures[name], label) for name, label in FRONT.items() if name in figures and figures[name].ratio]
     made = f"{run.facts['date']}, commit {run.facts['commit']}, {run.facts['cpu']}"
     height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + FOOT_HEIGHT
     even = _x(1.0)

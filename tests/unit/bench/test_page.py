@@ -115,6 +115,12 @@ def test_the_chart_shows_half_the_latency_as_twice_as_good() -> None:
     assert FRONT[P99] in drawn and "2×" in drawn and "commit abcdef12" in drawn
 
 
+def test_a_run_without_a_peer_has_a_page_and_an_empty_chart() -> None:
+    alone = run_of(Figure(P99, "ms", {"moldau": [1.0]}))
+    assert FRONT[P99] in page(PAGE, alone, None)
+    assert FRONT[P99] not in chart(alone)
+
+
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = run_of(figure(SMALL_PRODUCES, 3.0, note="two cores"))
     run.write(tmp_path / "run.json")
