@@ -47,7 +47,8 @@ WARM_UP_DIVISOR: Final = 3
 """Of the warm-up of a closed loop: at a set rate a broker is warm sooner."""
 PIECE_S: Final = 1.0
 PIECE_QUICK_S: Final = 0.1
-KIND: Final = KINDS[1]
+KIND: Final = KINDS[1]._replace(records=5_000_000, keys=500_000)
+"""Long enough that pieces of the load lie within the cleaning."""
 QUICK_DIVISOR: Final = 10
 LOGS_A_ROUND: Final = 3
 QUICK_LOGS_A_ROUND: Final = 2

@@ -22,6 +22,8 @@ RECORD_SIZES: Final = (1_000,) * 64
 TRANSACTIONS: Final = 4_096
 """Of one batch each: 256 MiB."""
 ABORTED_EVERY: Final = 10
+FILLERS: Final = 8
+"""Producers at a time: Apache Kafka commits a few dozen transactions of one producer a second."""
 CONNECTIONS: Final = 4
 REQUESTS: Final = 8_000
 REQUESTS_QUICK: Final = 2_000
@@ -61,15 +63,16 @@ def figures_of_reads(contenders: Sequence[Contender], form: Form) -> list[Figure
 
 
 def _fill(contender: Contender, client: Client, topic: str) -> None:
-    producer = Producing(client, f"{topic}-filler", Work(topic, [contender.port], ()))
+    work = Work(topic, [contender.port], ())
     batch = Batch(RECORD_SIZES, time.time_ns() // 1_000_000)
 
-    def transactions() -> Conversation:
-        for number in range(TRANSACTIONS):
+    def transactions(filler: int) -> Conversation:
+        producer = Producing(client, f"{topic}-filler-{filler}", work)
+        for number in range(TRANSACTIONS // FILLERS):
             yield from producer.produce([batch])
             yield from producer.end(is_commit=number % ABORTED_EVERY != 0)
 
-    hold([transactions()])
+    hold([transactions(filler) for filler in range(FILLERS)])
 
 
 def _read(contender: Contender, topic: str, isolation_level: int, requests: int) -> Run:
