@@ -17,7 +17,7 @@ from bench.subjects import Bench
 from bench.workloads import SMALL
 
 NAME = "open loop at half of Apache Kafka's peak, 200 B, 4 connections"
-SECONDS = 10
+SECONDS = 8
 SECONDS_QUICK = 4
 PEAK_ROUNDS = 3
 
