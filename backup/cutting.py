@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.backup.manifest import Piece
 from moldau.backup.sources.port import LogReader
@@ -21,15 +21,46 @@ from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.batch_run import BatchRun
 
 PIECE_SIZE: Final = 16 << 20
-"""The least bytes of a piece, except of the last one of a log. A backup has two pieces in memory for each log that it
-reads."""
+"""The least bytes of a piece, except of the last one of a log."""
 
 
-class CutPiece(NamedTuple):
-    """A piece of a log with its bytes: a `ChunkedContent`."""
+class PieceContent(Protocol):
+    """Takes the bytes of a piece while it is cut."""
+
+    def write(self, data: BytesLike, /) -> None:
+        """Take the next bytes of the piece. It may block."""
+
+    def discard(self) -> None:
+        """Free what the bytes take, unless they are in the store as an object."""
+
+
+C = TypeVar("C", bound=PieceContent)
+
+
+class HeldContent:
+    """The bytes of a piece in memory: a `PieceContent`, and a `ChunkedContent`."""
+
+    def __init__(self) -> None:
+        self.parts: list[BytesLike] = []
+        self.size = 0
+
+    def write(self, data: BytesLike, /) -> None:
+        self.parts.append(data)
+        self.size += len(data)
+
+    async def chunks(self) -> AsyncIterator[BytesLike]:
+        for part in self.parts:
+            yield part
+
+    def discard(self) -> None:
+        self.parts.clear()
+
+
+class CutPiece(NamedTuple, Generic[C]):
+    """A piece of a log with its bytes."""
 
     piece: Piece
-    parts: Sequence[BytesLike]
+    content: C
     last_epoch: int
     """The leader epoch of the last batch up to the end of this piece; -1 if there is none."""
 
@@ -37,19 +68,24 @@ class CutPiece(NamedTuple):
     def size(self) -> int:
         return self.piece.size
 
-    async def chunks(self) -> AsyncIterator[BytesLike]:
-        for part in self.parts:
-            yield part
 
-
-class Cutter:
+class Cutter(Generic[C]):
     """Cuts a log from one offset to another, piece by piece. It blocks while the source reads.
 
     A batch that holds the first offset is taken whole, and so is a batch that holds the last offset.
     """
 
-    def __init__(self, reader: LogReader, start_offset: int, end_offset: int, piece_size: int = PIECE_SIZE) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        start_offset: int,
+        end_offset: int,
+        new_content: Callable[[], C],
+        piece_size: int = PIECE_SIZE,
+    ) -> None:
+        """`new_content`: makes the content into which a piece is written while it is cut."""
         self._reader = reader
+        self._new_content = new_content
         self._offset = start_offset
         self._end_offset = end_offset
         self._piece_size = piece_size
@@ -58,12 +94,20 @@ class Cutter:
         self._run = BatchRun(0, NO_LEADER_EPOCH, end_offset, INT64_MAX, 0)
         """The compiled loop that checks batches. With INT64_MAX as its fourth argument it collects no producers."""
 
-    def next_piece(self) -> CutPiece | None:
+    def next_piece(self) -> CutPiece[C] | None:
         """Return the next piece, or None at the end. Raises `MalformedMessage` for a damaged batch, and what the source
-        raises."""
+        and the content of the piece raise."""
         if self._offset >= self._end_offset:
             return None
-        first_offset, parts, size, crc = self._offset, list[BytesLike](), 0, 0
+        content = self._new_content()
+        try:
+            return self._cut_into(content)
+        except BaseException:
+            content.discard()
+            raise
+
+    def _cut_into(self, content: C) -> CutPiece[C]:
+        first_offset, size, crc = self._offset, 0, 0
         self._run.max_timestamp = NO_TIMESTAMP
         while size < self._piece_size and self._offset < self._end_offset:
             data = self._reader.read(self._offset, self._taken)
@@ -71,14 +115,14 @@ class Cutter:
             if not self._taken:
                 self._offset = self._end_offset  # The log has no more batches below it.
                 break
-            if not parts:
+            if not size:
                 first_offset = min(first_offset, parse_header(data, 0, True).base_offset)
             self._offset = self._run.next_offset
             part = memoryview(data)[: self._taken]
-            parts.append(part)
+            content.write(part)
             size, crc = size + len(part), crc32c(part, crc)
         piece = Piece(first_offset, self._offset, size, crc, self._run.max_timestamp)
-        return CutPiece(piece, parts, self._run.leader_epoch)
+        return CutPiece(piece, content, self._run.leader_epoch)
 
     def _walk(self, data: bytes) -> int:
         """Check the batches in `data` that begin before the end offset. Returns the number of their bytes, without a

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from moldau.backup.cutting import CutPiece
+from moldau.backup.cutting import CutPiece, HeldContent
 from moldau.backup.layout import (
     BACKUPS,
     METADATA,
@@ -29,6 +29,8 @@ from moldau.storage.tiered.port import (
     ObjectNotFound,
     RemoteStorage,
     RemoteStorageError,
+    Upload,
+    Uploads,
     WrongCluster,
     get_all,
     list_all,
@@ -57,8 +59,11 @@ class UnfinishedRun(NamedTuple):
 class BackupStore:
     """The backups of one cluster in a directory or an object store. Every method raises `RemoteStorageError`."""
 
-    def __init__(self, storage: RemoteStorage) -> None:
+    def __init__(self, storage: RemoteStorage, uploads: Uploads | None = None) -> None:
+        """`uploads`: writes pieces into the storage while they are cut; None if the storage must know their keys
+        first."""
         self.storage = storage
+        self._uploads = uploads
 
     async def owner(self) -> str:
         """Return the id of the cluster whose backups the store has. Raises `NotABackupStore`."""
@@ -149,9 +154,20 @@ class BackupStore:
 
     # Objects
 
-    async def put_piece(self, partition: PartitionKey, cut: CutPiece) -> None:
-        """Write a piece of a log."""
-        await self.storage.put(piece_key(partition, cut.piece), cut)
+    def new_content(self) -> HeldContent | Upload:
+        """Make the content of a piece that will be cut: a file of the store if it can write one before it knows the
+        key, else memory."""
+        return HeldContent() if self._uploads is None else self._uploads.begin_upload()
+
+    async def put_piece(
+        self, partition: PartitionKey, cut: CutPiece[HeldContent] | CutPiece[HeldContent | Upload]
+    ) -> None:
+        """Write a piece of a log, or give it its key if it is written already."""
+        key = piece_key(partition, cut.piece)
+        if isinstance(cut.content, HeldContent):
+            await self.storage.put(key, cut.content)
+        else:
+            await cut.content.complete(key)
 
     async def put_metadata(self, snapshot: MetadataSnapshot) -> MetadataPiece:
         """Write a metadata snapshot. Returns its entry for a manifest."""

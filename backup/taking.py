@@ -8,13 +8,14 @@ source.ask ─▶ vector ─▶ pieces that are there stay ─▶ cut ─▶ put
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from moldau.backup.cutting import PIECE_SIZE, CutPiece, Cutter
+from moldau.backup.cutting import PIECE_SIZE, CutPiece, Cutter, HeldContent
 from moldau.backup.layout import piece_key
 from moldau.backup.manifest import Manifest, MetadataPiece, PartitionBackup, PartitionKey, TopicBackup
 from moldau.backup.sources.port import Asked, LogReader, LogStartMoved, Source, SourceLog
@@ -22,10 +23,16 @@ from moldau.backup.store import BackupStore, UnfinishedRun
 from moldau.backup.throttle import Throttle
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import NO_LEADER_EPOCH
+from moldau.storage.tiered.port import StorageUnavailable, Upload
 
 T = TypeVar("T")
-NOTED_EVERY: Final = 64 << 20
-"""The least bytes of new pieces between two unfinished manifests of a run."""
+Content: TypeAlias = HeldContent | Upload
+NOTED_EVERY: Final = 256 << 20
+"""The least bytes of new pieces between two unfinished manifests of a run. The run that follows a killed one reads at
+most these bytes again, and a manifest that is durable takes the time of some pieces."""
+WRITTEN_AHEAD_MAX: Final = 3
+"""The most pieces of a log that wait for the disk of the store, besides the one that waits longest, while the next one
+is cut. They are files of the store, and take no memory."""
 NOTES_SHARE: Final = 256
 """The unfinished manifests of a run take less than one part in this many of the bytes that the run copies."""
 SMALL_PIECES_MAX: Final = 16
@@ -163,11 +170,17 @@ class _Run:
         return Taken(manifest, self._progress(), self._piece_count, places)
 
     async def _copy_log(self, log: SourceLog) -> None:
+        # A piece in memory can be put again if the store fails for a moment, and need not be put if it is there.
+        new_content: Callable[[], Content] = HeldContent if self._left else self._store.new_content
         for _ in range(STARTS_MAX):
             reader = log.open()
             try:
-                await self._copy_from(log, reader)
+                await self._copy_from(log, reader, new_content)
                 return
+            except StorageUnavailable:
+                if new_content is HeldContent:
+                    raise
+                new_content = HeldContent
             except LogStartMoved as moved:
                 start = min(moved.start_offset, log.end_offset)
                 self._parts[log.key] = started_at(self._parts[log.key], start)
@@ -177,23 +190,40 @@ class _Run:
                 reader.close()
         raise DamagedLog(f"{log.key} in {log.place}: its start moved {STARTS_MAX} times while it was copied")
 
-    async def _copy_from(self, log: SourceLog, reader: LogReader) -> None:
-        """Copy a log from the end of the part that this backup has. The next piece is cut while one is written."""
-        cutter = Cutter(reader, self._parts[log.key].end_offset, log.end_offset, self._piece_size)
+    async def _copy_from(self, log: SourceLog, reader: LogReader, new_content: Callable[[], Content]) -> None:
+        """Copy a log from the end of the part that this backup has. The next piece is cut while others are put."""
+        start_offset = self._parts[log.key].end_offset
+        cutter = Cutter(reader, start_offset, log.end_offset, new_content, self._piece_size)
+        puts: deque[tuple[CutPiece[Content], asyncio.Future[None]]] = deque()
         coming = asyncio.ensure_future(self._shell.offload(cutter.next_piece))
         try:
-            while (cut := await coming) is not None:
+            while (cut := await asyncio.shield(coming)) is not None:
+                await self._shell.throttle.spend(cut.size)
                 coming = asyncio.ensure_future(self._shell.offload(cutter.next_piece))
-                await self._put(log.key, cut)
+                puts.append((cut, asyncio.ensure_future(self._put(log.key, cut))))
+                if isinstance(cut.content, HeldContent) or len(puts) > WRITTEN_AHEAD_MAX:
+                    await self._add(log.key, *puts.popleft())
+            while puts:
+                await self._add(log.key, *puts.popleft())
         finally:
-            await asyncio.gather(coming, return_exceptions=True)  # The caller closes what it reads.
+            # No thread reads or writes any more when the caller closes the reader, and no incomplete file stays.
+            (last, *_) = await asyncio.gather(coming, *[put for _, put in puts], return_exceptions=True)
+            if isinstance(last, CutPiece):
+                last.content.discard()
 
-    async def _put(self, key: PartitionKey, cut: CutPiece) -> None:
+    async def _put(self, key: PartitionKey, cut: CutPiece[Content]) -> None:
+        try:
+            if cut.size and piece_key(key, cut.piece) not in self._left:
+                await self._store.put_piece(key, cut)
+        finally:
+            cut.content.discard()
+
+    async def _add(self, key: PartitionKey, cut: CutPiece[Content], put: Awaitable[None]) -> None:
+        """Add a piece to the part of its log, once it is in the store."""
+        await asyncio.shield(put)
         if piece_key(key, cut.piece) in self._left:
             self._kept_size += cut.size
         elif cut.size:
-            await self._shell.throttle.spend(cut.size)
-            await self._store.put_piece(key, cut)
             self._copied_size, self._piece_count = self._copied_size + cut.size, self._piece_count + 1
         part = self._parts[key]
         self._parts[key] = part._replace(
@@ -201,6 +231,7 @@ class _Run:
         )
         self._report()
         if self._copied_size >= self._note_due:
+            self._note_due = self._copied_size + NOTED_EVERY  # No other log's piece begins a manifest meanwhile.
             await self.note()
 
     async def note(self) -> None:

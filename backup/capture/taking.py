@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from moldau.backup.capture.captured_log import CapturedLog, Window
 from moldau.backup.capture.commits import Commits
 from moldau.backup.capture.metadata import OFFSETS_TOPIC, captured_metadata
-from moldau.backup.cutting import CutPiece, Cutter
+from moldau.backup.cutting import CutPiece, Cutter, HeldContent
 from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey, Piece, TopicBackup
 from moldau.backup.sources.port import Asked, LogStartMoved, Source, SourceLog
 from moldau.backup.store import BackupStore
@@ -187,12 +187,13 @@ class _Run:
             await self._put(key, cut)
         self._note(key, cuts, 0)
 
-    async def _put(self, key: PartitionKey, cut: CutPiece) -> None:
+    async def _put(self, key: PartitionKey, cut: CutPiece[HeldContent]) -> None:
         await self._store.put_piece(key, cut)
+        cut.content.discard()
         self._taken_size += cut.size
         self._shell.report(self._read_size, self._taken_size)
 
-    def _note(self, key: PartitionKey, cuts: Sequence[CutPiece], offset: int) -> None:
+    def _note(self, key: PartitionKey, cuts: Sequence[CutPiece[HeldContent]], offset: int) -> None:
         """Note the pieces of a partition. `offset`: the start and end offset of the partition if it has no pieces."""
         first = cuts[0].piece.first_offset if cuts else offset
         end, epoch = (cuts[-1].piece.end_offset, cuts[-1].last_epoch) if cuts else (offset, NO_LEADER_EPOCH)
@@ -225,10 +226,10 @@ def stored_batches(
     what the source raises."""
     reader = log.open()
     try:
-        cutter = Cutter(reader, log.start_offset, log.end_offset, READ_SIZE)
+        cutter = Cutter(reader, log.start_offset, log.end_offset, HeldContent, READ_SIZE)
         while (cut := cutter.next_piece()) is not None:
             note_read(cut.size)
-            for part in cut.parts:
+            for part in cut.content.parts:
                 view = memoryview(part)
                 for position, header in iterate_batches(part):
                     yield header, view[position : position + header.size]
@@ -236,25 +237,24 @@ def stored_batches(
         reader.close()
 
 
-def cut_batches(batches: Iterator[bytes]) -> Generator[CutPiece, None, None]:
+def cut_batches(batches: Iterator[bytes]) -> Generator[CutPiece[HeldContent], None, None]:
     """Join batches, which are in the order of their offsets, into pieces."""
     following: int | None = None
-    parts: list[bytes] = []
-    size, crc, max_timestamp, epoch = 0, 0, NO_TIMESTAMP, NO_LEADER_EPOCH
-    first = 0
+    content = HeldContent()
+    first, crc, max_timestamp, epoch = 0, 0, NO_TIMESTAMP, NO_LEADER_EPOCH
     for batch in batches:
         header = parse_header(batch, 0, True)
-        if not parts:
+        if not content.size:
             first = header.base_offset if following is None else following
-        parts.append(batch)
-        size, crc = size + len(batch), crc32c(batch, crc)
+        content.write(batch)
+        crc = crc32c(batch, crc)
         max_timestamp, epoch = max(max_timestamp, header.max_timestamp), header.partition_leader_epoch
         following = header.next_offset
-        if size >= PIECE_SIZE:
-            yield CutPiece(Piece(first, following, size, crc, max_timestamp), parts, epoch)
-            parts, size, crc, max_timestamp = [], 0, 0, NO_TIMESTAMP
-    if parts and following is not None:
-        yield CutPiece(Piece(first, following, size, crc, max_timestamp), parts, epoch)
+        if content.size >= PIECE_SIZE:
+            yield CutPiece(Piece(first, following, content.size, crc, max_timestamp), content, epoch)
+            content, crc, max_timestamp = HeldContent(), 0, NO_TIMESTAMP
+    if content.size and following is not None:
+        yield CutPiece(Piece(first, following, content.size, crc, max_timestamp), content, epoch)
 
 
 def _note_commits(commits: Commits, log: SourceLog) -> None:

@@ -329,6 +329,12 @@ class Process:
             option(M_TRIM_THRESHOLD, unused)
 
     @staticmethod
+    def executor(threads_max: int) -> ThreadPoolExecutor:
+        """Make an executor for calls that block, as the default one of an event loop, with up to `threads_max`
+        threads."""
+        return ThreadPoolExecutor(threads_max)
+
+    @staticmethod
     def give_back_heap() -> None:
         """Return the free pages of malloc's heap to the system. Without glibc this has no effect."""
         import ctypes  # It takes memory, and most nodes never need it.

@@ -4,7 +4,8 @@
     <root>/.uploads/<16 hex>       objects that are being written; `remove_uploads` removes what a crash left
 
 A put writes a temporary file, syncs it, renames it and syncs the directory, in this order: a reader sees a whole object
-or none, and a put that has returned survives a loss of power. Every call runs in aiofiles' threads (decision 13).
+or none, and a put that has returned survives a loss of power. Every call runs in aiofiles' threads (decision 13), but
+for `DirectoryUpload.write` and `discard`, which block.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from moldau.storage.tiered.port import (
 )
 
 UPLOADS: Final = ".uploads"
+_HAS_ADVICE: Final = hasattr(os, "posix_fadvise")
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -49,8 +51,7 @@ class DirectoryStorage:
         self._random = random
 
     async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
-        path = self._path(key)
-        temporary = f"{self._root}/{UPLOADS}/{self._random.getrandbits(64):016x}"
+        path, temporary = self._path(key), self._new_temporary()
         with self._errors(key):
             await self._run(self._make_directories, os.path.dirname(temporary))
             try:
@@ -65,6 +66,10 @@ class DirectoryStorage:
             finally:
                 with suppress(FileNotFoundError):
                     await aio_os.unlink(temporary)
+
+    def begin_upload(self) -> DirectoryUpload:
+        """Begin an object whose key is not known yet."""
+        return DirectoryUpload(self, self._new_temporary())
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
         with self._errors(key):
@@ -105,6 +110,9 @@ class DirectoryStorage:
     def _path(self, key: str) -> str:
         assert key and not any(part in ("", ".", "..", UPLOADS) for part in key.split("/")), f"{key!r} is not a key"
         return f"{self._root}/{key}"
+
+    def _new_temporary(self) -> str:
+        return f"{self._root}/{UPLOADS}/{self._random.getrandbits(64):016x}"
 
     def _make_directories(self, path: str) -> None:
         """Make a directory below the root, and the missing directories above it, durably. Raises FileNotFoundError if
@@ -186,6 +194,48 @@ class DirectoryStorage:
         if error.errno in REFUSED:
             return AccessRefused(what)
         return StorageUnavailable(what)
+
+
+class DirectoryUpload:
+    """A file of a `DirectoryStorage` that is written before its key is known: an `Upload`."""
+
+    def __init__(self, storage: DirectoryStorage, temporary: str) -> None:
+        self._storage = storage
+        self._temporary = temporary
+        self._descriptor: int | None = None
+        self._size = 0
+
+    def write(self, data: BytesLike, /) -> None:
+        """Append bytes to the file. It blocks. Raises `RemoteStorageError`."""
+        with self._storage._errors(UPLOADS):
+            if self._descriptor is None:
+                self._storage._make_directories(os.path.dirname(self._temporary))
+                self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+            if _HAS_ADVICE:
+                # The kernel begins to write these pages, so that the sync of `complete` waits for the last ones alone.
+                os.posix_fadvise(self._descriptor, self._size, len(data), os.POSIX_FADV_DONTNEED)
+            self._size += len(data)
+
+    async def complete(self, key: str) -> None:
+        with self._storage._errors(key):
+            await self._storage._run(self._complete, self._storage._path(key))
+
+    def discard(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            with suppress(OSError):
+                os.unlink(self._temporary)
+
+    def _complete(self, path: str) -> None:
+        assert self._descriptor is not None, "nothing was written"
+        os.fsync(self._descriptor)
+        self._storage._install(self._temporary, path, False)
+        os.close(self._descriptor)
+        self._descriptor = None
 
 
 def _opened(path: str, flags: int) -> int:

@@ -22,6 +22,7 @@ from moldau.storage.tiered.port import (
     ObjectNotFound,
     RemoteStorage,
     StorageUnavailable,
+    Uploads,
     WrongCluster,
     get_all,
 )
@@ -90,6 +91,11 @@ class RetryingStorage:
         self._policy = policy or RetryPolicy()
         self.retry_count = 0
         """The number of repeated calls since the start."""
+
+    @property
+    def uploads(self) -> Uploads | None:
+        """The storage itself, without retries, if it can write an object before the key is known; else None."""
+        return self._storage if isinstance(self._storage, Uploads) else None
 
     async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
         attempts = 0

@@ -12,7 +12,7 @@ Callers distinguish the errors by class; the message names the object or setting
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike
@@ -76,6 +76,27 @@ class RemoteStorage(Protocol):
 
     async def close(self) -> None:
         """Close connections and files. Closing twice is allowed."""
+
+
+class Upload(Protocol):
+    """An object that is written before its key is known. It has no key, and no listing shows it, until `complete`."""
+
+    def write(self, data: BytesLike, /) -> None:
+        """Append bytes to the object. It blocks."""
+
+    async def complete(self, key: str) -> None:
+        """Give the object its key, as `put` does: then it is durable. An existing object with this key is replaced."""
+
+    def discard(self) -> None:
+        """Remove the object, unless it is complete. Discarding twice is allowed."""
+
+
+@runtime_checkable
+class Uploads(Protocol):
+    """The part of a storage that can write an object before its key is known. An object store cannot."""
+
+    def begin_upload(self) -> Upload:
+        """Begin an object."""
 
 
 async def list_all(storage: RemoteStorage, prefix: str, *, page_size: int = 1000) -> AsyncIterator[ObjectEntry]:

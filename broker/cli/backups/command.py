@@ -30,7 +30,7 @@ from moldau.broker.cli.invocation import Invocation
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.tiered.object_options import ObjectStoreOptions
-from moldau.storage.tiered.opening import open_storage
+from moldau.storage.tiered.opening import RetryingStorage, open_storage
 from moldau.storage.tiered.port import (
     AccessRefused,
     RemoteStorage,
@@ -118,9 +118,10 @@ def run_action(action: Action, arguments: argparse.Namespace, invocation: Invoca
 
 async def _run(action: Action, arguments: argparse.Namespace, invocation: Invocation) -> int:
     storage = _opened(arguments)
+    uploads = storage.uploads if isinstance(storage, RetryingStorage) else None
     output = Output(invocation.out, is_json=arguments.json)
     try:
-        return await action(BackupCommand(arguments, invocation, BackupStore(storage), output))
+        return await action(BackupCommand(arguments, invocation, BackupStore(storage, uploads), output))
     finally:
         invocation.errors.erase()
         await storage.close()

@@ -26,6 +26,10 @@ KEPT_SIZE: Final = 64 << 20
 """The bytes of freed memory that the process keeps for the next pieces of the backup, because memory that is given back
 to the system after each piece costs page faults for the next one."""
 
+THREADS_MAX: Final = 24
+"""The most threads of the process: for each of four logs one that cuts, and one for each piece that waits for the disk.
+"""
+
 
 async def take(command: BackupCommand) -> int:
     """Take a backup, and remove older ones if `--keep` says so. Returns the exit status."""
@@ -34,6 +38,7 @@ async def take(command: BackupCommand) -> int:
     rate = positive("--max-bytes-per-second", given.max_bytes_per_second)
     loop = asyncio.get_running_loop()
     Process.keep_blocks(KEPT_SIZE)
+    loop.set_default_executor(Process.executor(THREADS_MAX))
     source = await asyncio.to_thread(source_of, command)
     shell = Shell(
         command.now_ms, asyncio.to_thread, Throttle(rate, loop.time, asyncio.sleep), _reporter(command, loop.time)

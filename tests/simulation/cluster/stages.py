@@ -290,6 +290,7 @@ FIRST_STORIES: Final = (
         for name in (
             "test_cutting",
             "test_taking",
+            "test_written_pieces",
             "test_keeping",
             "sources/test_directories",
             "test_settling",

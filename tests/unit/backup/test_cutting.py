@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.backup.cutting import CutPiece, Cutter
+from moldau.backup.cutting import CutPiece, Cutter, HeldContent
 from moldau.protocol.primitives import MalformedMessage, crc32c
 from tests.unit.backup.logs import MemoryLog, batch, batches
 
 SIZE = len(batch(0))
 
 
-def cut(log: MemoryLog, start: int, end: int, piece_size: int = 400) -> list[CutPiece]:
-    cutter = Cutter(log, start, end, piece_size)
+def cut(log: MemoryLog, start: int, end: int, piece_size: int = 400) -> list[CutPiece[HeldContent]]:
+    cutter = Cutter(log, start, end, HeldContent, piece_size)
     return list(iter(cutter.next_piece, None))
 
 
-def content(pieces: list[CutPiece]) -> bytes:
-    return b"".join(bytes(part) for piece in pieces for part in piece.parts)
+def content(pieces: list[CutPiece[HeldContent]]) -> bytes:
+    return b"".join(bytes(part) for piece in pieces for part in piece.content.parts)
 
 
 @pytest.mark.parametrize("read_size", [1, SIZE, SIZE + 1, 5 * SIZE, 1 << 20])

@@ -38,6 +38,33 @@ def test_a_put_that_fails_leaves_nothing(tmp_path: Path) -> None:
     run(story())
 
 
+def test_an_upload_is_an_object_once_it_has_its_key(tmp_path: Path) -> None:
+    async def story() -> None:
+        storage = DirectoryStorage(str(tmp_path), Random(1))
+        upload, dropped = storage.begin_upload(), storage.begin_upload()
+        for data in (b"12", memoryview(b"345")):
+            upload.write(data)
+            dropped.write(data)
+        assert [each async for each in list_all(storage, "")] == []
+        await upload.complete("t/a")
+        upload.discard()
+        dropped.discard()
+        dropped.discard()
+        assert [each.key async for each in list_all(storage, "")] == ["t/a"]
+        assert (tmp_path / "t/a").read_bytes() == b"12345"
+        assert (tmp_path / "t/a").stat().st_mode & 0o777 == 0o640
+        assert list((tmp_path / ".uploads").iterdir()) == []
+
+    run(story())
+
+
+def test_an_upload_into_a_root_that_is_missing_is_refused(tmp_path: Path) -> None:
+    upload = DirectoryStorage(str(tmp_path / "away"), Random(1)).begin_upload()
+    with pytest.raises(StorageMissing, match="does not exist, or is not mounted"):
+        upload.write(b"1")
+    upload.discard()
+
+
 def test_objects_are_for_the_owner_and_its_group(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
