@@ -108,7 +108,6 @@ GROUPS: Final = (
         120,
         rounds=1,
     ),
-    Group("long_lists", "bench.long_lists", "one request with a list of 100,000 elements", 150, rounds=1),
     Group("compaction", "bench.compaction", "one log cleaned by both brokers: speed and memory", 220, rounds=2),
     Group("share_groups", "bench.share_groups", "members of a share group, and their latencies", 80, rounds=2),
     Group(
@@ -160,6 +159,9 @@ GROUPS: Final = (
     ),
     Group(
         "imports", "bench.imports", "memory that libraries cost once they are imported", 10, is_in_quick=True, rounds=5
+    ),
+    Group(
+        "long_lists", "bench.long_lists", "one request with a list of 100,000 elements", 1300, is_long=True, rounds=1
     ),
     Group("recovery", "bench.recovery", "ten active segments after kill -9", 900, is_long=True, rounds=1),
     Group(

@@ -359,11 +359,11 @@ _METRICS_TABLE = (
 
 def long_lists_page() -> str:
     from bench.rows import LONG_LIST, LONG_LIST_USERS
-    from bench.runs import KEPT, Run
+    from bench.runs import KEPT_LONG, Run
     from moldau.broker.apis.api import list_paths
     from moldau.broker.apis.catalogue import apis
 
-    measured = Run.read(KEPT).figures
+    measured = Run.read(KEPT_LONG).figures if KEPT_LONG.exists() else {}
 
     def times(api: str, path: str) -> str:
         """The cells of the two users."""
@@ -405,9 +405,9 @@ _LISTS_INTRODUCTION = (
     "to a controller in an Envelope, as a broker forwards the request of a client.",
     "",
     "The last two columns are the times (ms) of one request with 100,000 elements, and in brackets those of Apache",
-    "Kafka 4.3.1 for the same bytes, of the run that [performance.md](performance.md) shows (`python -m bench --only",
-    "long_lists`). Apache Kafka is not waited for after 40 s. A list without times is in a request that only nodes of",
-    "the cluster send, or the run left this group out.",
+    "Kafka 4.3.1 for the same bytes, of the long run that [performance.md](performance.md) shows (`make bench-long`).",
+    "Apache Kafka is not waited for after 40 s. A list without times is in a request that only nodes of the cluster",
+    "send, or the run left this group out.",
     "",
     "| API | list | what happens | without rights, ms | super user, ms |",
     "|---|---|---|---|---|",
