@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, count, islice, repeat
 from operator import itemgetter, lt, sub
@@ -68,7 +69,7 @@ class Offsets:
 
     __slots__ = ("_before", "_pieces", "committed", "keys")
 
-    def __init__(self, keys: Sequence[Partition], committed: Sequence[int]) -> None:
+    def __init__(self, keys: list[Partition], committed: array[int]) -> None:
         self.keys = keys
         self.committed = committed
         self._pieces: list[tuple[slice, Callable[[Sequence[int]], Values]]] = []
@@ -85,69 +86,115 @@ class Offsets:
             for begin in range(0, len(places), PIECE)
         ]
 
-    def commit(self, committed: Sequence[int]) -> None:
+    def commit(self, committed: array[int]) -> None:
         """Replace the committed offsets. The group has the same partitions as before."""
         self.committed, self._before = committed, None
 
-    async def bounds(self, logs: Logs) -> Bounds | None:
-        """Compute the lags of the partitions; None if they are the same as in the last call."""
+    async def bounds(self, logs: Logs, furthest_max: int) -> Bounds | None:
+        """Compute the lags of the partitions; None if they are the same as in the last call. The result knows the
+        `furthest_max` partitions that are furthest behind.
+        """
         read: list[tuple[Values, Values]] = [
             (at(logs.first) if logs.first else (), at(logs.last)) for _, at in self._pieces
         ]
         if read == self._before:
             return None
         self._before = read
-        bounds = Bounds()
+        bounds = Bounds(furthest_max)
+        if len(read) == 1:
+            bounds.add(self.keys, self.committed, *read[0])
+            return bounds
         for (piece, _), (first, last) in zip(self._pieces, read, strict=True):
             bounds.add(self.keys[piece], self.committed[piece], first, last)
-            if len(self._pieces) > 1:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
         return bounds
 
 
 class Bounds:
     """The lag of each partition of one group. A partition without a known end is left out."""
 
-    __slots__ = ("begins", "keys", "lags")
+    __slots__ = ("_furthest_max", "_other_most", "begins", "behind_count", "furthest", "keys", "lags", "sum")
 
-    def __init__(self) -> None:
+    def __init__(self, furthest_max: int) -> None:
+        self._furthest_max = furthest_max
+        self._other_most = 0
+        """The largest lag of the partitions that are not in `furthest`."""
         self.keys: list[Partition] = []
-        self.begins: list[int] = []
+        self.begins = array("q")
         """For each partition: the offset of the first record that the group has not read. It is the committed offset,
         or the log start offset if that is later.
         """
         self.lags = array("q")
         """For each partition: the number of offsets from `begins` to the end of the log."""
+        self.sum = 0
+        """The sum of all lags."""
+        self.behind_count = 0
+        """The number of partitions with a lag."""
+        self.furthest: list[int] = []
+        """The indexes of the partitions with the largest lags, the largest first, as they were added. Partitions
+        without a lag are left out.
+        """
 
-    def add(self, keys: Sequence[Partition], offsets: Sequence[int], first: Sequence[int], last: Sequence[int]) -> None:
+    def add(self, keys: list[Partition], offsets: array[int], first: Sequence[int], last: Sequence[int]) -> None:
         """Add partitions with their committed offsets, and the start and end offsets of their logs. If all start
-        offsets are 0, `first` is empty.
+        offsets are 0, `first` is empty. The first `keys` and `offsets` may be kept, and extended by the next ones.
         """
-        lags = list(map(sub, last, offsets))
-        if min(lags, default=0) >= 0 and not any(map(lt, offsets, first)):
+        begins = offsets
+        if trimmed := list(compress(count(), map(lt, offsets, first))):
+            begins = offsets[:]
+            for place in trimmed:
+                begins[place] = first[place]
+        lags = list(map(sub, last, begins))
+        ordered = sorted(lags)
+        if ordered and ordered[0] < 0:
+            known = list(map(UNKNOWN.__ne__, last))
+            if not all(known):
+                keys, begins = list(compress(keys, known)), array("q", compress(begins, known))
+                lags = list(compress(lags, known))
+            lags = list(map(max, lags, repeat(0)))
+            ordered = sorted(lags)
+        self.sum += sum(lags)
+        self.behind_count += len(ordered) - bisect_right(ordered, 0)
+        place = len(self.lags)
+        self.lags.fromlist(lags)
+        if place:
             self.keys += keys
-            self.begins += offsets
-            self.lags.fromlist(lags)
-            return
-        for key, offset, begin, end in zip(keys, offsets, first or repeat(0), last, strict=False):
-            if end != UNKNOWN:
-                begins = max(offset, begin)
-                self.keys.append(key)
-                self.begins.append(begins)
-                self.lags.append(max(end - begins, 0))
+            self.begins += begins
+        else:
+            self.keys, self.begins = keys, begins
+        if ordered and ordered[-1]:
+            self._add_furthest(place, lags, ordered)
 
-    def furthest(self, most: int) -> list[int]:
-        """The indexes of the `most` partitions with the largest lag, the largest first. Partitions without a lag are
-        left out.
+    def _add_furthest(self, begin: int, lags: list[int], ordered: list[int]) -> None:
+        """Look for the furthest ones among the partitions whose indexes begin at `begin`. Their lags come as they
+        were added, and in ascending order.
         """
-        lags = self.lags
-        largest = sorted(lags, reverse=True)[:most]
-        if not any(largest):
-            return []
-        least = max(largest[-1], 1)
-        above = sorted(compress(count(), map(least.__lt__, lags)), key=lags.__getitem__, reverse=True)
-        # Often all partitions lag by the same: then the first ones are enough.
-        return [*above, *islice(compress(count(), map(least.__eq__, lags)), len(largest) - len(above))]
+        most = self._furthest_max
+        largest = ordered[-most:]
+        least = max(largest[0], 1)
+        if least == largest[-1]:  # Often all partitions lag by the same: then the first ones are enough.
+            found = list(islice(compress(count(), map(least.__eq__, lags)), len(largest)))
+        else:
+            found = list(compress(count(), map(least.__le__, lags)))
+            found = sorted(found, key=lags.__getitem__, reverse=True)[:most]
+        others = max(self._other_most, ordered[-most - 1] if len(ordered) > most else 0)
+        merged = [*self.furthest, *(begin + each for each in found)]
+        if self.furthest:
+            merged.sort(key=self.lags.__getitem__, reverse=True)
+            others = max(others, self.lags[merged[most]] if len(merged) > most else 0)
+        self.furthest, self._other_most = merged[:most], others
+
+    def correct(self, place: int, records: int) -> None:
+        """Replace the lag of one of the furthest partitions, given by its index, by the number of its records."""
+        before = self.lags[place]
+        self.lags[place] = records
+        self.sum += records - before
+        self.behind_count += (records > 0) - (before > 0)
+
+    @property
+    def most(self) -> int:
+        """The largest lag."""
+        return max((self._other_most, *map(self.lags.__getitem__, self.furthest)))
 
 
 def values_at(places: Sequence[int]) -> Callable[[Sequence[int]], Values]:

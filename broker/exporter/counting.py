@@ -9,6 +9,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from moldau.broker.console.decoding.counting import NO_OFFSETS, Counted, OffsetSet
@@ -56,6 +57,8 @@ class Counter:
     def __init__(self) -> None:
         self._before: dict[Place, Counted] = {}
         self._now: dict[Place, Counted] = {}
+        self._told: dict[Place, Behind] = {}
+        """The results of this sample, but those of share groups. Groups at the same offset share them."""
         self._budget = Budget(0, 0)
         self._left = 0
         self._topic_ids: dict[str, bytes] = {}
@@ -63,19 +66,31 @@ class Counter:
 
     def begin(self) -> None:
         """Begin a sample, with a new budget. Counts that the previous sample did not use are dropped."""
-        self._before, self._now, self._topic_ids = self._now, {}, {}
+        self._before, self._now, self._told, self._topic_ids = self._now, {}, {}, {}
         self._budget, self._left = Budget(*BUDGET), COUNTED_MAX
 
-    async def behind(self, client: KafkaClient, unread: Unread) -> Behind:
-        """Return how far a group is behind in one partition. The records are counted if the budget of the sample allows
-        it.
-        """
-        name = unread.key[0]
+    def place(self, client: KafkaClient, unread: Unread) -> Place:
+        """The key by which the count of an unread range is kept."""
+        name, index = unread.key
         topic_id = self._topic_ids.get(name)
         if topic_id is None:
             topic = client.ports.cluster.image.topics.by_name(name)
             topic_id = self._topic_ids[name] = b"" if topic is None else topic.id
-        place = (topic_id, unread.key[1], unread.isolation, unread.begin)
+        return topic_id, index, unread.isolation, unread.begin
+
+    def known(self, place: Place, unread: Unread) -> Behind | None:
+        """The result of this sample for another group at the same offset; None if there is none."""
+        return self._told.get(place) if unread.finished is NO_OFFSETS else None
+
+    def keep(self, places: Iterable[Place]) -> None:
+        """Keep finished counts of the previous sample, for a group whose offsets and logs have not changed."""
+        before = self._before
+        self._now.update((place, before[place]) for place in places if place in before)
+
+    async def behind(self, client: KafkaClient, place: Place, unread: Unread) -> Behind:
+        """Return how far a group is behind in one partition. The records are counted if the budget of the sample allows
+        it.
+        """
         counted = self._now.get(place) or self._before.get(place)
         finished = unread.finished
         if counted is None or counted.end > unread.end or finished is not NO_OFFSETS:
@@ -86,7 +101,8 @@ class Counter:
             counted = await count_unread(
                 client, unread.key, counted, self._budget, unread.isolation, dates_roughly=True
             )
-        if finished is NO_OFFSETS:  # Which offsets a share group has behind it changes with each acknowledgement.
-            self._now[place] = counted
         is_counted = counted.offset >= counted.end and finished is not None
-        return Behind(counted.records + counted.offsets_left, is_counted, counted.first_ms)
+        behind = Behind(counted.records + counted.offsets_left, is_counted, counted.first_ms)
+        if finished is NO_OFFSETS:  # Which offsets a share group has behind it changes with each acknowledgement.
+            self._now[place], self._told[place] = counted, behind
+        return behind

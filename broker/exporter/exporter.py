@@ -15,6 +15,7 @@ import logging
 from collections import Counter as Counts
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
@@ -22,7 +23,7 @@ from moldau.broker.coordinators.lag_history import PERIOD_MS
 from moldau.broker.coordinators.node_status import POINT_MS, TrafficPoint, WorstLag
 from moldau.broker.exporter.bounds import Partition
 from moldau.broker.exporter.sample import GroupLag, Sampler
-from moldau.broker.metrics.exposition import Labels, Page
+from moldau.broker.metrics.exposition import Page, labels_text
 from moldau.broker.replicas.replicas import Traffic
 from moldau.security.access import Unrestricted
 
@@ -35,6 +36,8 @@ PIECE: Final = 200
 """The number of partitions whose metrics are written in one iteration of the event loop."""
 GROUPS: Final = 20
 """The number of groups whose metrics, without those of partitions, are written in one iteration of the event loop."""
+GROUPS_SUMMED: Final = 200
+"""The number of groups whose sums are computed in one iteration of the event loop."""
 PARTITIONS: Final = 2_000
 """The number of partitions whose traffic is summed in one iteration of the event loop."""
 NAME: Final = "kafka_consumergroup_group_"
@@ -75,6 +78,9 @@ class LagExporter:
         self._took_ms = 0
         self._rows: list[GroupRow] = []
         self._left_out = 0
+        rows_max = self._partitions_max + self._series_max
+        self._labels = lru_cache(maxsize=2 * rows_max)(_labels)
+        """`_labels`, with the texts of the last scrape kept: they are a half of the page, and seldom change."""
         self._sampling = asyncio.Lock()
 
     def start(self) -> None:
@@ -111,8 +117,15 @@ class LagExporter:
                 return
             try:
                 groups = await self._sampler.take()
-                self._ports.services.lag_history.add(began_ms, {group.id: group.summed().records for group in groups})
-                self._ports.services.node_status.set_lags(map(worst_lag, groups))
+                records: dict[str, int | None] = {}
+                worst: list[WorstLag] = []
+                for number, group in enumerate(groups, 1):
+                    records[group.id] = group.summed().records
+                    worst.append(worst_lag(group))
+                    if number % GROUPS_SUMMED == 0:
+                        await asyncio.sleep(0)
+                self._ports.services.lag_history.add(began_ms, records)
+                self._ports.services.node_status.set_lags(worst)
                 await self._make_rows(groups)
             except Exception:  # A sample that is missing must not stop the broker, as the failure of a task does.
                 log.exception("the lags of groups cannot be found")
@@ -120,7 +133,12 @@ class LagExporter:
             self._took_ms = clock() - began_ms
 
     async def _make_rows(self, groups: Sequence[GroupLag]) -> None:
-        chosen = [group for group in groups if any(fnmatchcase(group.id, each) for each in self._patterns)]
+        chosen = []
+        for number, group in enumerate(groups, 1):
+            if any(fnmatchcase(group.id, each) for each in self._patterns):
+                chosen.append(group)
+            if number % GROUPS_SUMMED == 0:
+                await asyncio.sleep(0)
         self._left_out = max(len(chosen) - self._series_max, 0)
         self._rows = []
         left = self._partitions_max
@@ -151,24 +169,45 @@ class LagExporter:
         now_ms = self._ports.environment.wall_ms()
         page.add("moldau_group_lag_sample_seconds", self._took_ms / 1000)
         for number, row in enumerate(self._rows, 1):
-            labels = (("group", row.id), ("kind", row.kind))
+            labels = self._labels("group", row.id, "kind", row.kind)
             if row.records is not None:
-                page.add(f"{NAME}sum_lag", row.records, labels)
-                page.add(f"{NAME}max_lag", row.most, labels)
+                page.add_labelled(f"{NAME}sum_lag", row.records, labels)
+                page.add_labelled(f"{NAME}max_lag", row.most, labels)
                 add_age(page, f"{NAME}max_lag_seconds", row.records, row.first_ms, now_ms, labels)
             if row.uncounted:
-                page.add("moldau_group_lag_uncounted_partitions", row.uncounted, labels[:1])
+                page.add("moldau_group_lag_uncounted_partitions", row.uncounted, (("group", row.id),))
             if row.partitions:
-                await add_partitions(page, row, now_ms)
+                await self._add_partitions(page, row, now_ms)
             elif number % GROUPS == 0:
                 await asyncio.sleep(0)
         return self._left_out
+
+    async def _add_partitions(self, page: Page, row: GroupRow, now_ms: int) -> None:
+        """Add the metrics of a group's partitions, and their sums by topic, to a page."""
+        topics: Counts[str] = Counts()
+        for count, each in enumerate(row.partitions, 1):
+            topic, partition = each.key
+            topics[topic] += each.records
+            labels = self._labels("group", row.id, "topic", topic, "partition", str(partition))
+            page.add_labelled(f"{NAME}offset", each.offset, labels)
+            page.add_labelled(f"{NAME}lag", each.records, labels)
+            add_age(page, f"{NAME}lag_seconds", each.records, each.first_ms, now_ms, labels)
+            if count % PIECE == 0:
+                await asyncio.sleep(0)
+        for topic, records in topics.items():
+            page.add_labelled(f"{NAME}topic_sum_lag", records, self._labels("group", row.id, "topic", topic))
+        await asyncio.sleep(0)
+
+
+def _labels(*names_and_values: str) -> str:
+    """The text of labels, from the name and the value of each."""
+    return labels_text(tuple(zip(names_and_values[::2], names_and_values[1::2], strict=True)))
 
 
 def partition_rows(group: GroupLag) -> list[PartitionRow]:
     """The metrics of each partition of a group."""
     bounds = group.bounds
-    offsets = dict(zip(group.keys, group.offsets.committed, strict=True))
+    offsets = dict(zip(group.offsets.keys, group.offsets.committed, strict=True))
     rows = []
     for place, key in enumerate(bounds.keys):
         behind = group.behind.get(place)
@@ -176,31 +215,14 @@ def partition_rows(group: GroupLag) -> list[PartitionRow]:
     return rows
 
 
-async def add_partitions(page: Page, row: GroupRow, now_ms: int) -> None:
-    """Add the metrics of a group's partitions, and their sums by topic, to a page."""
-    topics: Counts[str] = Counts()
-    for count, each in enumerate(row.partitions, 1):
-        topic, partition = each.key
-        topics[topic] += each.records
-        labels = (("group", row.id), ("topic", topic), ("partition", str(partition)))
-        page.add(f"{NAME}offset", each.offset, labels)
-        page.add(f"{NAME}lag", each.records, labels)
-        add_age(page, f"{NAME}lag_seconds", each.records, each.first_ms, now_ms, labels)
-        if count % PIECE == 0:
-            await asyncio.sleep(0)
-    for topic, records in topics.items():
-        page.add(f"{NAME}topic_sum_lag", records, (("group", row.id), ("topic", topic)))
-    await asyncio.sleep(0)
-
-
-def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: int, labels: Labels) -> None:
+def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: int, labels: str) -> None:
     """Add the age of the first unread record to a page: 0 if there is none. Nothing is added if its timestamp is not
     known.
     """
     if records == 0:
-        page.add(name, 0, labels)
+        page.add_labelled(name, 0, labels)
     elif first_ms is not None:
-        page.add(name, max(now_ms - first_ms, 0) / 1000, labels)
+        page.add_labelled(name, max(now_ms - first_ms, 0) / 1000, labels)
 
 
 def worst_lag(group: GroupLag) -> WorstLag:

@@ -7,6 +7,7 @@ leaders ──▶ ends of logs ────────────┴──▶ 
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -26,13 +27,16 @@ from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import ends_of
 from moldau.broker.console.partitions import READ_COMMITTED
 from moldau.broker.exporter.bounds import PIECE, Bounds, Logs, Offsets, Partition
-from moldau.broker.exporter.counting import Behind, Counter, Unread
+from moldau.broker.exporter.counting import Behind, Counter, Place, Unread
+from moldau.coordinator.offsets.offset_store import GroupOffsets
 from moldau.protocol.errors import ErrorCode
 
 COUNTED: Final = 200
 """The number of partitions whose records are counted, or found in an earlier count, in one iteration of the event
 loop.
 """
+GROUPS: Final = 50
+"""The number of groups whose counts are looked up in one iteration of the event loop."""
 GROUP_WEIGHT: Final = 100
 """The constant work for one group, expressed as a number of partitions."""
 FURTHEST: Final = (4_000, 4)
@@ -43,10 +47,10 @@ KEPT_MAX: Final = 1 << 20
 """The most committed offsets, over all groups, whose lags are kept for the next sample. Each takes about 40 bytes."""
 KEYS_TURNS: Final = 20
 """The number of samples after which the set of all groups' partitions is collected again, without those that are
-gone.
+gone. It is not collected if every group has had the same partitions in all these samples.
 """
 offset_of: Final = itemgetter(0)
-"""Gets the offset from what a group has committed for a partition."""
+"""Gets the offset from a `CommittedOffset`."""
 
 
 class Summary(NamedTuple):
@@ -67,62 +71,71 @@ class GroupLag:
 
     id: str
     kind: str
-    keys: Sequence[Partition]
-    committed: Sequence[tuple[object, ...]]
-    """What is committed for each partition, with the offset as the first field; for a share partition its start
-    offset.
-    """
+    offsets: Offsets
+    """The committed offsets; those of share partitions are their start offsets."""
     isolation: int = READ_COMMITTED
-    offsets: Offsets = field(init=False)
-    source: object = None
-    """Identifies the state from which the offsets were read: an object of the coordinator, and the number of its
-    changes at that time.
-    """
+    source: GroupOffsets | None = None
+    """The coordinator's state from which the offsets were read; None for a share group."""
+    changes: int = 0
+    """The number of changes of `source` when the offsets were read."""
+    removals: int = 0
+    """The number of removals of `source` when the offsets were read."""
     is_settled: bool = False
     """Whether `bounds` were computed from the present committed offsets."""
-    bounds: Bounds = field(default_factory=Bounds)
-    furthest: Sequence[tuple[int, Unread]] = ()
+    bounds: Bounds = field(default_factory=lambda: Bounds(0))
+    unread: Sequence[tuple[int, Unread]] = ()
     """The unread ranges to count, those of the partitions that are furthest behind first. Each comes with the index of
     its partition in `bounds`.
     """
+    places: list[Place] = field(default_factory=list)
+    """The keys of the counts of `unread`."""
     behind: dict[int, Behind] = field(default_factory=dict)
     """The results of counting, by index of the partition in `bounds`. The lag in `bounds` is set to the result."""
     summary: Summary | None = None
 
-    def __post_init__(self) -> None:
-        self.offsets = Offsets(self.keys, list(map(offset_of, self.committed)))
-
-    def commit(self, committed: Sequence[tuple[object, ...]]) -> None:
+    def commit(self, committed: array[int]) -> None:
         """Replace what is committed. The group has the same partitions as before."""
-        self.committed, self.is_settled = committed, False
-        self.offsets.commit(list(map(offset_of, committed)))
+        self.is_settled = False
+        self.offsets.commit(committed)
 
-    async def look(self, logs: Logs) -> bool:
+    def has_partitions_of(self, of: GroupOffsets) -> bool:
+        """Whether the offsets are those of the same partitions as in `of`, in the same order."""
+        return self.source is of and self.removals == of.removals and len(self.offsets.keys) == len(of.offsets)
+
+    async def look(self, logs: Logs, furthest_max: int) -> bool:
         """Compute `bounds` from the ends of the logs. Returns whether they have changed."""
         if logs.is_same and self.is_settled:
             return False
-        bounds = await self.offsets.bounds(logs)
+        bounds = await self.offsets.bounds(logs, furthest_max)
         self.is_settled = True
         if bounds is not None:
-            self.bounds, self.behind, self.summary = bounds, {}, None
+            self.bounds, self.behind, self.places, self.summary = bounds, {}, [], None
         return bounds is not None
 
     def note(self, place: int, behind: Behind) -> None:
         """Note the result of counting the partition with the index `place` in `bounds`."""
         if self.behind.get(place) != behind:
-            self.behind[place], self.bounds.lags[place] = behind, behind.records
+            self.behind[place] = behind
+            self.bounds.correct(place, behind.records)
             self.summary = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether an earlier sample has counted all of `unread` to their ends, and will not have to count again."""
+        return (
+            self.kind != SHARE
+            and len(self.behind) == len(self.unread)
+            and all(each.is_counted for each in self.behind.values())
+        )
 
     def summed(self) -> Summary:
         """The lag summed over all partitions. The sums are kept until a lag changes."""
         if self.summary is None:
-            lags, keys = self.bounds.lags, self.bounds.keys
-            most = max(lags, default=0)
-            uncounted = (
-                len(lags) - lags.count(0) - sum(each.is_counted for each in self.behind.values() if each.records)
-            )
-            worst = keys[lags.index(most)] if most else None
-            self.summary = Summary(sum(lags) if lags else None, most, worst, uncounted)
+            bounds = self.bounds
+            most = bounds.most
+            uncounted = bounds.behind_count - sum(each.is_counted for each in self.behind.values() if each.records)
+            worst = bounds.keys[bounds.lags.index(most)] if most else None
+            self.summary = Summary(bounds.sum if bounds.keys else None, most, worst, uncounted)
         return self.summary
 
     @property
@@ -143,6 +156,8 @@ class Sampler:
         self._kept: dict[str, GroupLag] = {}
         self._logs: dict[int, Logs] = {}
         """The partitions that groups read, with their start and end offsets, by isolation level."""
+        self._has_gone = False
+        """Whether `_logs` may have partitions that no group reads any more."""
         self._most = 0
         """The number of partitions of each group whose records are counted."""
 
@@ -153,19 +168,20 @@ class Sampler:
         client, turn = self._client, self._turn
         self._turn += 1
         groups = sorted([group async for group in self._groups()], key=lambda group: group.id)
-        await self._ask_ends(groups, begins_anew=turn % KEYS_TURNS == 0)
+        await self._ask_ends(groups, begins_anew=self._has_gone and turn % KEYS_TURNS == 0)
         most = max(FURTHEST[0] // max(len(groups), 1), FURTHEST[1])
         is_same_most, self._most, left, seen = most == self._most, most, KEPT_MAX, 0
         self._kept = {}
         for group in groups:
             if not is_same_most:
-                group.commit(group.committed)  # What was counted stands in its bounds.
-            if await group.look(self._logs[group.isolation]):
-                group.furthest = await _furthest(client, group, most)
-            left -= len(group.keys)
+                group.commit(group.offsets.committed)  # What was counted stands in its bounds.
+            if await group.look(self._logs[group.isolation], most):
+                group.unread = await _unread(client, group)
+            size = len(group.offsets.keys)
+            left -= size
             if left >= 0 and group.kind != SHARE:
                 self._kept[group.id] = group
-            seen += len(group.keys)
+            seen += size
             if seen > PIECE:
                 seen = 0
                 await asyncio.sleep(0)
@@ -176,16 +192,25 @@ class Sampler:
         """Count the unread records of the partition that is furthest behind in each group, then of the second one in
         each group, and so on.
         """
-        self._counter.begin()
+        counter, client = self._counter, self._client
+        counter.begin()
         first = turn % len(groups) if groups else 0
-        ranked = [[(group, *each) for each in group.furthest] for group in (*groups[first:], *groups[:first])]
+        ranked = []
+        for number, group in enumerate((*groups[first:], *groups[:first]), 1):
+            if number % GROUPS == 0:
+                await asyncio.sleep(0)
+            if group.is_counted:
+                counter.keep(group.places)
+            else:
+                group.places = [counter.place(client, unread) for _, unread in group.unread]
+                ranked.append([(group, *each) for each in zip(group.places, group.unread, strict=True)])
         seen = 0
         for rank in zip_longest(*ranked):
-            for group, place, unread in filter(None, rank):
+            for group, place, (index, unread) in filter(None, rank):
                 seen += 1
                 if seen % COUNTED == 0:
                     await asyncio.sleep(0)
-                group.note(place, await self._counter.behind(self._client, unread))
+                group.note(index, counter.known(place, unread) or await counter.behind(client, place, unread))
 
     async def _groups(self) -> AsyncIterator[GroupLag]:
         """The groups that this broker coordinates, with their committed offsets. If a group has the same partitions as
@@ -206,15 +231,15 @@ class Sampler:
                     shared.append(Group(group_id, SHARE, listed.group_state, listed.protocol_type, node_id))
                     continue
                 of = runner.shard.offsets_in_force(group_id)
-                kept, source = self._kept.get(group_id), (of, of.changes)
-                if kept is None or kept.kind != kind or kept.source != source:
-                    keys, committed = list(of.offsets), list(of.offsets.values())
-                    if kept is not None and kept.kind == kind and kept.keys == keys:
+                kept = self._kept.get(group_id)
+                if kept is None or kept.kind != kind or kept.source is not of or kept.changes != of.changes:
+                    committed = array("q", map(offset_of, of.offsets.values()))
+                    if kept is not None and kept.kind == kind and kept.has_partitions_of(of):
                         kept.commit(committed)
                     else:
-                        kept = GroupLag(group_id, kind, keys, committed)
-                    kept.source = source
-                    seen += len(keys)
+                        kept = GroupLag(group_id, kind, Offsets(list(of.offsets), committed), source=of)
+                    kept.changes, kept.removals = of.changes, of.removals
+                    seen += len(committed)
                 yield kept
                 seen += GROUP_WEIGHT
                 if seen > PIECE:
@@ -222,7 +247,7 @@ class Sampler:
                     await asyncio.sleep(0)
         for group_id, told in (await committed_offsets(client, shared)).items():
             known = {key: offset for key, offset in told.offsets.items() if offset is not None}
-            yield GroupLag(group_id, SHARE, list(known), [(each,) for each in known.values()], told.isolation)
+            yield GroupLag(group_id, SHARE, Offsets(list(known), array("q", known.values())), told.isolation)
 
     async def _ask_ends(self, groups: Sequence[GroupLag], *, begins_anew: bool) -> None:
         """Ask for the start and end offsets of all partitions that groups read. With `begins_anew`, the partitions of
@@ -230,11 +255,13 @@ class Sampler:
         """
         if begins_anew:
             self._logs = {}
+        same = sum(group is self._kept.get(group.id) for group in groups)
+        self._has_gone = (self._has_gone and not begins_anew) or same < max(len(groups), len(self._kept))
         seen = 0
         for group in groups:
             if begins_anew or group is not self._kept.get(group.id):
                 group.offsets.place(self._logs.setdefault(group.isolation, Logs()))
-                seen += len(group.keys)
+                seen += len(group.offsets.keys)
                 if seen > PIECE:
                     seen = 0
                     await asyncio.sleep(0)
@@ -242,12 +269,12 @@ class Sampler:
             await logs.take(await ends_of(self._client, logs, level))
 
 
-async def _furthest(client: KafkaClient, group: GroupLag, most: int) -> list[tuple[int, Unread]]:
-    """The unread ranges of the `most` partitions that are furthest behind in a group, the furthest first. Each comes
-    with the index of its partition in the group's `bounds`.
+async def _unread(client: KafkaClient, group: GroupLag) -> list[tuple[int, Unread]]:
+    """The unread ranges of the partitions that are furthest behind in a group, the furthest first. Each comes with the
+    index of its partition in the group's `bounds`.
     """
     bounds = group.bounds
-    places = bounds.furthest(most)
+    places = bounds.furthest
     finished: Mapping[Partition, OffsetSet | None] = {}
     if group.kind == SHARE:
         starts: dict[Partition, int | None] = {bounds.keys[place]: bounds.begins[place] for place in places}

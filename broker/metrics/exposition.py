@@ -22,6 +22,9 @@ series.
 """
 
 
+INFINITE: Final = float("inf")
+
+
 class Observations(Protocol):
     """The sum and the number of observations."""
 
@@ -79,7 +82,11 @@ class Page:
 
     def add(self, name: str, value: float, labels: Labels = ()) -> None:
         """Add one sample of a counter or a gauge."""
-        self._lines[name].append(f"{name}{_braces(labels)} {number(value)}")
+        self._lines[name].append(f"{name}{labels_text(labels)} {number(value)}")
+
+    def add_labelled(self, name: str, value: float, labels: str) -> None:
+        """Add one sample of a counter or a gauge, whose labels are already the text that `labels_text` makes."""
+        self._lines[name].append(f"{name}{labels} {number(value)}")
 
     def add_chosen(
         self,
@@ -111,7 +118,7 @@ class Page:
         return folded
 
     def add_summary(self, name: str, summary: Observations, labels: Labels = ()) -> None:
-        shown = _braces(labels)
+        shown = labels_text(labels)
         self._lines[name].append(f"{name}_sum{shown} {number(summary.sum)}")
         self._lines[name].append(f"{name}_count{shown} {summary.count}")
 
@@ -119,7 +126,7 @@ class Page:
         below = 0
         for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
             below += count
-            shown = _braces((*labels, ("le", number(bound))))
+            shown = labels_text((*labels, ("le", number(bound))))
             self._lines[name].append(f"{name}_bucket{shown} {below}")
         self.add_summary(name, histogram, labels)
 
@@ -134,12 +141,15 @@ class Page:
 
 def number(value: float) -> str:
     """A number as text in the format of Prometheus, in which whole numbers have no decimal point."""
-    if value == float("inf"):
+    if value.__class__ is int:
+        return str(value)
+    if value == INFINITE:
         return "+Inf"
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def _braces(labels: Labels) -> str:
+def labels_text(labels: Labels) -> str:
+    """Labels in the format of Prometheus, with their braces; empty if there are none."""
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"

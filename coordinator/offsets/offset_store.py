@@ -51,6 +51,9 @@ class GroupOffsets:
     changes: int = field(default=0, compare=False)
     """The number of changes of the offsets in force. A reader compares it with an earlier value to find out whether the
     offsets have changed."""
+    removals: int = field(default=0, compare=False)
+    """The number of partitions that were removed. While it and the number of partitions stay the same, so do the
+    partitions and their order."""
 
     @property
     def is_empty(self) -> bool:
@@ -71,6 +74,7 @@ class GroupOffsets:
         key = (change.topic, change.partition)
         self.changes += 1
         if change.value is None:
+            self.removals += 1
             self.offsets.pop(key, None)
             self.pending.pop(key, None)
         elif change.producer_id == NO_PRODUCER_ID:

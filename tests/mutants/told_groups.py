@@ -24,6 +24,14 @@ TOLD_GROUP_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
+        790,
+        "a partition that a group reads in place of another is taken for it",
+        "coordinator/offsets/offset_store.py",
+        "            self.removals += 1\n",
+        "",
+        Hunt.STORIES,
+    ),
+    Mutant(
         747,
         "a record of a share group that was acknowledged at last comes back again and again",
         "broker/reasons/facts.py",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from array import array
 from collections.abc import Mapping
 
 import pytest
@@ -20,19 +22,21 @@ class Group:
 
     def __init__(self, committed: Mapping[Partition, int]) -> None:
         self.logs = Logs()
-        self.offsets = Offsets(list(committed), list(committed.values()))
+        self.offsets = Offsets(list(committed), array("q", committed.values()))
         self.offsets.place(self.logs)
 
-    def look(self, first: Mapping[Partition, int] | None = None, last: Mapping[Partition, int] = LAST) -> Bounds | None:
+    def look(
+        self, first: Mapping[Partition, int] | None = None, last: Mapping[Partition, int] = LAST, most: int = 10
+    ) -> Bounds | None:
         async def look() -> Bounds | None:
             await self.logs.take(Ends(first or {}, last))
-            return await self.offsets.bounds(self.logs)
+            return await self.offsets.bounds(self.logs, most)
 
         return asyncio.run(look())
 
 
-def bounds(committed: Mapping[Partition, int], first: Mapping[Partition, int] | None = None) -> Bounds:
-    found = Group(committed).look(first)
+def bounds(committed: Mapping[Partition, int], first: Mapping[Partition, int] | None = None, most: int = 10) -> Bounds:
+    found = Group(committed).look(first, most=most)
     assert found is not None
     return found
 
@@ -56,11 +60,42 @@ def test_an_offset_past_the_end_has_no_lag_and_an_end_that_is_not_known_is_left_
 
 def test_the_furthest_come_first_and_those_without_a_lag_never() -> None:
     found = bounds({A: 10, B: 5, C: 29})
-    assert [found.keys[place] for place in found.furthest(10)] == [B, C]
-    assert [found.keys[place] for place in found.furthest(1)] == [B]
-    assert bounds({A: 10}).furthest(3) == [] == bounds({}).furthest(3)
+    assert [found.keys[place] for place in found.furthest] == [B, C]
+    assert [found.keys[place] for place in bounds({A: 10, B: 5, C: 29}, most=1).furthest] == [B]
+    assert bounds({A: 10}).furthest == [] == bounds({}).furthest
     equal = bounds({A: 5, B: 15, C: 25})
-    assert [equal.keys[place] for place in equal.furthest(3)] == [A, B, C]
+    assert [equal.keys[place] for place in equal.furthest] == [A, B, C]
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7, 100])
+def test_sums_and_the_furthest_are_those_of_all_partitions(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    """Drawn groups, some offsets past the end, some before the start, some ends unknown, looked at in pieces."""
+    monkeypatch.setattr(bounds_module, "PIECE", piece)
+    draw = random.Random(piece)
+    for _ in range(200):
+        keys = [("t", index) for index in range(draw.randrange(30))]
+        committed = {key: draw.randrange(12) for key in keys}
+        first = {key: draw.choice((0, 0, 4)) for key in keys}
+        last = {key: draw.choice((4, 9, 10)) for key in keys if draw.random() < 0.9}
+        most = draw.randrange(1, 12)
+        group = Group(committed)
+        found = group.look(first, last, most)
+        assert found is not None
+        begins = {key: max(committed[key], first[key]) for key in keys if key in last}
+        lags = {key: max(last[key] - begin, 0) for key, begin in begins.items()}
+        assert (list(found.keys), [*found.begins], [*found.lags]) == (
+            list(lags),
+            list(begins.values()),
+            [*lags.values()],
+        )
+        ranked = sorted(filter(lags.__getitem__, lags), key=lags.__getitem__, reverse=True)
+        assert [found.keys[place] for place in found.furthest] == ranked[:most]
+        for place in found.furthest:
+            lags[found.keys[place]] = counted = draw.randrange(found.lags[place] + 1)
+            found.correct(place, counted)
+        assert (found.sum, found.most) == (sum(lags.values()), max(lags.values(), default=0))
+        assert found.behind_count == sum(map(bool, lags.values())) and [*found.lags] == [*lags.values()]
+        assert [*committed.values()] == [*group.offsets.committed], "what is committed has not changed"
 
 
 def test_a_group_whose_ends_and_offsets_are_as_before_is_not_looked_at_again() -> None:
@@ -72,7 +107,7 @@ def test_a_group_whose_ends_and_offsets_are_as_before_is_not_looked_at_again() -
     assert grown is not None and [*grown.lags] == [9, 19]
     trimmed = group.look({A: 4}, {**LAST, B: 21})
     assert trimmed is not None and [*trimmed.lags] == [6, 19]
-    group.offsets.commit([6, 3])
+    group.offsets.commit(array("q", [6, 3]))
     committed = group.look({A: 4}, {**LAST, B: 21})
     assert committed is not None and [*committed.lags] == [4, 18]
     group.logs = Logs()

@@ -15,6 +15,11 @@ from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from moldau.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import HTTP_PORT, get
 from tests.support.coordinators import until_coordinated
@@ -191,6 +196,50 @@ def test_a_group_that_stands_still_is_not_looked_at_again() -> None:
         assert fourth["a"] == third["a"] and fourth["b"][1] != third["b"][1]
         await commit(client, "a", 3, topic="orders")
         assert (await take())["a"][0] == 0
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_partition_in_place_of_another_is_not_taken_for_it() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for topic, count in (("orders", 3), ("other", 5), ("third", 3)):
+            await client.create(topic)
+            await client.produce(topic, batch(*map(str, range(count))))
+        sampler = sampler_of(node)
+
+        async def lag() -> int | None:
+            return {group.id: group.summed().records for group in await sampler.take()}["g"]
+
+        await commit(client, "g", 1, topic="orders")
+        await commit(client, "g", 2, topic="third")
+        assert await lag() == 3
+        partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+        topics = [OffsetDeleteRequestTopic(name="orders", partitions=partitions)]
+        assert (await client.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)).error_code == ErrorCode.NONE
+        await commit(client, "g", 1, topic="other")
+        assert await lag() == 5
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_count_is_kept_while_the_group_stands_still() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        for group in ("a", "b"):
+            await commit(client, group, 1, topic="orders")
+        await client.produce("orders", batch("x", "y", "z"))
+        sampler = sampler_of(node)
+        first = await sampler.take()
+        counts = dict(sampler._counter._now)
+        assert len(counts) == 1, "groups at the same offset share a count"
+        for _ in range(3):
+            assert [group.summed() for group in await sampler.take()] == [group.summed() for group in first]
+            assert sampler._counter._now == counts
+        await client.produce("orders", batch("v"))
+        assert [group.summed().records for group in await sampler.take()] == [3, 3]
+        assert list(sampler._counter._now) == list(counts), "the count continues at the offset that it had reached"
 
     serve_and(story, **SETTINGS)
 
