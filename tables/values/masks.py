@@ -69,6 +69,16 @@ class Masks:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
+    def may_change(self, part: str, *paths: Sequence[str]) -> bool:
+        """Whether a rule changes a part of records. With `paths` of fields of JSON: whether a rule changes one of these
+        fields, a field that contains it or a field within it.
+        """
+        return any(
+            all(name in (each, "*") for name, each in zip(rule.path, path, strict=False))
+            for rule in self._rules.get(part, ())
+            for path in paths or ((),)
+        )
+
     def applied(self, record: Record) -> Record:
         """Return the record with the changes of all rules."""
         rules = self._rules.get("headers", [])

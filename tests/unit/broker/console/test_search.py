@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -327,6 +328,65 @@ def test_signs_are_not_used_for_what_is_masked_or_framed() -> None:
     assert signs_of(wanted, has_schemas=True) == ()
     masked = Wanted(True, b"k", "", "any", "auto", Contents.PLAIN, False, Masks((mask_rule("t:value.secret"),), "t"))
     assert signs_of(masked, has_schemas=False) == ()
+
+
+MASKS = ["value.a.b", "value.a", "value.c", "value.*", "value.a.b.d", "value.x", "value", "key", "headers.h", "headers"]
+
+
+@given(
+    RECORDS,
+    st.builds(
+        wanted_of,
+        st.one_of(st.none(), KEYS),
+        st.one_of(st.none(), st.tuples(st.sampled_from(["h", "Zoë"]), st.one_of(st.none(), KEYS))),
+        st.one_of(st.none(), TEXTS, st.just("***")),
+        st.sampled_from(["", "x", "Zoë"]),
+    ),
+    st.lists(st.sampled_from(MASKS), min_size=1, max_size=2),
+)
+@settings(max_examples=400, deadline=None)
+def test_what_is_found_of_masked_records_is_what_their_masked_parts_have(
+    records: list[Record], wanted: Wanted, rules: list[str]
+) -> None:
+    masks = Masks(map(mask_rule, (f"t:{rule}" for rule in rules)), "t")
+    piece = Piece(0, build_batch(records, base_offset=0), (), 0, len(records), 100, 1 << 18, False)
+    found = select(piece, replace(wanted, masks=masks), None)
+    masked = build_batch([masks.applied(record) for record in records], base_offset=0)
+    expected = select(piece._replace(records=masked), wanted, None)
+    assert [each.offset for each in found.records] == [each.offset for each in expected.records]
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "masked"),
+    [
+        ("value.customer.name", ("customer.id", "7"), 0),
+        ("value.customer.name", ("customer.name", "Anna"), 10),
+        ("value.customer.name", ("customer.name", "Berta"), 10),
+        ("value.customer", ("customer.name", "Anna"), 10),
+        ("value.*.name", ("customer.name", "Anna"), 10),
+        ("value.customer.name.first", ("customer.name", "Anna"), 10),
+        ("value", ("customer.id", "7"), 10),
+        ("value.customer.name", ("customer.id", "5"), 10),
+    ],
+)
+def test_the_work_for_a_record_does_not_depend_on_a_masked_part(
+    monkeypatch: pytest.MonkeyPatch, rule: str, field: tuple[str, str], masked: int
+) -> None:
+    """A searcher who guesses a masked name must not see by the time that a record has it."""
+    masks = Masks([mask_rule(f"t:{rule}")], "t")
+    calls = 0
+    applied = Masks.applied
+
+    def count(self: Masks, record: Record) -> Record:
+        nonlocal calls
+        calls += 1
+        return applied(self, record)
+
+    monkeypatch.setattr(Masks, "applied", count)
+    records = [Record(value=b'{"customer": {"id": 5, "name": "Anna"}}')] * 10
+    piece = Piece(0, build_batch(records, base_offset=0), (), 0, 10, 100, 1 << 18, False)
+    select(piece, replace(wanted_of(None, None, None, ""), masks=masks, field=field), None)
+    assert calls == masked
 
 
 def test_bytes_are_read_from_the_file_that_was_looked_up_alone() -> None:

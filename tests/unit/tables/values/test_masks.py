@@ -33,6 +33,25 @@ def test_fields_of_json_are_masked(rule: str, expected: object) -> None:
     assert json.loads(found.value or b"") == expected
 
 
+@pytest.mark.parametrize(
+    ("rule", "path", "expected"),
+    [
+        ("value.card.number", "card.number", True),
+        ("value.card.number", "card", True),
+        ("value.card", "card.number", True),
+        ("value.*.number", "card.number", True),
+        ("value", "card.number", True),
+        ("value.card.number", "card.name", False),
+        ("value.card", "id", False),
+        ("key", "card", False),
+    ],
+)
+def test_a_field_is_changed_with_what_contains_it_and_what_is_within_it(rule: str, path: str, expected: bool) -> None:
+    masks = Masks([mask_rule(f"*:{rule}")], "orders")
+    assert masks.may_change("value", path.split(".")) is expected
+    assert masks.may_change("key") is (rule == "key") and masks.may_change("value") is (rule != "key")
+
+
 def test_what_cannot_be_parsed_is_masked_as_a_whole() -> None:
     assert masked(["*:value.card"], Record(value=b'{"card": 4111')).value == b"***"
     assert masked(["*:value.card"], Record(value=b"[" * 100_000)).value == b"***"
