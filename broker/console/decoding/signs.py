@@ -102,8 +102,6 @@ class Sieve:
         self._signs = signs
         self._next = dict.fromkeys(signs, -1)
         """The position of the next occurrence of each sign; the size of the buffer if there is none."""
-        if _ESCAPED in signs and b"\\" not in data:  # One byte is found many times as fast as four.
-            self._next[_ESCAPED] = len(data)
 
     def skip(self, position: int) -> tuple[int, int]:
         """Skip batches, from `position` on, that contain no sign. A batch that is compressed, a control batch or
@@ -111,11 +109,13 @@ class Sieve:
         after the skipped batches, which is -1 if none was skipped.
         """
         data, unpack = self._data, _HEAD.unpack_from
-        last, hit, next_offset = len(data) - HEADER_SIZE, self._hit(position), -1
+        last, next_offset = len(data) - HEADER_SIZE, -1
         while position <= last:
             base_offset, length, magic, attributes, delta = unpack(data, position)
             end = position + LOG_OVERHEAD + length
-            if magic != MAGIC or attributes & _SPECIAL or end > hit or length < LENGTH_MIN or delta < 0:
+            if magic != MAGIC or attributes & _SPECIAL or length < LENGTH_MIN or delta < 0:
+                break
+            if end > self._hit(position):  # Only now: a sign means nothing in compressed bytes.
                 break
             next_offset = base_offset + delta + 1
             position = end
@@ -125,7 +125,9 @@ class Sieve:
         """The position of the first sign at or after `position`; the size of the buffer if there is none."""
         for sign, found in self._next.items():
             if found < position:
-                found = self._data.find(sign, position)
+                found = self._data.find(sign[:1] if sign == _ESCAPED else sign, position)
+                if sign == _ESCAPED and found >= 0:  # One byte is found many times as fast as four.
+                    found = self._data.find(sign, found)
                 self._next[sign] = found if found >= 0 else len(self._data)
         return min(self._next.values())
 
