@@ -18,8 +18,8 @@ WARM_UP_S: Final = 30.0
 WARM_UP_QUICK_S: Final = 10.0
 
 
-LIMIT_S_MIN: Final = 300
-LIMIT_TIMES: Final = 3
+LIMIT_S_MIN: Final = 600
+LIMIT_TIMES: Final = 4
 
 
 class Form(NamedTuple):
