@@ -9,8 +9,8 @@ DIVERGES: Apache Kafka has no such control record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from array import array
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
@@ -90,6 +90,27 @@ def runs_of(order: EraseOrder) -> tuple[Run, ...]:
     return tuple(Run(each.first_offset, each.last_offset) for each in order.runs)
 
 
+def packed_runs(runs: Iterable[Run]) -> bytes:
+    """Pack runs of offsets into 16 bytes each, in which they are sent between processes: an event loop pickles bytes
+    much faster than tuples."""
+    return _packed(offset for run in runs for offset in run)
+
+
+def packed_runs_of(order: EraseOrder) -> bytes:
+    """Return the runs of an erase order as `packed_runs` packs them."""
+    return _packed(offset for each in order.runs for offset in (each.first_offset, each.last_offset))
+
+
+def _packed(offsets: Iterable[int]) -> bytes:
+    return array("q", offsets).tobytes()
+
+
+def unpacked_runs(packed: bytes) -> list[Run]:
+    """Return the runs of offsets in what `packed_runs` has returned."""
+    offsets = array("q", packed)
+    return list(map(Run, offsets[::2], offsets[1::2]))
+
+
 def receipt_setting(partition: int, order_id: str, page: int) -> str:
     """Return the config name under which DescribeConfigs of a topic gives one page of the receipt of an erase order.
     `order_id` is in hex."""
@@ -158,17 +179,20 @@ def read_sent_order(batch: BytesLike) -> EraseOrder | str:
 def flaw_of_order(order: EraseOrder, end_offset: int) -> str | None:
     """Return what is wrong with an erase order for a log whose high watermark is `end_offset`, or None if the order is
     valid."""
-    runs: Sequence[Run] = runs_of(order)
+    runs = order.runs
     if not runs:
         return "an erase order names no offsets"
     if len(runs) > RUNS_MAX:
         return f"an erase order of {len(runs)} runs is above the limit of {RUNS_MAX}: send several orders"
     if len(order.predicate_hash) != PREDICATE_HASH_SIZE:
         return f"the hash of the predicate has {len(order.predicate_hash)} bytes instead of {PREDICATE_HASH_SIZE}"
-    if runs[0].first < 0 or any(first > last for first, last in runs):
+    if runs[0].first_offset < 0 or any(each.first_offset > each.last_offset for each in runs):
         return "a run of offsets begins below 0, or ends before it begins"
-    if any(later.first <= earlier.last for earlier, later in pairwise(runs)):
-        return "the runs of offsets are not in ascending order, or overlap"
-    if runs[-1].last >= end_offset:
-        return f"offset {runs[-1].last} is at or past the high watermark {end_offset}: nothing there is committed"
+    previous = -1
+    for each in runs:
+        if each.first_offset <= previous:
+            return "the runs of offsets are not in ascending order, or overlap"
+        previous = each.last_offset
+    if previous >= end_offset:
+        return f"offset {previous} is at or past the high watermark {end_offset}: nothing there is committed"
     return None

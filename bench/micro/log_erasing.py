@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.dirty_logs import DirtyLog, Kind, write_log
 from bench.micro.log_cleaning import NOW_MS, request_for
 from moldau.protocol.compression import Codec
-from moldau.protocol.erase_orders import Run
+from moldau.protocol.erase_orders import Run, packed_runs
 from moldau.storage.compaction.cleaning import clean
 from moldau.storage.erasure.erasing import EraseRequest, SegmentErased, SegmentToErase, erase
 from moldau.storage.files.local_files import LocalFiles
@@ -40,7 +40,7 @@ def erase_request_for(log: DirtyLog, keys: int) -> EraseRequest:
         directory=request.directory,
         truncation_count=0,
         segments=tuple(map(SegmentToErase, request.segments, bounds[1:], before)),
-        runs=tuple(Run(each, each) for each in sorted(offsets)),
+        orders=(packed_runs(Run(each, each) for each in sorted(offsets)),),
         index_interval_bytes=request.index_interval_bytes,
         expanded_bytes_max=request.expanded_bytes_max,
         expanded_record_bytes_max=request.expanded_record_bytes_max,
@@ -58,7 +58,7 @@ def cpu_s(log: DirtyLog, work: str, keys: int) -> tuple[float, int]:
             pass
     else:
         for event in erase(fs, erase_request_for(log, keys)):
-            erased += event.records_erased if isinstance(event, SegmentErased) else 0
+            erased += sum(each.records_count for each in event.erased) if isinstance(event, SegmentErased) else 0
     spent = time.process_time() - began
     remove_cleaned(fs, str(log.directory))
     return spent, erased

@@ -1,9 +1,13 @@
 """The log eraser: carries out the erase orders of the logs of this broker, whatever their cleanup.policy (decision 36).
 
-    order appended or fetched ──▶ below the high watermark ──▶ roll, sync ──▶ a worker process rewrites a segment
-         ▲                                                                        │ receipt entry, durable
-         └── tried again after an error ◀── done: receipt, order forgotten ◀── swap, remove the old files
+    orders appended or fetched ──▶ below the high watermark ──▶ roll, sync ──▶ a worker process rewrites a segment
+         ▲                                                                        │ receipt entries, durable
+         └── tried again after an error ◀── done: receipts, orders forgotten ◀── swap, remove the old files
                                                        └── of a tiered log: remote segments first (`RemoteErasing`)
+
+All orders of a log that are committed when a pass begins are carried out in that pass, so that each segment is
+rewritten once. Each order has its own receipt. Orders that come later wait for the next pass. A client sends a long
+list of offsets as several orders, so a pass begins only when no order has come for a moment.
 
 Erasing is throttled like the work of the log cleaner, by log.cleaner.io.max.bytes.per.second. It goes on with
 log.cleaner.enable=false, and with moldau.erase.enable=false, which only closes the way for further orders.
@@ -15,19 +19,22 @@ import asyncio
 import contextlib
 import errno
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
+from moldau.broker.replicas.erasing_process import ErasingProcess
 from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.protocol.erase_orders import runs_of
+from moldau.protocol.erase_orders import packed_runs_of, runs_of
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
-from moldau.storage.compaction.request import BytesMoved, LogChanged
+from moldau.storage.compaction.request import LogChanged
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
@@ -36,14 +43,22 @@ from moldau.storage.log.segment_swap import discard_cleaned
 
 if TYPE_CHECKING:
     from moldau.protocol.erase_orders import EraseOrder
-    from moldau.storage.erasure.erasing import SegmentErased
+    from moldau.storage.erasure.erasing import EraseEvent, SegmentErased
     from moldau.storage.erasure.receipts import OrderReceipt
 
 log = logging.getLogger("moldau.eraser")
 
 CHECK_INTERVAL_S: Final = 0.5
 RETRY_MS: Final = 5_000
-"""The time (ms) after an error until the erase order is tried again."""
+"""The time (ms) after an error until the erase orders of a log are tried again."""
+GATHER_S: Final = 0.1
+"""A pass begins when no erase order has come for this time (s)."""
+GATHER_TIMES_MAX: Final = 20
+"""For so many times `GATHER_S` a pass waits at most for further orders."""
+RUNS_OF_PASS_MAX: Final = 200_000
+"""The number of runs of offsets from which on no further order joins a pass, because the worker process has all runs in
+memory.
+"""
 
 
 @dataclass(slots=True)
@@ -58,14 +73,30 @@ class EraserTotals:
 class RemoteErasing(Protocol):
     """The part of tiered storage that the log eraser uses: carries out erase orders in remote segments."""
 
-    async def go_on(self, partition: Partition) -> None:
+    async def go_on(self, partition: Partition, process: ErasingProcess) -> None:
         """Carry out in remote segments the erase orders of a partition that are carried out in its local log. Orders
-        that are done are forgotten.
+        that are done are forgotten. `process` rewrites the segments.
         """
 
 
+class OrderInProgress(NamedTuple):
+    """An erase order that is being carried out: its offset in the log, and its receipt."""
+
+    offset: int
+    order: EraseOrder
+    receipt: OrderReceipt
+
+    @property
+    def first_offset(self) -> int:
+        return self.order.runs[0].first_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.order.runs[-1].last_offset
+
+
 class LogEraser:
-    """Carries out erase orders one after the other. Its methods are called on the event loop."""
+    """Carries out the erase orders of one log after the other. Its methods are called on the event loop."""
 
     def __init__(
         self,
@@ -87,6 +118,7 @@ class LogEraser:
         self._changes = changes
         self._rewriting = rewriting
         self._remote = remote
+        self._process = ErasingProcess(environment)
         self._candidates: dict[Log, int] = {}
         """The logs with pending erase orders, and the time (ms, monotonic clock) before which they are not tried
         again.
@@ -97,13 +129,37 @@ class LogEraser:
         self._spawn(self._run(), "log-eraser")
 
     async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(CHECK_INTERVAL_S)
-            for its_log in self._changes.take():
-                if has_orders(its_log):
-                    self._candidates.setdefault(its_log, 0)
-            for its_log in tuple(self._candidates):
-                await self._visit(its_log)
+        try:
+            while True:
+                await asyncio.sleep(CHECK_INTERVAL_S)
+                self._note_changed_logs()
+                await self._gather_orders()
+                for its_log in tuple(self._candidates):
+                    await self._visit(its_log)
+                self._process.close_if_idle()
+        finally:
+            self._process.close()
+
+    def _note_changed_logs(self) -> None:
+        for its_log in self._changes.take():
+            if has_orders(its_log):
+                self._candidates.setdefault(its_log, 0)
+
+    async def _gather_orders(self) -> None:
+        """If there are orders to carry out, wait until no further order has come for `GATHER_S`."""
+        for _ in range(GATHER_TIMES_MAX):
+            known = self._orders_due()
+            if not known:
+                return
+            await asyncio.sleep(GATHER_S)
+            self._note_changed_logs()
+            if self._orders_due() == known:
+                return
+
+    def _orders_due(self) -> int:
+        """The number of pending orders in logs that are tried now."""
+        now_ms = self._environment.monotonic_ms()
+        return sum(len(each.erase_orders.offsets) for each, due_ms in self._candidates.items() if due_ms <= now_ms)
 
     async def _visit(self, its_log: Log) -> None:
         """Carry out the committed erase orders of one log, unless the log is being compacted."""
@@ -115,11 +171,9 @@ class LogEraser:
             return
         self._rewriting.in_progress[its_log] = None
         try:
-            for offset in tuple(its_log.erase_orders.offsets):
-                if offset < partition.high_watermark:
-                    await self._carry_out(partition, offset)
+            await self._carry_out_committed(partition)
             if its_log.erase_orders.tiered and self._remote is not None:
-                await self._remote.go_on(partition)
+                await self._remote.go_on(partition, self._process)
         except LogChanged:
             pass  # Truncated, or retention deleted a segment: the next visit looks again.
         except MalformedMessage as malformed:
@@ -135,75 +189,133 @@ class LogEraser:
     def _failed(self, its_log: Log, reason: str) -> None:
         self.totals.failures += 1
         self._candidates[its_log] = self._environment.monotonic_ms() + RETRY_MS
-        log.error("an erase order of %s was not carried out, and is tried again: %s", its_log.directory, reason)
+        log.error("erase orders of %s were not carried out, and are tried again: %s", its_log.directory, reason)
 
     def _is_served(self, partition: Partition) -> bool:
         return partition in self._replicas and partition.log.failure is None
 
-    async def _carry_out(self, partition: Partition, offset: int) -> None:
-        """Carry out the erase order at an offset of the log. Raises OSError, `MalformedMessage`, and `LogChanged`.
-        After an error each segment is either the old one or the rewritten one.
+    async def _carry_out_committed(self, partition: Partition) -> None:
+        """Carry out the committed erase orders of a log, in as few passes as their size allows. If a batch is damaged,
+        each order gets a pass of its own, because the others may name no record of its segment. Raises what
+        `_carry_out` raises.
+        """
+        pending = partition.log.erase_orders
+        offsets = [each for each in pending.offsets if each < partition.high_watermark]
+        while offsets:
+            try:
+                await self._carry_out(partition, offsets)
+            except MalformedMessage:
+                if len(offsets) == 1:
+                    raise
+                await self._carry_out_one_by_one(partition, offsets)
+            offsets = [each for each in offsets if pending.are_pending([each])]
+
+    async def _carry_out_one_by_one(self, partition: Partition, offsets: Sequence[int]) -> None:
+        """Carry out each erase order in a pass of its own. After all of them, raises the last `MalformedMessage`;
+        raises what else `_carry_out` raises at once.
+        """
+        damage: MalformedMessage | None = None
+        for offset in offsets:
+            try:
+                await self._carry_out(partition, [offset])
+            except MalformedMessage as malformed:
+                damage = malformed
+        if damage is not None:
+            raise damage
+
+    async def _carry_out(self, partition: Partition, offsets: Sequence[int]) -> None:
+        """Carry out the erase orders at some offsets of the log in one pass: the oldest ones, if there are too many.
+        Raises OSError, `MalformedMessage`, and `LogChanged`. After an error each segment is either the old one or the
+        rewritten one.
         """
         # Here, because most brokers never erase.
-        from moldau.storage.erasure.receipts import TierReceipt, receipt_of, write_receipt
+        from moldau.storage.erasure.receipts import TierReceipt, write_receipt
 
         environment, its_log, fs = self._environment, partition.log, self._environment.fs
-        order = order_at(its_log.segments, offset)
-        if order is None:
-            its_log.erase_orders.carried_out(offset)
-            return
-        receipt = await environment.offload(partial(receipt_of, fs, its_log.directory, order, offset))
+        orders = await self._orders_at(its_log, offsets)
         is_tiered = self._remote is not None and its_log.config.is_tiered
-        if receipt.done_ms is None:
-            if runs_of(order)[-1].last >= its_log.active.base_offset:
+        undone = [each for each in orders if each.receipt.done_ms is None]
+        if undone:
+            if max(each.last_offset for each in undone) >= its_log.active.base_offset:
                 its_log.roll(environment.wall_ms())
             await self._rewriting.make_durable(its_log, its_log.active.base_offset)
-            if not self._is_served(partition) or offset not in its_log.erase_orders.offsets:
+            if not self._is_served(partition) or not its_log.erase_orders.are_pending(each.offset for each in undone):
                 raise LogChanged
-            await self._rewrite(partition, order, receipt)
-            receipt.done_ms = environment.wall_ms()
-            receipt.tier = TierReceipt() if is_tiered else None
-            await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
-            self.totals.orders += 1
-            self.totals.records += receipt.records_erased
-        if offset in its_log.erase_orders.offsets:
-            for first, last in runs_of(order):
-                its_log.erase_orders.show(first, last + 1)
-            if is_tiered:
-                its_log.erase_orders.carried_out_here(offset)
-            else:
+            await self._rewrite(partition, undone)
+            for each in undone:
+                each.receipt.done_ms = environment.wall_ms()
+                each.receipt.tier = TierReceipt() if is_tiered else None
+                await environment.offload(partial(write_receipt, fs, its_log.directory, each.receipt))
+                self.totals.orders += 1
+                self.totals.records += each.receipt.records_erased
+        for each in orders:
+            self._forget(partition, each, is_tiered=is_tiered)
+
+    async def _orders_at(self, its_log: Log, offsets: Sequence[int]) -> list[OrderInProgress]:
+        """The erase orders at some offsets of a log, with their receipts. An order that is not there is forgotten."""
+        from moldau.storage.erasure.receipts import receipt_of
+
+        orders: list[OrderInProgress] = []
+        runs_count = 0
+        for offset in offsets:
+            order = order_at(its_log.segments, offset)
+            if order is None:
                 its_log.erase_orders.carried_out(offset)
+                continue
+            runs_count += len(order.runs)
+            if orders and runs_count > RUNS_OF_PASS_MAX:
+                break
+            read = partial(receipt_of, self._environment.fs, its_log.directory, order, offset)
+            orders.append(OrderInProgress(offset, order, await self._environment.offload(read)))
+        return orders
+
+    def _forget(self, partition: Partition, done: OrderInProgress, *, is_tiered: bool) -> None:
+        """Forget an erase order whose receipt says that it is carried out in the local files."""
+        its_log, pending, receipt = partition.log, partition.log.erase_orders, done.receipt
+        if pending.are_pending([done.offset]):
+            if pending.hidden:
+                pending.show_runs(runs_of(done.order))
+            if is_tiered:
+                pending.carried_out_here(done.offset)
+            else:
+                pending.carried_out(done.offset)
             its_log.directory_is_dirty = True  # The next flush writes the checkpoint of orders.
         log.info(
             "erase order %s of %s is carried out in %s: %d records of %d segments are gone",
             receipt.order_id,
-            order.principal,
+            done.order.principal,
             its_log.directory,
             receipt.records_erased,
             len(receipt.segments),
         )
 
-    async def _rewrite(self, partition: Partition, order: EraseOrder, receipt: OrderReceipt) -> None:
-        """Rewrite the segments that have records which an erase order names. Each rewritten segment gets an entry in
-        the receipt. Raises OSError, `MalformedMessage`, and `LogChanged`.
+    async def _rewrite(self, partition: Partition, orders: Sequence[OrderInProgress]) -> None:
+        """Rewrite the segments that have records which erase orders name. Each rewritten segment gets an entry in the
+        receipts of the orders that named its records. Raises OSError, `MalformedMessage`, and `LogChanged`.
         """
-        from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
-        from moldau.storage.erasure.receipts import note_segment, write_receipt
+        from moldau.storage.erasure.erasing import SegmentErased, erase_request
+        from moldau.storage.erasure.receipts import write_segment
 
         environment, its_log, fs = self._environment, partition.log, self._environment.fs
-        io_buffer_size = self._settings.config.integer("log.cleaner.io.buffer.size")
-        request = erase_request(its_log, runs_of(order), io_buffer_size)
+        receipts = [each.receipt for each in orders]
+        request = erase_request(
+            its_log,
+            [packed_runs_of(each.order) for each in orders],
+            min(each.first_offset for each in orders),
+            max(each.last_offset for each in orders),
+            self._settings.config.integer("log.cleaner.io.buffer.size"),
+        )
         throttle = Throttle(self._settings, environment)
         removed: list[str] = []
-        work = environment.in_process(partial(erase, request=request))
-        with contextlib.closing(work):
-            while (event := await work.next_event()) is not None:
-                if isinstance(event, SegmentErased):
-                    note_segment(receipt, event)
-                    await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
-                    removed += await self._swap(partition, event)
-                elif isinstance(event, BytesMoved):
-                    await throttle.pace(event)
+
+        async def on_event(event: EraseEvent) -> None:
+            if isinstance(event, SegmentErased):
+                await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))
+                removed.extend(await self._swap(partition, event))
+            else:
+                await throttle.pace(event)
+
+        await self._process.carry_out(request, on_event)
         await self._rewriting.flush(its_log)
         # The files of the records themselves: readers that have one open read on.
         await environment.offload(partial(remove_files, fs, removed))

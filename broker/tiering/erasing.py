@@ -20,13 +20,13 @@ new segment in the place of the one that begins at the same offset.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
+from moldau.broker.replicas.erasing_process import ErasingProcess
 from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
@@ -34,12 +34,12 @@ from moldau.broker.tiering.copying import PartitionBackoffs, SegmentCopier
 from moldau.broker.tiering.remote_log_metadata import MetadataNotWritten, RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from moldau.broker.tiering.rewriting import ID_SIZE, RemoteWorkplace, ReplacementWriter
-from moldau.protocol.erase_orders import Run, runs_of
+from moldau.protocol.erase_orders import Run, packed_runs_of, runs_of
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.compaction.remote_cleaning import GroupCleaned
-from moldau.storage.compaction.request import BytesMoved, LogChanged
+from moldau.storage.compaction.request import LogChanged
 from moldau.storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
 from moldau.storage.files.port import write_atomically
 from moldau.storage.log.log_start import try_roll
@@ -54,7 +54,7 @@ from moldau.storage.tiered.segment_copy import NO_LINEAGE
 
 if TYPE_CHECKING:
     from moldau.protocol.erase_orders import EraseOrder
-    from moldau.storage.erasure.erasing import EraseRequest, SegmentErased
+    from moldau.storage.erasure.erasing import EraseEvent, EraseRequest, SegmentErased
     from moldau.storage.erasure.receipts import OrderReceipt
 
 log = logging.getLogger("moldau.eraser")
@@ -100,14 +100,15 @@ class RemoteEraser:
         self.segments_erased = 0
         """The number of remote segments that were rewritten without erased records, since the start."""
 
-    async def go_on(self, partition: Partition) -> None:
+    async def go_on(self, partition: Partition, process: ErasingProcess) -> None:
         """Carry out in remote storage, as far as possible now, the erase orders that the local log of a partition has
-        carried out. An error is logged, and the partition is tried again only after a backoff.
+        carried out. `process` rewrites segments. An error is logged, and the partition is tried again only after a
+        backoff.
         """
         if self._backoff.is_waiting(partition):
             return
         try:
-            if await self._go_on(partition):
+            if await self._go_on(partition, process):
                 self._backoff.succeeded(partition)
             else:
                 self._backoff.failed(partition)
@@ -122,7 +123,7 @@ class RemoteEraser:
                 error,
             )
 
-    async def _go_on(self, partition: Partition) -> bool:
+    async def _go_on(self, partition: Partition, process: ErasingProcess) -> bool:
         """Carry out the erase orders of a partition in remote storage as far as possible now. Returns False if pins
         hold all segments that are left.
         """
@@ -149,7 +150,7 @@ class RemoteEraser:
             is_searched = all(_is_for_deletion(followed, each) for each in left)
             (orders.searched.add if is_searched else orders.searched.discard)(offset)
             if order is not None and left and leader_epoch is not None:
-                if await self._erase(partition, followed, leader_epoch, offset, order, left):
+                if await self._erase(partition, followed, leader_epoch, offset, order, left, process):
                     return True  # The next call looks again.
                 is_pinned = True
             if not is_searched:
@@ -240,6 +241,7 @@ class RemoteEraser:
         offset: int,
         order: EraseOrder,
         left: Sequence[RemoteSegment],
+        process: ErasingProcess,
     ) -> bool:
         """Rewrite or delete each remote segment in `left`, because it may have a record that an erase order erases.
         Returns False if pins, which forbid the deletion, hold all of them.
@@ -254,7 +256,7 @@ class RemoteEraser:
                 continue
             is_remain = segment.state is SegmentState.COPY_SEGMENT_STARTED
             if segment.state is SegmentState.COPY_SEGMENT_FINISHED and not _is_replaced(followed, segment):
-                await self._rewrite(partition, followed, epoch, segment, receipt, runs_of(order))
+                await self._rewrite(partition, followed, epoch, segment, receipt, packed_runs_of(order), process)
                 if not _is_replaced(followed, segment):
                     continue
             if not await self._copier.remove(followed, segment, is_remain=is_remain):
@@ -271,10 +273,11 @@ class RemoteEraser:
         epoch: int,
         segment: RemoteSegment,
         receipt: OrderReceipt,
-        runs: tuple[Run, ...],
+        runs: bytes,
+        process: ErasingProcess,
     ) -> None:
         """Search one remote segment for records of an erase order, and replace it if it has any."""
-        from moldau.storage.erasure.erasing import SegmentErased, erase
+        from moldau.storage.erasure.erasing import SegmentErased
         from moldau.storage.erasure.receipts import note_object
 
         environment, workplace = self._environment, self._workplace
@@ -286,13 +289,16 @@ class RemoteEraser:
             check()
             request = _request(partition, segment, runs, directory, self._settings)
             throttle = Throttle(self._settings, environment)
-            with contextlib.closing(environment.in_process(partial(erase, request=request))) as work:
-                while (event := await work.next_event()) is not None:
-                    check()
-                    if isinstance(event, SegmentErased):
-                        erased = event
-                    elif isinstance(event, BytesMoved):
-                        await throttle.pace(event)
+
+            async def on_event(event: EraseEvent) -> None:
+                nonlocal erased
+                check()
+                if isinstance(event, SegmentErased):
+                    erased = event
+                else:
+                    await throttle.pace(event)
+
+            await process.carry_out(request, on_event)
             check()
             if erased is None:
                 lineage = known._replace(erased_end_offset=receipt.offset + 1)
@@ -330,7 +336,7 @@ def _is_replaced(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
 
 
 def _request(
-    partition: Partition, segment: RemoteSegment, runs: tuple[Run, ...], directory: str, settings: DynamicConfig
+    partition: Partition, segment: RemoteSegment, runs: bytes, directory: str, settings: DynamicConfig
 ) -> EraseRequest:
     """The erase request for a remote segment that was downloaded into a directory of its own."""
     from moldau.storage.erasure.erasing import EraseRequest, SegmentToErase
@@ -340,7 +346,7 @@ def _request(
         directory=directory,
         truncation_count=0,
         segments=(SegmentToErase(SegmentSize(segment.start_offset, segment.size), segment.last_offset + 1, None),),
-        runs=runs,
+        orders=(runs,),
         index_interval_bytes=config.index_interval_bytes,
         expanded_bytes_max=config.expanded_bytes_max,
         expanded_record_bytes_max=config.expanded_record_bytes_max,

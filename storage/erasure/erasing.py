@@ -1,7 +1,11 @@
-"""Carrying out one erase order in a log: each segment that holds a record of the order is written anew without it.
+"""Carrying out erase orders in a log: each segment that holds a record of an order is written anew without it.
 
     erase_request    which segments may hold a record; the active one is rolled before
     erase            searches each of them, and rewrites it if it holds one; the driver swaps it in
+    serve_erasing    runs `erase` for one request after the other, in one worker process
+
+All orders of a request are carried out in one pass: a segment is rewritten once, without the records of any of them. An
+offset that two orders name counts as erased by the older one, as if they were carried out one after the other.
 
 As compaction does, a rewritten segment keeps its base offset, and each batch its offsets, producer, sequences, epochs
 and codec; the checksum and the maximum timestamp are those of the records that stay. A batch that loses all its records
@@ -9,18 +13,21 @@ stays as a header: a replay of the log finds each sequence, and each transaction
 ends before its last offset. Markers and the transaction index stay as they are. A batch without a record of the order
 is copied byte by byte.
 
-`erase` is a generator that runs in a worker process, as `clean` does, and a crash leaves the same files.
+`erase` is a generator that runs in a worker process, as `clean` does, and a crash leaves the same files. The runs of
+offsets go to the process and back as bytes (`packed_runs`), because the event loop packs them.
 """
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias, cast
 
 from moldau.protocol.compression import Codec
-from moldau.protocol.erase_orders import Run
+from moldau.protocol.erase_orders import Run, packed_runs, unpacked_runs
 from moldau.protocol.primitives import MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, TimestampType
 from moldau.storage.compaction.batch_cleaner import emptied_batch, rewritten_batch
@@ -43,10 +50,11 @@ from moldau.storage.segment.sparse_index import NO_TIMESTAMP
 PIECES_A_STEP = 16
 """The number of pieces of a segment that are read between two events. At each event the worker process waits for the
 driver."""
+_base_offset = attrgetter("base_offset")
 
 
 class SegmentToErase(NamedTuple):
-    """A segment in whose offsets an erase order names records."""
+    """A segment in whose offsets an erase order may name records."""
 
     known: SegmentSize
     end_offset: int
@@ -57,15 +65,15 @@ class SegmentToErase(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseRequest:
-    """The request to carry out one erase order in one log."""
+    """The request to carry out erase orders in one log."""
 
     directory: str
     truncation_count: int
     """The truncation count of the log at the time of the request. The swap refuses the rewritten segments if the count
     has changed."""
     segments: tuple[SegmentToErase, ...]
-    runs: tuple[Run, ...]
-    """The runs of offsets to erase, sorted and disjoint."""
+    orders: tuple[bytes, ...]
+    """For each erase order, the oldest first: its packed runs of offsets (`packed_runs`), sorted and disjoint."""
     index_interval_bytes: int
     expanded_bytes_max: int
     expanded_record_bytes_max: int
@@ -74,13 +82,20 @@ class EraseRequest:
     io_buffer_size: int
 
 
+class ErasedRecords(NamedTuple):
+    """The records that one erase order erased from one segment."""
+
+    runs: bytes
+    """Their offsets, as `packed_runs` packs them."""
+    records_count: int
+
+
 class SegmentErased(NamedTuple):
-    """An event: a segment without the records of the erase order is written and synced."""
+    """An event: a segment without the records of the erase orders is written and synced."""
 
     cleaned: SegmentCleaned
-    erased: tuple[Run, ...]
-    """The offsets of the erased records."""
-    records_erased: int
+    erased: tuple[ErasedRecords, ...]
+    """What each erase order of the request erased, in the sequence of the request."""
     crc_before: int
     """CRC-32C of the .log file before the erasure."""
     crc_after: int
@@ -88,26 +103,32 @@ class SegmentErased(NamedTuple):
     """The largest timestamp (ms) of the remaining records; `NO_TIMESTAMP` if none remains."""
 
 
+class RequestDone(NamedTuple):
+    """An event of `serve_erasing`: the request is done, and the next one is expected."""
+
+
 EraseEvent: TypeAlias = BytesMoved | SegmentErased
 
 
-def erase_request(log: LogState, runs: Sequence[Run], io_buffer_size: int) -> EraseRequest:
-    """Make the request to erase runs of offsets from a log. The runs are sorted and disjoint, and end before the active
-    segment."""
+def erase_request(
+    log: LogState, orders: Sequence[bytes], first_offset: int, last_offset: int, io_buffer_size: int
+) -> EraseRequest:
+    """Make the request to carry out erase orders in a log. `orders` are their packed runs, the oldest order first;
+    `first_offset` and `last_offset` (inclusive) are the bounds of all runs, which end before the active segment."""
     segments = log.segments
-    assert runs[-1].last < log.active.base_offset, "the active segment is rolled first"
+    assert last_offset < log.active.base_offset, "the active segment is rolled first"
     config = log.config
     found = []
-    for slot, segment in enumerate(segments[:-1]):
-        end_offset = segments[slot + 1].base_offset
-        if holds_offset(runs, segment.base_offset, end_offset):
-            before = SegmentSize(segments[slot - 1].base_offset, segments[slot - 1].size) if slot else None
-            found.append(SegmentToErase(SegmentSize(segment.base_offset, segment.size), end_offset, before))
+    first_slot = max(0, bisect_right(segments, first_offset, key=_base_offset) - 1)
+    for slot in range(first_slot, bisect_right(segments, last_offset, key=_base_offset)):
+        segment, end_offset = segments[slot], segments[slot + 1].base_offset
+        before = SegmentSize(segments[slot - 1].base_offset, segments[slot - 1].size) if slot else None
+        found.append(SegmentToErase(SegmentSize(segment.base_offset, segment.size), end_offset, before))
     return EraseRequest(
         directory=log.directory,
         truncation_count=log.truncation_count,
         segments=tuple(found),
-        runs=tuple(runs),
+        orders=tuple(orders),
         index_interval_bytes=config.index_interval_bytes,
         expanded_bytes_max=config.expanded_bytes_max,
         expanded_record_bytes_max=config.expanded_record_bytes_max,
@@ -125,22 +146,38 @@ def holds_offset(runs: Sequence[Run], first_offset: int, end_offset: int) -> boo
     return slot + 1 < len(runs) and runs[slot + 1].first < end_offset
 
 
+def serve_erasing(fs: FileSystem) -> Generator[EraseEvent | RequestDone, EraseRequest | None, None]:
+    """Carry out the requests that are sent to this generator, one after the other.
+
+    It first yields `RequestDone`, and expects a request then. After that come the events of `erase`, and `RequestDone`
+    again. An exception of `erase` ends the generator.
+    """
+    while True:
+        request = yield RequestDone()
+        assert request is not None, "a request follows RequestDone"
+        yield from erase(fs, request)
+
+
 def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
-    """Rewrite the segments that hold records of the erase order, from the oldest on.
+    """Rewrite the segments that hold records of the erase orders, from the oldest on.
 
     The driver swaps in each rewritten segment, in the order of the events. Raises OSError; `MalformedMessage` if a
     batch is damaged; `LogChanged` if a segment is no longer as the request describes it.
     """
     remove_cleaned(fs, request.directory)
     step_size = PIECES_A_STEP * request.io_buffer_size
+    orders = [unpacked_runs(packed) for packed in request.orders]
+    named = NamedOffsets(union_of(orders))
     rewritten: dict[int, SegmentSize] = {}
     for target in request.segments:
+        if not holds_offset(named.runs, target.known.base_offset, target.end_offset):
+            continue
         source = SourceSegment(fs, request.directory, target.known)
-        search = SegmentSearch(request, source)
+        search = SegmentSearch(request, named, source, target.end_offset)
         yield from in_steps(search.moves(), step_size)
         if not search.has_found:
             continue
-        rewriting = SegmentRewriting(fs, request, source)
+        rewriting = SegmentRewriting(fs, request, named, source)
         try:
             yield from in_steps(rewriting.moves(), step_size)
             suffixes = rewriting.cleaned.finish()
@@ -156,44 +193,121 @@ def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
             SegmentCleaned(
                 request.directory, request.truncation_count, (target.known,), target.end_offset, before, size, suffixes
             ),
-            tuple(rewriting.erased),
-            sum(run.last - run.first + 1 for run in rewriting.erased),
+            tuple(map(_as_sent, divided_among(union_of([rewriting.erased]), orders))),
             rewriting.crc_before,
             rewriting.crc_after,
             rewriting.max_timestamp,
         )
 
 
-class SegmentSearch:
-    """The search of one segment for a record that an erase order names. Only batches with offsets of the order are
-    decoded."""
+def _as_sent(runs: Sequence[Run]) -> ErasedRecords:
+    return ErasedRecords(packed_runs(runs), sum(run.last - run.first + 1 for run in runs))
 
-    def __init__(self, request: EraseRequest, source: SourceSegment) -> None:
+
+def union_of(orders: Iterable[Sequence[Run]]) -> list[Run]:
+    """The union of runs of offsets in any sequence: sorted and disjoint."""
+    runs: list[Run] = []
+    for run in sorted(run for order in orders for run in order):
+        if runs and run.first <= runs[-1].last + 1:
+            runs[-1] = Run(runs[-1].first, max(runs[-1].last, run.last))
+        else:
+            runs.append(run)
+    return runs
+
+
+def divided_among(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> list[list[Run]]:
+    """Divide erased offsets among the orders that name them: an offset goes to the first order in `orders` that names
+    it. All runs are sorted and disjoint."""
+    shares = []
+    for order in orders:
+        share: list[Run] = []
+        rest: list[Run] = []
+        slot = bisect_left(order, erased[0].first, key=_last) if erased else 0
+        for first, last in erased:
+            at = first
+            while at <= last:
+                while slot < len(order) and order[slot].last < at:
+                    slot += 1
+                begin = min(order[slot].first, last + 1) if slot < len(order) else last + 1
+                if begin > at:
+                    rest.append(Run(at, begin - 1))
+                    at = begin
+                else:
+                    end = min(order[slot].last, last)
+                    share.append(Run(at, end))
+                    at = end + 1
+        shares.append(share)
+        erased = rest
+    return shares
+
+
+def _last(run: Run) -> int:
+    return run.last
+
+
+class NamedOffsets:
+    """The offsets that the erase orders of a request name, as runs that are sorted and disjoint."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self._firsts = [run.first for run in runs]
+        self._lasts = [run.last for run in runs]
+
+    def in_batch(self, header: BatchHeader) -> Sequence[Run]:
+        """The runs that have an offset of the batch; none if it is a control batch or an empty batch."""
+        if header.is_control or header.records_count <= 0:
+            return ()
+        first = bisect_left(self._lasts, header.base_offset)
+        return self.runs[first : bisect_left(self._firsts, header.next_offset, lo=first)]
+
+    def first_from(self, offset: int) -> int | None:
+        """The first named offset at or after `offset`; None if there is none."""
+        slot = bisect_left(self._lasts, offset)
+        return None if slot == len(self.runs) else max(self.runs[slot].first, offset)
+
+
+class SegmentSearch:
+    """The search of one segment for a record that an erase order names. Only the pieces with offsets of an order are
+    read, and only batches with such offsets are decoded."""
+
+    def __init__(self, request: EraseRequest, named: NamedOffsets, source: SourceSegment, end_offset: int) -> None:
         self._request = request
+        self._named = named
         self._source = source
+        self._end_offset = end_offset
         self.has_found = False
 
     def moves(self) -> Iterator[BytesMoved]:
-        request, source = self._request, self._source
-        slot = bisect_left(request.runs, source.base_offset, key=lambda run: run.last)
-        position = source.position_of(request.runs[slot].first)
-        for piece in source.pieces(position, request.io_buffer_size):
+        source, offset, position = self._source, self._source.base_offset, 0
+        while (wanted := self._named.first_from(offset)) is not None and wanted < self._end_offset:
+            position = max(position, source.position_of(wanted))
+            pieces = cast("Generator[memoryview, None, None]", source.pieces(position, self._request.io_buffer_size))
+            with contextlib.closing(pieces):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            position += len(piece)
             yield BytesMoved(len(piece), 0)
             for header, batch in checked_batches(piece):
-                named = named_in(request.runs, header)
-                if named and any(
-                    kept_records(bytes(run), header.base_offset, named).erased
-                    for run, _ in runs_of_batch(request, header, batch)
-                ):
+                offset = header.next_offset
+                if self._has_named(header, batch):
                     self.has_found = True
                     return
 
+    def _has_named(self, header: BatchHeader, batch: memoryview) -> bool:
+        named = self._named.in_batch(header)
+        return bool(named) and any(
+            kept_records(bytes(run), header.base_offset, named).erased
+            for run, _ in runs_of_batch(self._request, header, batch)
+        )
+
 
 class SegmentRewriting:
-    """The copy of one segment without the records that an erase order names."""
+    """The copy of one segment without the records that the erase orders name."""
 
-    def __init__(self, fs: FileSystem, request: EraseRequest, source: SourceSegment) -> None:
+    def __init__(self, fs: FileSystem, request: EraseRequest, named: NamedOffsets, source: SourceSegment) -> None:
         self._request = request
+        self._named = named
         self._source = source
         self.cleaned = CleanedSegment(fs, request.directory, source.base_offset, request.index_interval_bytes)
         self.erased: list[Run] = []
@@ -215,10 +329,10 @@ class SegmentRewriting:
             yield BytesMoved(len(piece), self.cleaned.size - size_before)
 
     def _without_named(self, header: BatchHeader, batch: memoryview) -> CleanedBatch:
-        """Return the batch without the records of the erase order, or the batch itself if the order names none of its
+        """Return the batch without the records of the erase orders, or the batch itself if they name none of its
         records."""
         request = self._request
-        named = named_in(request.runs, header)
+        named = self._named.in_batch(header)
         if not named:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)
         parts: list[bytes] = []
@@ -248,11 +362,3 @@ class SegmentRewriting:
             self.erased[-1] = Run(self.erased[-1].first, offset)
         else:
             self.erased.append(Run(offset, offset))
-
-
-def named_in(runs: Sequence[Run], header: BatchHeader) -> Sequence[Run]:
-    """The runs that have an offset of the batch; none if it is a control batch or an empty batch."""
-    if header.is_control or header.records_count <= 0:
-        return ()
-    first = bisect_left(runs, header.base_offset, key=lambda run: run.last)
-    return runs[first : bisect_left(runs, header.next_offset, lo=first, key=lambda run: run.first)]

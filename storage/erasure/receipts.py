@@ -7,11 +7,12 @@ the segment's file is the one before the erasure, the segment is rewritten again
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
-from moldau.protocol.erase_orders import EraseOrder
+from moldau.protocol.erase_orders import EraseOrder, unpacked_runs
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.erasure.erasing import SegmentErased
+from moldau.storage.erasure.erasing import ErasedRecords, SegmentErased
 from moldau.storage.files.port import FileSystem, write_atomically
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
@@ -108,32 +109,47 @@ def receipt_of(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -
     return OrderReceipt(order.order_id.hex(), offset, order.asked_ms, order.principal, order.predicate_hash.hex())
 
 
-def note_segment(receipt: OrderReceipt, erased: SegmentErased) -> None:
-    """Enter a rewritten segment in the receipt. The caller writes the receipt before it swaps in the segment."""
-    (replaced,) = erased.cleaned.replaced
+def note_segment(receipt: OrderReceipt, segment: SegmentErased, erased: ErasedRecords) -> None:
+    """Enter a rewritten segment in the receipt of an order that has erased `erased` from it. The caller writes the
+    receipt before it swaps in the segment."""
+    (replaced,) = segment.cleaned.replaced
     entry = SegmentReceipt(
         replaced.base_offset,
-        [list(run) for run in erased.erased],
-        erased.records_erased,
-        f"{erased.crc_before:08x}",
-        f"{erased.crc_after:08x}",
+        _stated(erased),
+        erased.records_count,
+        f"{segment.crc_before:08x}",
+        f"{segment.crc_after:08x}",
         replaced.size,
-        erased.cleaned.size,
+        segment.cleaned.size,
     )
     receipt.segments = [each for each in receipt.segments if each.base_offset != entry.base_offset]
     receipt.segments.append(entry)
 
 
+def _stated(erased: ErasedRecords) -> list[list[int]]:
+    return [list(run) for run in unpacked_runs(erased.runs)]
+
+
+def write_segment(fs: FileSystem, directory: str, receipts: Iterable[OrderReceipt], segment: SegmentErased) -> None:
+    """Enter a rewritten segment in the receipts of the orders that have erased a record of it, and write these receipts
+    durably. `receipts` are in the sequence of the orders in the request. Blocks for the disk. Raises OSError."""
+    for receipt, erased in zip(receipts, segment.erased, strict=True):
+        if erased.records_count:
+            note_segment(receipt, segment, erased)
+            write_receipt(fs, directory, receipt)
+
+
 def note_object(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased) -> None:
-    """Enter a rewritten remote segment in the receipt. The caller writes the receipt before the new remote segment is
-    read."""
+    """Enter a rewritten remote segment in the receipt of the one order of a request. The caller writes the receipt
+    before the new remote segment is read."""
+    (of_order,) = erased.erased
     entry = ObjectReceipt(
         uuid_text(segment.segment_id),
         uuid_text(replaced_by),
         segment.start_offset,
         segment.last_offset,
-        [list(run) for run in erased.erased],
-        erased.records_erased,
+        _stated(of_order),
+        of_order.records_count,
         f"{erased.crc_before:08x}",
         f"{erased.crc_after:08x}",
         segment.size,

@@ -16,7 +16,7 @@ log has no order is dropped, and a damaged file is made again from the headers o
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
@@ -36,6 +36,8 @@ from moldau.storage.segment.segment import Segment
 
 ERASE_ORDERS: Final = "erase-order-checkpoint"
 _base_offset = attrgetter("base_offset")
+_first = attrgetter("first")
+_last = attrgetter("last")
 
 
 class PendingOrders:
@@ -105,6 +107,10 @@ class PendingOrders:
         self.offsets.append(offset)
         self._is_written = False
 
+    def are_pending(self, offsets: Iterable[int]) -> bool:
+        """Whether all the erase orders at these offsets are pending."""
+        return all(each in self.offsets for each in offsets)
+
     def carried_out(self, offset: int) -> None:
         """Forget the erase order at `offset`, which was carried out durably."""
         self._keep(lambda each: each != offset)
@@ -141,12 +147,18 @@ class PendingOrders:
     def show(self, first_offset: int, end_offset: int) -> None:
         """Stop hiding the offsets in [first_offset, end_offset), which are erased. The offsets of a run outside of this
         range stay hidden."""
+        self.show_runs([Run(first_offset, end_offset - 1)])
+
+    def show_runs(self, runs: Sequence[Run]) -> None:
+        """Stop hiding the offsets of runs that are sorted and disjoint: they are erased."""
         left: list[Run] = []
-        for run in self.hidden:
-            if run.first < first_offset:
-                left.append(Run(run.first, min(run.last, first_offset - 1)))
-            if run.last >= end_offset:
-                left.append(Run(max(run.first, end_offset), run.last))
+        for first, last in self.hidden:
+            for shown in runs[bisect_left(runs, first, key=_last) : bisect_right(runs, last, key=_first)]:
+                if first < shown.first:
+                    left.append(Run(first, shown.first - 1))
+                first = shown.last + 1
+            if first <= last:
+                left.append(Run(first, last))
         self.hidden = tuple(left)
 
     def hides(self, first_offset: int, end_offset: int) -> bool:

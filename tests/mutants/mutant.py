@@ -33,6 +33,8 @@ class Hunt(Enum):
     """Seeds of the quorum's nodes without partitions."""
     LOG_CLEANER = "log-cleaner"
     """Seeds of the log cleaner without a cluster."""
+    LOG_ERASER = "log-eraser"
+    """Seeds of the log eraser without a cluster."""
     QUOTAS = "quotas"
     """Seeds of the client quotas of one broker."""
     SESSIONS = "sessions"

@@ -18,7 +18,6 @@ from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, De
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.replication.partition import Partition
-from moldau.storage.log.log import Log
 from tests.support.cluster import Cluster
 from tests.support.node import fetch_request, produce_request
 from tests.unit.storage.compaction.histories import Stored, stored
@@ -251,7 +250,7 @@ def test_a_replica_that_was_away_gives_nothing_before_it_erased() -> None:
         cluster.live(story)
 
 
-async def idle(_: Log) -> None:
+async def idle(*_: object) -> None:
     """In the place of an eraser's visit to a log."""
 
 

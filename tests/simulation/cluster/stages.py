@@ -21,6 +21,7 @@ from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.compaction.swarm import Swarm as LogCleanerAlone
 from tests.simulation.controller.swarm import Swarm as ControllerAlone
+from tests.simulation.erasure.swarm import Swarm as LogEraserAlone
 from tests.simulation.groups.consumer_swarm import ConsumerSwarm
 from tests.simulation.groups.conversion_swarm import ConversionSwarm
 from tests.simulation.groups.heartbeat_swarm import HeartbeatSwarm
@@ -172,6 +173,15 @@ def of_log_cleaner(seed: int, lines: Lines) -> Report:
     return Report(looks=alone.looks, told=f"{alone.shape}\n{alone.cleaned} rounds of cleaning")
 
 
+def of_log_eraser(seed: int, lines: Lines) -> Report:
+    """The log eraser without a cluster, and the logs from which it erases."""
+    alone = LogEraserAlone(seed)
+    alone.run()
+    return Report(
+        looks=alone.looks, told=f"{len(alone.model.orders)} erase orders of {len(alone.model.batches)} batches"
+    )
+
+
 def of_quotas(seed: int, lines: Lines) -> Report:
     """The client quotas of a broker without a broker, for hours."""
     quotas = Quotas(seed)
@@ -245,6 +255,7 @@ HEARTBEATS: Final = (CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS)
 """The kinds of groups that heartbeats keep up: a seed takes about 0.03 s."""
 TRANSACTIONS: Final = "transaction-coordinator"
 LOG_CLEANER: Final = "log-cleaner"
+LOG_ERASER: Final = "log-eraser"
 QUOTAS: Final = "quotas"
 SESSIONS: Final = "sessions"
 WAITS: Final = "waits"
@@ -346,6 +357,7 @@ KINDS: Final[dict[str, Runner]] = {
     SHARE_RECORDS: of_share_records,
     TRANSACTIONS: of_transactions,
     LOG_CLEANER: of_log_cleaner,
+    LOG_ERASER: of_log_eraser,
     QUOTAS: of_quotas,
     SESSIONS: of_sessions,
     WAITS: of_waits,
@@ -364,7 +376,7 @@ OPENING: Final = (
     Stage((CONSUMER_GROUPS, STREAMS_GROUPS, CONVERSIONS), 20, at_once=20),
     Stage((SHARE_RECORDS,), 32, at_once=16),
     Stage((SHARE_GROUPS,), 48, at_once=24),
-    Stage((TRANSACTIONS, LOG_CLEANER), 8, at_once=8),
+    Stage((TRANSACTIONS, LOG_CLEANER, LOG_ERASER), 8, at_once=8),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),
     Stage((SESSIONS, WAITS, TURNS), 2, at_once=4),
@@ -383,7 +395,7 @@ OPENING: Final = (
     Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[:EAGEREST]),
     Stage((METADATA,), 6, at_once=3),
-    Stage((LOG_CLEANER,), 36, at_once=12),
+    Stage((LOG_CLEANER, LOG_ERASER), 36, at_once=12),
     Stage((PERMISSIONS, COPIES), 2),
     Stage((REPLICAS,), 28, at_once=14),
     Stage((ONE_NODE,), 8, at_once=8),
@@ -433,6 +445,7 @@ def is_drawn(kind: str) -> bool:
         REPLICAS,
         METADATA,
         LOG_CLEANER,
+        LOG_ERASER,
         QUOTAS,
         SESSIONS,
         WAITS,

@@ -1,4 +1,4 @@
-"""A process with the log cleaner of a broker, and two compacted logs: one that is led, and a copy that follows it.
+"""A process with the log cleaner and the log eraser of a broker, and two logs: one that is led, and a copy of it.
 
 Nothing here is a stand-in but the network: the copy takes what a fetch of the led log finds.
 """
@@ -22,6 +22,7 @@ from moldau.broker.runtime.tasks import Tasks
 from moldau.broker.runtime.worker import RunningWork, Work
 from moldau.replication.partition import Partition
 from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
+from moldau.storage.erasure.erasing import SegmentErased, serve_erasing
 from moldau.storage.files.log_paths import CLEANED_SUFFIX, offset_of_name
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
@@ -61,13 +62,16 @@ class WatchedWork:
         self._waits = waits
         self._on_cleaned = on_cleaned
 
-    async def next_event(self) -> object:
-        event = await self._work.next_event()
-        if isinstance(event, SegmentCleaned):
-            names = self._environment.fs.list_directory(event.directory)
+    async def next_event(self, sent: object = None, /) -> object:
+        event = await self._work.next_event(sent)
+        segment = event.cleaned if isinstance(event, SegmentErased) else event
+        if isinstance(segment, SegmentCleaned):
+            names = self._environment.fs.list_directory(segment.directory)
             cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
-            if stale := [name for name in cleaned if offset_of_name(name) != event.base_offset]:
-                raise Violation(f"a crash in the swap at {event.base_offset} would lose it: {stale} are there as well")
+            if stale := [name for name in cleaned if offset_of_name(name) != segment.base_offset]:
+                raise Violation(
+                    f"a crash in the swap at {segment.base_offset} would lose it: {stale} are there as well"
+                )
             await asyncio.sleep(wait_s(self._waits))
             self._on_cleaned()
         return event
@@ -89,6 +93,8 @@ class WatchedEnvironment:
         return getattr(self._environment, name)
 
     def in_process(self, work: Work[Any]) -> WatchedWork:
+        if work is serve_erasing:
+            return WatchedWork(self._environment, self._environment.in_process(work), self._waits, self.on_cleaned)
         assert isinstance(work, partial)
         names = self._environment.fs.list_directory(work.keywords["request"].directory)
         if (stale := [name for name in names if name.endswith(CLEANED_SUFFIX)]) and not self.has_failed():
@@ -109,8 +115,8 @@ class Process:
         """Called while the cleaner waits until a log is durable."""
         self.on_cleaned: Callable[[], None] = lambda: None
         """Called before a cleaned segment is put in the place of others."""
-        changes = ChangedLogs()
-        reports = DirectoryReports(changes=(changes,))
+        changes = (ChangedLogs(), ChangedLogs())
+        reports = DirectoryReports(changes=changes)
         self.directory = LogDirectory.open(environment.fs, ROOT, lambda _: None, environment.boot_id(), reports)
         self.replicas = Replicas()
         self.led = self._load(LED, config)
@@ -127,7 +133,7 @@ class Process:
             cast("Any", watched),
             self.tasks.spawn,
             self.replicas,
-            (changes, ChangedLogs()),
+            changes,
             self.flusher,
             self.removal,
             self._write_checkpoints,

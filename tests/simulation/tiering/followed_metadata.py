@@ -12,6 +12,8 @@ class FollowedMetadata:
             for followed in node.broker.tiering.reader if node.broker.tiering is not None else ():
                 if followed.is_being_removed or not followed.is_complete:
                     continue
+                if followed.next_offset > metadata.end_offsets.get(followed.metadata_index, 0):
+                    continue  # It may have read of a deletion that is not in the model yet.
                 known = {each.segment_id for each in followed.remote_log.segments()}
                 for each in metadata.of(followed.key):
                     is_read = each.offset < followed.next_offset and each.state is not DELETED

@@ -54,6 +54,7 @@ def send(
     codec: Codec = Codec.NONE,
     is_transactional: bool = False,
     timestamp: int = NOW_MS,
+    now_ms: int = NOW_MS,
 ) -> int:
     """Append a batch of (key, value) pairs; its base offset. `producer` is (id, epoch, base sequence)."""
     data = build_batch(
@@ -69,17 +70,17 @@ def send(
     )
     is_unchecked = is_transactional or any(key is None for key, _ in pairs)
     origin = AppendOrigin.COORDINATOR if is_unchecked else AppendOrigin.CLIENT
-    result = log.append_as_leader(bytearray(data), 0, NOW_MS, origin=origin)
+    result = log.append_as_leader(bytearray(data), 0, now_ms, origin=origin)
     assert result.error == 0, result
     return result.base_offset
 
 
-def end_transaction(log: Log, producer_id: int, epoch: int, *, commits: bool) -> int:
+def end_transaction(log: Log, producer_id: int, epoch: int, *, commits: bool, now_ms: int = NOW_MS) -> int:
     """Append the marker that ends a producer's transaction; its offset."""
     marker = end_transaction_marker(
-        commits=commits, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=1, timestamp=NOW_MS
+        commits=commits, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=1, timestamp=now_ms
     )
-    result = log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    result = log.append_as_leader(marker, 0, now_ms, origin=AppendOrigin.COORDINATOR)
     assert result.error == 0, result
     return result.base_offset
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, runs_of
+from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, packed_runs_of, runs_of
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
-from moldau.storage.erasure.receipts import OrderReceipt, note_segment, receipt_of, write_receipt
+from moldau.storage.erasure.receipts import OrderReceipt, receipt_of, write_receipt, write_segment
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
@@ -28,10 +28,10 @@ def runs_from(offsets: Iterable[int]) -> list[Run]:
     return runs
 
 
-def send_order(log: Log, runs: Iterable[Run], number: int = 1) -> int:
+def send_order(log: Log, runs: Iterable[Run], number: int = 1, *, now_ms: int = NOW_MS) -> int:
     """Append an order; its offset."""
-    batch = erase_order_batch(order_of(number.to_bytes(16, "big"), PREDICATE_HASH, runs), NOW_MS)
-    result = log.append_as_leader(batch, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    batch = erase_order_batch(order_of(number.to_bytes(16, "big"), PREDICATE_HASH, runs), now_ms)
+    result = log.append_as_leader(batch, 0, now_ms, origin=AppendOrigin.COORDINATOR)
     assert result.error == 0, result
     return result.base_offset
 
@@ -39,21 +39,35 @@ def send_order(log: Log, runs: Iterable[Run], number: int = 1) -> int:
 def carry_out(
     fs: FileSystem, log: Log, offset: int, owner: LogDirectory | None = None, *, io_buffer_size: int = 500
 ) -> OrderReceipt:
-    """Carry out the order at an offset: roll, flush, rewrite, enter the receipt, swap, sync, forget the order."""
-    order = order_at(log.segments, offset)
-    assert order is not None
-    runs = runs_of(order)
-    if runs[-1].last >= log.active.base_offset:
+    """Carry out the order at an offset."""
+    (receipt,) = carry_out_all(fs, log, [offset], owner, io_buffer_size=io_buffer_size)
+    return receipt
+
+
+def carry_out_all(
+    fs: FileSystem,
+    log: Log,
+    offsets: Sequence[int],
+    owner: LogDirectory | None = None,
+    *,
+    io_buffer_size: int = 500,
+) -> list[OrderReceipt]:
+    """Carry out the orders at some offsets in one pass: roll, flush, rewrite, enter the receipts, swap, sync, forget
+    the orders."""
+    orders = [order for offset in offsets if (order := order_at(log.segments, offset)) is not None]
+    assert len(orders) == len(offsets)
+    runs = [runs_of(order) for order in orders]
+    first, last = min(each[0].first for each in runs), max(each[-1].last for each in runs)
+    if last >= log.active.base_offset:
         log.roll(NOW_MS)
     log.flush(NOW_MS)
     if owner is not None:
         checkpoint(owner)
-    receipt = receipt_of(fs, log.directory, order, offset)
+    receipts = [receipt_of(fs, log.directory, *each) for each in zip(orders, offsets, strict=True)]
     to_remove: list[str] = []
-    for event in erase(fs, erase_request(log, runs, io_buffer_size)):
+    for event in erase(fs, erase_request(log, list(map(packed_runs_of, orders)), first, last, io_buffer_size)):
         if isinstance(event, SegmentErased):
-            note_segment(receipt, event)
-            write_receipt(fs, log.directory, receipt)
+            write_segment(fs, log.directory, receipts, event)
             removed = log.swap_cleaned(event.cleaned, NOW_MS)
             assert removed is not None
             log.erase_orders.show(event.cleaned.base_offset, event.cleaned.replaced_end_offset)
@@ -61,9 +75,10 @@ def carry_out(
     fs.sync_directory(log.directory)
     for path in to_remove:
         fs.unlink(path)
-    receipt.done_ms = NOW_MS
-    write_receipt(fs, log.directory, receipt)
-    log.erase_orders.carried_out(offset)
+    for offset, receipt in zip(offsets, receipts, strict=True):
+        receipt.done_ms = NOW_MS
+        write_receipt(fs, log.directory, receipt)
+        log.erase_orders.carried_out(offset)
     log.directory_is_dirty = True
     log.flush(NOW_MS)
-    return receipt
+    return receipts

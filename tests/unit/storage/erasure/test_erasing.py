@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.protocol.compression import Codec
-from moldau.protocol.erase_orders import Run
+from moldau.protocol.erase_orders import Run, packed_runs
 from moldau.protocol.primitives import MalformedMessage, crc32c, varint
 from moldau.protocol.record_batch import TimestampType
 from moldau.storage.erasure.erasing import erase_request, holds_offset
@@ -240,7 +240,7 @@ def test_the_active_segment_is_rolled_before() -> None:
     story = Story(is_compacted=False)
     send(story.log, ("a", "1"))
     with pytest.raises(AssertionError, match="rolled first"):
-        erase_request(story.log, [Run(0, 0)], 100)
+        erase_request(story.log, [packed_runs([Run(0, 0)])], 0, 0, 100)
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 5))

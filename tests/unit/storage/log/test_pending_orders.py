@@ -97,6 +97,15 @@ def test_what_is_erased_is_shown(named: set[int], first: int, count: int, asked:
     assert orders.hides(asked, asked + asked_count) == bool(left & set(range(asked, asked + asked_count)))
 
 
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
+def test_what_an_order_erased_is_shown(named: set[int], by_another: set[int], erased: set[int]) -> None:
+    orders = PendingOrders(DIRECTORY)
+    orders.hidden = tuple(sorted(runs_from(named) + runs_from(by_another)))
+    orders.show_runs(runs_from(erased))
+    hidden = [offset for offset in range(31) if orders.hides(offset, offset + 1)]
+    assert hidden == sorted((named | by_another) - erased)
+
+
 def test_an_order_of_a_tiered_log_waits_for_remote_storage() -> None:
     disk = SimulatedDisk()
     log = opened(disk)

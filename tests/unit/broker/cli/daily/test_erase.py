@@ -67,6 +67,21 @@ def test_an_erasure_and_its_receipt(kafka: Namespace, tmp_path: Path) -> None:
     find_a_remainder(run, path, key)
 
 
+def test_an_order_that_is_too_large_for_the_topic_is_sent_in_parts(kafka: Namespace, tmp_path: Path) -> None:
+    run, topic, path = DailyCommand(kafka.bootstrap_servers), kafka.topic("erase-parts"), tmp_path / "receipt.json"
+    lines = "".join(f"k{number % 2}:v{number}\n" for number in range(40))
+    run.done("produce", topic, "--key-separator", ":", given=lines)
+    run.done("config", "set", "brokers", "moldau.erase.enable=true")
+    run.done("config", "set", "topic", topic, "max.message.bytes=350")
+    said = run("erase", topic, "--key", "k1", "--execute", "--receipt", str(path))
+    assert said.status == 0, said.err
+    assert sorted(run.done("consume", topic, "-e").splitlines()) == sorted(f"v{number}" for number in range(0, 40, 2))
+    orders = json.loads(path.read_text())["orders"]
+    assert len(orders) > len({each["partition"] for each in orders})
+    assert sum(len(each["runs"]) for each in orders) == 20
+    assert run("erase", "--verify", str(path)).status == 0
+
+
 def find_a_remainder(run: DailyCommand, path: Path, key: Path) -> None:
     """A receipt that claims more than was erased: `--verify` finds the record, and the signature does not fit."""
     receipt = json.loads(path.read_text())

@@ -1,0 +1,77 @@
+"""The worker process in which segments are rewritten without erased records. It serves one request after the other, so
+that its start is paid once for erase orders that follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.runtime.environment import Environment
+
+if TYPE_CHECKING:
+    from moldau.broker.runtime.worker import RunningWork
+    from moldau.storage.erasure.erasing import EraseEvent, EraseRequest, RequestDone
+
+REQUESTS_MAX: Final = 1_000
+"""The number of requests after which the process is replaced, so that what it keeps allocated has a bound."""
+
+
+class ErasingProcess:
+    """One worker process for the erase requests of a broker. Its methods are called on the event loop, by one task."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._work: RunningWork[EraseEvent | RequestDone] | None = None
+        self._requests = 0
+        self._is_idle = True
+
+    async def start(self) -> None:
+        """Start the process, unless it runs. Raises `WorkerDied`, an OSError."""
+        from moldau.storage.erasure.erasing import serve_erasing
+
+        self._is_idle = False
+        if self._work is not None:
+            return
+        work = self._environment.in_process(serve_erasing)
+        try:
+            await work.next_event()
+        except BaseException:
+            work.close()
+            raise
+        self._work, self._requests = work, 0
+
+    async def carry_out(self, request: EraseRequest, on_event: Callable[[EraseEvent], Awaitable[None]]) -> None:
+        """Carry out a request, and call `on_event` with each event, before the process goes on. After an error, also
+        one of `on_event`, the process is ended. Raises what `erase` and `on_event` raise, and `WorkerDied`.
+        """
+        from moldau.storage.erasure.erasing import RequestDone
+
+        await self.start()
+        work, self._work = self._work, None
+        assert work is not None
+        try:
+            event = await work.next_event(request)
+            while not isinstance(event, RequestDone):
+                assert event is not None, "the work goes on until it is closed"
+                await on_event(event)
+                event = await work.next_event()
+        except BaseException:
+            work.close()
+            raise
+        self._work = work
+        self._requests += 1
+        if self._requests >= REQUESTS_MAX:
+            self.close()
+
+    def close_if_idle(self) -> None:
+        """End the process if no request came since the last call."""
+        if self._is_idle:
+            self.close()
+        self._is_idle = True
+
+    def close(self) -> None:
+        """End the process if it runs."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
