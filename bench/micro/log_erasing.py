@@ -1,8 +1,9 @@
 """What erasing records costs beside cleaning the same log, without a broker: `python bench/micro/log_erasing.py`.
 
-CPU seconds of both over the same bytes, in turns, and their ratio. The records of `--keys` keys are erased, drawn at
-random, so that nearly every segment is rewritten. The keys come at random too: the cleaner keeps one record in ten, and
-these are in nearly every batch. The rewritten segments are removed again.
+CPU seconds of both over the same bytes, in turns, and their ratios. The records of `--keys` keys are erased, drawn at
+random, so that nearly every segment is rewritten. The keys come at random too. In `clean` each key comes ten times: the
+cleaner keeps one record in ten, and these are in nearly every batch. In `clean_alike` it drops about as many records as
+are erased, so that both write the same bytes. The rewritten segments are removed again.
 """
 
 from __future__ import annotations
@@ -71,15 +72,28 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         for name, value_size, codec in (("1 KiB, lz4", 1024, Codec.LZ4), ("100 B", 100, Codec.NONE)):
-            kind = Kind(name, arguments.records, arguments.records // RECORDS_OF_KEY, value_size, codec, True)
-            log = write_log(Path(home) / name.replace(" ", ""), kind, NOW_MS)
-            rounds = [{work: cpu_s(log, work, arguments.keys) for work in ("clean", "erase")} for _ in range(ROUNDS)]
-            told = {work: round(statistics.median(each[work][0] for each in rounds), 3) for work in rounds[0]}
-            ratio = statistics.median(each["erase"][0] / each["clean"][0] for each in rounds)
-            erased = rounds[0]["erase"][1]
-            size = sum(path.stat().st_size for path in log.directory.glob("*.log"))
+            count, erased = arguments.records, arguments.keys * RECORDS_OF_KEY
+            logs = {
+                work: write_log(
+                    Path(home) / f"{work} {name.replace(' ', '')}",
+                    Kind(name, count, keys, value_size, codec, True),
+                    NOW_MS,
+                )
+                for work, keys in (("clean", count // RECORDS_OF_KEY), ("clean_alike", count * count // (2 * erased)))
+            }
+            works = {"clean": "clean", "clean_alike": "clean", "erase": "erase"}
+            rounds = [
+                {name: cpu_s(logs.get(name, logs["clean"]), work, arguments.keys) for name, work in works.items()}
+                for _ in range(ROUNDS)
+            ]
+            told = {work: round(statistics.median(each[work][0] for each in rounds), 3) for work in works}
+            ratios = {
+                f"times_{other}": round(statistics.median(each["erase"][0] / each[other][0] for each in rounds), 2)
+                for other in logs
+            }
+            size = sum(path.stat().st_size for path in logs["clean"].directory.glob("*.log"))
             print(
-                json.dumps({"kind": name, "bytes": size, "erased": erased, **told, "ratio": round(ratio, 2)}),
+                json.dumps({"kind": name, "bytes": size, "erased": rounds[0]["erase"][1], **told, **ratios}),
                 flush=True,
             )
 
