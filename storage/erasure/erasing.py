@@ -23,6 +23,7 @@ import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias, cast
 
@@ -193,7 +194,7 @@ def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
             SegmentCleaned(
                 request.directory, request.truncation_count, (target.known,), target.end_offset, before, size, suffixes
             ),
-            tuple(map(_as_sent, divided_among(union_of([rewriting.erased]), orders))),
+            tuple(map(_as_sent, divided_among(rewriting.erased_runs(), orders))),
             rewriting.crc_before,
             rewriting.crc_after,
             rewriting.max_timestamp,
@@ -215,11 +216,11 @@ def union_of(orders: Iterable[Sequence[Run]]) -> list[Run]:
     return runs
 
 
-def divided_among(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> list[list[Run]]:
+def divided_among(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> list[Sequence[Run]]:
     """Divide erased offsets among the orders that name them: an offset goes to the first order in `orders` that names
-    it. All runs are sorted and disjoint."""
-    shares = []
-    for order in orders:
+    it. Each offset is named by one of them. All runs are sorted and disjoint."""
+    shares: list[Sequence[Run]] = []
+    for order in orders[:-1]:
         share: list[Run] = []
         rest: list[Run] = []
         slot = bisect_left(order, erased[0].first, key=_last) if erased else 0
@@ -238,7 +239,7 @@ def divided_among(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> lis
                     at = end + 1
         shares.append(share)
         erased = rest
-    return shares
+    return [*shares, erased]
 
 
 def _last(run: Run) -> int:
@@ -310,7 +311,7 @@ class SegmentRewriting:
         self._named = named
         self._source = source
         self.cleaned = CleanedSegment(fs, request.directory, source.base_offset, request.index_interval_bytes)
-        self.erased: list[Run] = []
+        self._erased: list[Run] = []
         self.crc_before = 0
         self.crc_after = 0
         self.max_timestamp = NO_TIMESTAMP
@@ -357,8 +358,13 @@ class SegmentRewriting:
             header, b"".join(parts), kept_count, header.attributes, header.base_timestamp, max_timestamp, level
         )
 
+    def erased_runs(self) -> list[Run]:
+        """The offsets of the erased records, as runs that are sorted and disjoint."""
+        is_ascending = all(later.first > earlier.last for earlier, later in pairwise(self._erased))
+        return self._erased if is_ascending else union_of([self._erased])
+
     def _note_erased(self, offset: int) -> None:
-        if self.erased and self.erased[-1].last == offset - 1:
-            self.erased[-1] = Run(self.erased[-1].first, offset)
+        if self._erased and self._erased[-1].last == offset - 1:
+            self._erased[-1] = Run(self._erased[-1].first, offset)
         else:
-            self.erased.append(Run(offset, offset))
+            self._erased.append(Run(offset, offset))
