@@ -37,6 +37,7 @@ from moldau.tables.values.bounds import (
     AvroBounds,
     HostileValue,
     parse_json,
+    type_of,
     zigzag,
 )
 from moldau.tables.values.registry import Schema, ValueNotDecoded
@@ -87,16 +88,25 @@ def avro_schema(schema: Schema) -> AvroSchema:
 
 
 def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
-    """Return a function that decodes payloads of an Avro schema. Raises what `avro_schema` raises."""
-    from fastavro import schemaless_reader  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    """Return a function that decodes payloads of an Avro schema.
+
+    A schema that is `bytes` itself has no length before its bytes, as Confluent's serializers write and read it
+    (findings/avro_bytes_in_frames.sh). Raises what `avro_schema` raises.
+    """
+    from fastavro import schemaless_reader, schemaless_writer  # type: ignore[import-not-found,import-untyped,unused-ignore]
     from fastavro.read import LOGICAL_READERS  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     for base, name, read in _READERS:
         LOGICAL_READERS[f"{base}-{name}"] = read
     parsed, named = avro_schema(schema)
     bounds = AvroBounds(parsed, named)
+    is_bytes = type_of(parsed, named)[0] == "bytes"
 
     def decode(payload: memoryview) -> object:
+        if is_bytes:
+            sized = io.BytesIO()
+            schemaless_writer(sized, "bytes", bytes(payload))
+            payload = memoryview(sized.getvalue())
         bounds.check(payload)
         stream = io.BytesIO(payload)
         value = schemaless_reader(stream, parsed, None)
