@@ -178,26 +178,40 @@ class OffsetStore:
         told: list[WentBack | WentOver] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
-                case OffsetChange(group_id, topic, partition, value, producer_id):
-                    group = self._group(group_id)
-                    former = group.offsets.get((topic, partition))
-                    group.apply(change)
-                    if value is None:
-                        self._forget_empty(group_id)
-                    elif producer_id != NO_PRODUCER_ID:
-                        self._transactions.setdefault(producer_id, {})[group_id, (topic, partition)] = None
-                    elif former is not None:
-                        by = former.offset - value.offset
-                        if by > 0:
-                            told.append(WentBack(group_id, topic, partition, by, value.commit_ms))
-                        elif by and former.offset < (start := self._log_start_of(topic, partition)) <= value.offset:
-                            lost = start - former.offset
-                            told.append(WentOver(group_id, topic, partition, lost, value.commit_ms))
+                case OffsetChange():
+                    self._commit_change(change, told)
                 case OffsetsLoaded():
                     self._commit_loaded(change)
                 case TransactionEnded():
                     self._end_transaction(change)
         return told
+
+    def _commit_change(self, change: OffsetChange, told: list[WentBack | WentOver]) -> None:
+        """Make a change visible. If its offset is lower than the former one or skips deleted records, that is added to
+        `told`."""
+        group_id, topic, partition, value, producer_id = change
+        key = (topic, partition)
+        group = self._group(group_id)
+        if value is None or producer_id != NO_PRODUCER_ID or group.pending:
+            former = group.offsets.get(key)
+            group.apply(change)
+            if value is None:
+                self._forget_empty(group_id)
+                return
+            if producer_id != NO_PRODUCER_ID:
+                self._transactions.setdefault(producer_id, {})[group_id, key] = None
+                return
+        else:  # The most frequent change, without what the others need.
+            former = group.offsets.get(key)
+            group.changes += 1
+            group.offsets[key] = value
+        if former is None:
+            return
+        before, after = former[0], value[0]
+        if after < before:
+            told.append(WentBack(group_id, topic, partition, before - after, value.commit_ms))
+        elif after > before and before < (start := self._log_start_of(topic, partition)) <= after:
+            told.append(WentOver(group_id, topic, partition, start - before, value.commit_ms))
 
     def _commit_loaded(self, loaded: OffsetsLoaded) -> None:
         producer_id = loaded.producer_id

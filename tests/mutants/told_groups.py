@@ -19,8 +19,8 @@ TOLD_GROUP_MUTANTS: Final = (
         746,
         "offsets that have changed are taken for those of the sample before",
         "coordinator/offsets/offset_store.py",
-        "        self.changes += 1\n        if change.value is None:\n",
-        "        if change.value is None:\n",
+        "            group.changes += 1\n            group.offsets[key] = value\n",
+        "            group.offsets[key] = value\n",
         Hunt.STORIES,
     ),
     Mutant(
