@@ -97,7 +97,10 @@ class Target:
             if not fs.is_directory(self.path):
                 raise RestoreRefused(f"{self.path} is a file: name a directory that is empty or does not exist")
             if any(name != UNFINISHED for name in fs.list_directory(self.path)):
-                raise RestoreRefused(f"{self.path} is not empty: name a directory that is empty or does not exist")
+                raise RestoreRefused(
+                    f"{self.path} is not empty: name a directory that is empty or does not exist, and copy topics from"
+                    " there into a cluster that runs (docs/backup.md)"
+                )
         present = self.path
         while present and not fs.exists(present):
             present = present.rpartition("/")[0]

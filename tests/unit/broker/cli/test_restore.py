@@ -138,6 +138,23 @@ def test_a_topic_under_another_name(stored: Stored, run: DailyCommand, tmp_path:
     assert [each["topic"] for each in listed] == ["orders.before"]
 
 
+def test_a_restored_topic_is_copied_into_a_cluster_that_runs(stored: Stored, run: DailyCommand, tmp_path: Path) -> None:
+    """By the commands of docs/backup.md."""
+    place = tmp_path / "restored"
+    run.done("restore", str(stored.store), "--to", str(place), "--single-node", "1", "--topics", "orders")
+    with serving(place / "1") as servers, Cluster() as running:
+        daily = DailyCommand(running.bootstrap_servers)
+        daily.done("topic", "create", "orders.before", "--partitions", "2")
+        consumed = DailyCommand(servers).done("consume", "orders", "--read-committed", "--until-end", "--json")
+        daily.done("produce", "orders.before", "--format", "records", given=consumed)
+        after = daily.rows("consume", "orders.before", "--until-end")
+    before = [json.loads(line) for line in consumed.splitlines()]
+    assert [(each["partition"], each["value"], each["timestamp"]) for each in after] == [
+        (each["partition"], each["value"], each["timestamp"]) for each in before
+    ]
+    assert [each["value"] for each in after] == [str(number) for number in range(10)]
+
+
 def test_each_mistake_is_one_sentence_and_changes_nothing(stored: Stored, run: DailyCommand, tmp_path: Path) -> None:
     store, place = str(stored.store), tmp_path / "restored"
 
