@@ -73,6 +73,13 @@ def _measured(leaf: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pc.fill_null(marks, b"-"), pc.fill_null(found, b"")
 
 
+def _in_partitions(rows: Rows) -> pa.Array:
+    """The identity of the key of each row together with the row's partition, as binary."""
+    partitions = rows.column("partition").cast(pa.large_string()).cast(pa.large_binary())
+    partitions = partitions.combine_chunks() if isinstance(partitions, pa.ChunkedArray) else partitions
+    return pc.binary_join_element_wise(partitions, identities(rows), pa.scalar(b":", pa.large_binary()))
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys that the changes of a round concern."""
@@ -83,17 +90,21 @@ class Keys:
     """The timestamp of the change of each key; `partitions` has its partition."""
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """The least and the greatest value of each scalar field of the keys, by path."""
+    others: pa.Array = field(default_factory=lambda: pa.array([], pa.large_binary()))
+    """The identity and partition of each further change of a key, which is the last one of its partition and older than
+    that of another partition. It has replaced the row of its partition nevertheless."""
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Keys:
-        """The keys of changed rows. `rows` has each key once."""
+    def of(cls, rows: pa.Table, others: pa.Table | None = None) -> Keys:
+        """The keys of changed rows. `rows` has each key once; `others` has the older changes of other partitions."""
         bounds = {}
         for path, leaf in leaves_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
                 least, most = pc.min_max(leaf).values()
                 bounds[path] = least.as_py(), most.as_py()
         partitions, timestamps = (rows[name].combine_chunks() for name in ("partition", "timestamp"))
-        return cls(identities(rows), partitions, timestamps, bounds)
+        found = cls(identities(rows), partitions, timestamps, bounds)
+        return found if others is None else replace(found, others=_in_partitions(others))
 
     def __len__(self) -> int:
         return len(self.identities)
@@ -105,13 +116,16 @@ class Keys:
     def are_older(self, rows: Rows) -> pa.Array:
         """For each row of a table, whether the change of its key is older than the row, which comes from another
         partition. A key is in several partitions if the topic was given more of them. Of two equal timestamps the one
-        in the higher partition counts as the later one."""
+        in the higher partition counts as the later one. A row whose own partition has a change of its key is not the
+        last of its partition any more, so it is not newer than a change."""
         changed = pc.index_in(identities(rows), value_set=self.identities)
         partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
         is_higher = pc.greater(rows.column("partition"), partitions)
         is_later = pc.greater(rows.column("timestamp"), timestamps)
         is_tied = pc.and_(pc.equal(rows.column("timestamp"), timestamps), is_higher)
         is_moved = pc.not_equal(rows.column("partition"), partitions)
+        if len(self.others):
+            is_moved = pc.and_not(is_moved, pc.is_in(_in_partitions(rows), value_set=self.others))
         return pc.fill_null(pc.and_(is_moved, pc.or_(is_later, is_tied)), False)
 
     def without(self, left_out: pa.Array) -> Keys:

@@ -10,7 +10,7 @@ round: fewer and larger rounds (`--interval`) cost less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -56,22 +56,37 @@ class Changes:
         types that they have in a table with the columns `target`; None: the types that they have in the changes."""
         if not self._kept:
             return pa.table({}), NO_KEYS
-        self._keep(_last_of_keys)
+        changed = self._keys_and_places()
+        places = Places.of(changed)
+        in_partitions = _last_in_partitions(places)
+        chosen = _last_of_keys(places, in_partitions)
+        self._keep(chosen)
         last = joined(self._kept)
         rows = last.filter(pc.invert(last[IS_DELETION])) if pc.any(last[IS_DELETION]).as_py() else last
-        return rows.drop_columns([IS_DELETION]), Keys.of(last if target is None else keyed(last, target))
+        others = changed.take(np.setdiff1d(in_partitions, chosen)) if len(chosen) < len(in_partitions) else None
+        in_table = [each if each is None or target is None else keyed(each, target) for each in (last, others)]
+        return rows.drop_columns([IS_DELETION]), Keys.of(*in_table)
+
+    def last_in_partitions(self) -> pa.Table:
+        """Return the last change of each key in each partition, with the column `IS_DELETION`."""
+        if not self._kept:
+            return pa.table({})
+        self._settle()
+        return joined(self._kept)
 
     def _settle(self) -> None:
         """Drop all changes except the last one of each key in each partition. Which partition's change counts is
         decided at the end."""
-        self._keep(_last_in_partitions)
+        self._keep(_last_in_partitions(Places.of(self._keys_and_places())))
         self._size = self._settled_size = sum(each.nbytes for each in self._kept)
 
-    def _keep(self, choose: Callable[[Places], NDArray[np.int64]]) -> None:
-        """Keep only the changes at the indexes that `choose` returns."""
-        places = Places.of(joined([each.select([*key_names(each.schema.names), *PLACE]) for each in self._kept]))
-        is_chosen, start = np.zeros(len(places.keys), np.bool_), 0
-        is_chosen[choose(places)] = True
+    def _keys_and_places(self) -> pa.Table:
+        return joined([each.select([*key_names(each.schema.names), *PLACE]) for each in self._kept])
+
+    def _keep(self, chosen: NDArray[np.int64]) -> None:
+        """Keep only the changes at these indexes."""
+        is_chosen, start = np.zeros(sum(map(len, self._kept)), np.bool_), 0
+        is_chosen[chosen] = True
         before, self._kept = self._kept, []
         for batch in before:
             stays, start = is_chosen[start : start + len(batch)], start + len(batch)
@@ -106,10 +121,11 @@ def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
     return np.flatnonzero(_is_greatest(in_partition, rows.offsets))
 
 
-def _last_of_keys(rows: Places) -> NDArray[np.int64]:
-    """The indexes of the last change of each key, ascending. If a key is in several partitions, the change with the
-    latest timestamp counts, and of equal timestamps the one in the highest partition."""
-    last = _last_in_partitions(rows)
+def _last_of_keys(rows: Places, in_partitions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The indexes of the last change of each key, ascending. `in_partitions`: those of the last changes in each
+    partition. If a key is in several partitions, the change with the latest timestamp counts, and of equal timestamps
+    the one in the highest partition."""
+    last = in_partitions
     for values in (rows.times_us, rows.partitions):
         last = last[_is_greatest(rows.keys[last], values[last])]
     return last

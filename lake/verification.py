@@ -15,9 +15,11 @@ Each row takes twelve bytes of memory; for a table by key its key is in memory, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -38,7 +40,7 @@ from moldau.lake.reading import TopicReading
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order, rows_of_file, undeleted
 from moldau.lake.table_form import TableForm, form_of
-from moldau.lake.upsert import Changes
+from moldau.lake.upsert import IS_DELETION, Changes
 from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ OF_SEVERAL_BYTES: Final = (REGISTRY, CONNECT, JSON)
 """The forms in which different bytes may decode to the same key. A verification does not decode keys."""
 TOTAL: Final = "total-records"
 """The property with the number of the table's rows, in the summary of a snapshot."""
+Place: TypeAlias = "tuple[Any, ...]"
+"""The partition and the offset of a row, and its key if the table stores keys as they are in the log."""
 
 
 @dataclass(slots=True)
@@ -65,6 +69,9 @@ class Verified:
     """The number of files without runs: those of other programs, or of an earlier version."""
     records_count: int | None = None
     """The number of records in the log; None if its places were not given."""
+    undecided_count: int = 0
+    """The number of keys without a row whose row may have been deleted by a record that the log does not have any more,
+    in another partition than those of the key's records in the log. The topic was given more partitions."""
     is_counted: bool = True
     """Whether the ledger states the records that were read. The ledger of a table that an earlier version began does
     not."""
@@ -238,27 +245,34 @@ class Verification:
     def _compare_log_by_key(self, reading: TopicReading, starts: Mapping[int, int], until: Mapping[int, int]) -> None:
         """Compare the rows of a table by key with the log, in which the last record of each key must be the row of the
         key."""
-        changes, count = Changes(), 0
+        changes, read = Changes(), Rows()
         for batch in reading.batches(reading.tasks(starts, until), [KEY, *PLACE, "value"]):
-            count += batch.num_rows
+            read.add(np.asarray(batch.column("partition")), np.asarray(batch.column("offset")))
             batch = batch.filter(pc.is_valid(batch.column(KEY)))
             is_deletion = batch.column("value").is_null()
             changes.add(batch.select([KEY, *PLACE]), is_deletion)
-        self.found.records_count = count
-        expected, keys = changes.rows_and_keys()
-        wanted = set() if not len(keys) else places_of(expected, self._form)
-        table = set() if not self._keys else places_of(pa.concat_tables(self._keys), self._form)
+        self.found.records_count = read.count
+        log = LastRecords.of(changes.last_in_partitions(), self._form)
+        table = set() if not self._keys else set(_places(pa.concat_tables(self._keys), self._form))
         old = {each for each in table if each[1] < starts.get(each[0], 0)}
+        missing: set[Place] = set()
+        if self._form.envelope is None and self._form.key not in OF_SEVERAL_BYTES:
+            # Else which of them are deletes, or of the key of another row, is said by the values or keys.
+            missing, undecided = log.missing(table, old, {each for each in starts if not self._has_all(each, read)})
+            self.found.undecided_count = len(undecided)
         misfits = sum(each.misfits.number for each in (self.ledger.taken or {}).values())
-        if self._form.envelope is not None or self._form.key in OF_SEVERAL_BYTES:
-            wanted &= table  # Which of the others are deletes, or of the key of another row, the values or keys say.
         for text, offsets in (
-            ("the last of their key in the log, and not in the table", wanted - table),
-            ("in the table, and not the last of their key in the log", table - old - wanted),
+            ("the last of their key in the log, and not in the table", missing),
+            ("in the table, and not the last of their key in the log", table - old - log.places),
         ):
             if len(offsets) > misfits:  # A misfit is not the last record of its key.
                 shown = ", ".join(f"{partition}:{offset}" for partition, offset, *_ in sorted(offsets)[:SHOWN_MAX])
                 self._say(f"{self.name}: {len(offsets):,} offsets are {text}: {shown}")
+
+    def _has_all(self, partition: int, read: Rows) -> bool:
+        """Whether the log still has all records of a partition that were read for the table."""
+        taken = None if self.ledger.taken is None else self.ledger.taken.get(partition, Taken())
+        return taken is not None and tally(read.offsets(partition)) == taken.records
 
     def _name(self, where: str, text: str, offsets: NDArray[np.int64]) -> None:
         if len(offsets):
@@ -283,10 +297,64 @@ def total_of_ledger(table: Table) -> int | None:
     return None
 
 
-def places_of(rows: pa.Table, form: TableForm) -> set[tuple[Any, ...]]:
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """The last records of each key in each partition of the log.
+
+    A key whose records are in one partition has the last of them as its row, or no row if it is a deletion. A key is in
+    several partitions if the topic was given more of them: which of its last records counted depends on the rounds in
+    which they were read, since a round does not know what earlier ones have replaced or deleted. So its row may be any
+    of them, and it may have no row if one of them is a deletion.
+    """
+
+    of_one: frozenset[Place]
+    """The records of the keys in one partition, without deletions."""
+    of_several: Sequence[Sequence[Place | None]]
+    """For each key in several partitions its records, the latest first; None for a deletion."""
+
+    @classmethod
+    def of(cls, rows: pa.Table, form: TableForm) -> LastRecords:
+        """`rows`: the last change of each key in each partition, with the column `IS_DELETION`."""
+        if not rows.num_rows:
+            return cls(frozenset(), ())
+        numbers = np.asarray(identities(rows).dictionary_encode().indices)
+        is_alone = (np.bincount(numbers) == 1)[numbers]
+        of_one = rows.filter(pa.array(is_alone)).filter(~pc.field(IS_DELETION))
+        moved = rows.append_column("number", pa.array(numbers)).filter(pa.array(~is_alone))
+        moved = moved.sort_by([(name, "descending") for name in ("number", "timestamp", "partition")])
+        places = [
+            None if is_deletion else place
+            for place, is_deletion in zip(_places(moved, form), moved[IS_DELETION].to_pylist(), strict=True)
+        ]
+        by_key = groupby(zip(moved["number"].to_pylist(), places, strict=True), key=itemgetter(0))
+        return cls(frozenset(_places(of_one, form)), [[place for _, place in of_key] for _, of_key in by_key])
+
+    @property
+    def places(self) -> set[Place]:
+        """The places that a row may have."""
+        return {*self.of_one, *(place for of_key in self.of_several for place in of_key if place is not None)}
+
+    def missing(self, table: Set[Place], old: Set[Place], shortened: Set[int]) -> tuple[set[Place], set[Place]]:
+        """Return the last records of the keys that must have a row and have none in `table`, and those of the keys of
+        which that is unknown: a record in another partition may have deleted the row, and the log may have it no more.
+        `old`: the rows of the table before the start of the log. `shortened`: the partitions without some of the
+        records that were read for the table."""
+        with_old_row = {key for _, _, *keys in old for key in keys}
+        found = {each: {each[0]} for each in self.of_one.difference(table) if with_old_row.isdisjoint(each[2:])}
+        for of_key in self.of_several:
+            rows = [place for place in of_key if place is not None and with_old_row.isdisjoint(place[2:])]
+            if len(rows) == len(of_key) and table.isdisjoint(rows):
+                found[rows[0]] = {partition for partition, *_ in rows}
+        if not self.of_several:
+            return set(found), set()  # Keys do not move in this topic.
+        undecided = {place for place, partitions in found.items() if not shortened <= partitions}
+        return found.keys() - undecided, undecided
+
+
+def _places(rows: pa.Table, form: TableForm) -> list[Place]:
     """The partition and the offset of each row, and its key if the table stores keys as they are in the log."""
     names = (*PLACE[:2], KEY) if form.key == BINARY else PLACE[:2]
-    return set(zip(*(rows[name].to_pylist() for name in names), strict=True))
+    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
 def differing(count: int, taken: Taken) -> str:

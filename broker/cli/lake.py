@@ -100,6 +100,11 @@ def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
         )
     if has_path:
         lines.append(f"compared with {found.records_count:,} records of the log")
+    if found.undecided_count:
+        lines.append(
+            f"{found.undecided_count:,} keys of the log have no row: partitions were added to the topic, and a record "
+            "of another partition, which the log does not have any more, may have deleted them"
+        )
     lines += found.findings
     lines.append(f"{len(found.findings):,} findings" if found.findings else "each offset is there once")
     return lines

@@ -139,8 +139,9 @@ TABLE_MUTANTS: Final = (
         760,
         "of a key in several partitions the changes of all but one are forgotten before the round is over",
         UPSERT,
-        "        self._keep(_last_in_partitions)\n",
-        "        self._keep(_last_of_keys)\n",
+        "        self._keep(_last_in_partitions(Places.of(self._keys_and_places())))\n",
+        "        places = Places.of(self._keys_and_places())\n"
+        "        self._keep(_last_of_keys(places, _last_in_partitions(places)))\n",
         Hunt.TABLES,
     ),
     Mutant(
@@ -149,6 +150,14 @@ TABLE_MUTANTS: Final = (
         UPSERT,
         "~is_changed[start : start + len(batch)], start + len(batch)",
         "~is_changed[start : start + len(batch)], start",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        762,
+        "a row outlives a later record of its key and partition, if a round has a newer one of another partition",
+        KEYS,
+        "        if len(self.others):\n",
+        "        if False:\n",
         Hunt.TABLES,
     ),
 )
