@@ -110,8 +110,8 @@ def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     if coded.null_count:
         has_key = np.asarray(coded.is_valid())
         codes, rows = codes[has_key], rows[has_key]
-    last = np.empty(len(coded.dictionary), np.int64)
-    last[codes] = rows  # Of the rows of a key the last one stays.
+    last = np.zeros(len(coded.dictionary), np.int64)
+    np.maximum.at(last, codes, rows)  # numpy does not say which of several values an assignment keeps.
     return batch.take(np.sort(last))
 
 
