@@ -10,7 +10,10 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -105,10 +108,27 @@ def watch_pyiceberg(killer: Killer) -> None:
     setattr(SqlCatalog, "commit_table", asked)  # noqa: B010
 
 
+def child(work: Callable[..., None], *arguments: Any) -> ForkServerProcess:
+    """A process that does some work, not started yet. It ends when this process ends, in whatever way."""
+    RUNS.set_forkserver_preload([__name__])
+    return RUNS.Process(target=_with_parent, args=(work, *arguments))
+
+
+def _with_parent(work: Callable[..., None], *arguments: Any) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Thread(target=end, daemon=True).start()
+    work(*arguments)
+
+
 def run(choices: FollowChoices, step: str | None = None, occurrence: int = 1, ended_s_max: float = ENDED_S_MAX) -> int:
     """Follow in a process of its own. Returns its exit code: -9 if it was killed."""
-    RUNS.set_forkserver_preload([__name__])
-    process = RUNS.Process(target=follow, args=(choices, step, occurrence))
+    process = child(follow, choices, step, occurrence)
     process.start()
     process.join(ended_s_max)
     code = process.exitcode

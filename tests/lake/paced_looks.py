@@ -23,7 +23,7 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from tests.lake.killed_writer import RUNS, STEPS, run
+from tests.lake.killed_writer import RUNS, STEPS, child, run
 from tests.lake.looks import FORMS, Form
 from tests.support.lake_stage import START_MS, LakeStage
 from tests.support.segments import EPOCH, write_checkpoints
@@ -95,7 +95,7 @@ class PacedLooks:
         self._ended = RUNS.Event()
         self._problems: list[BaseException] = []
         self._ends: Any = RUNS.Array("q", PARTITIONS)
-        self._writer = RUNS.Process(target=write, args=(self._stage.logs, name, rate, self._ends, self._ended))
+        self._writer = child(write, self._stage.logs, name, rate, self._ends, self._ended)
         self.rate_reached = 0.0
         self.kills = self.runs = 0
         chosen = {"mode": self._form.mode, "round_size": ROUND_SIZE, "compacts_from": 3, "unit": None}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import pytest
 
@@ -15,6 +19,23 @@ from tests.lake.campaign import KILLED, Story
 from tests.lake.killed_writer import run
 
 pytestmark = pytest.mark.processes
+PARENT: Final = """
+import os, signal
+from threading import Event
+from tests.lake.killed_writer import RUNS, child
+
+
+def wait_for_ever(begun):
+    begun.set()
+    Event().wait()
+
+
+if __name__ == "__main__":
+    begun = RUNS.Event()
+    child(wait_for_ever, begun).start()
+    begun.wait()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 @pytest.mark.parametrize(
@@ -34,3 +55,16 @@ def test_a_killed_writer_leaves_a_table_that_the_next_run_makes_whole(
         assert run(story.choices, step, occurrence) == KILLED, step
         assert run(story.choices) == 0
         story.check()
+
+
+def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
+    program = tmp_path / "parent.py"
+    program.write_text(PARENT, "utf-8")
+    reading, writing = os.pipe()
+    paths = os.pathsep.join(sys.path)
+    command, variables = [sys.executable, str(program)], {**os.environ, "PYTHONPATH": paths}
+    with subprocess.Popen(command, pass_fds=[writing], stdout=writing, env=variables) as parent:
+        os.close(writing)
+        with open(reading, "rb") as output:
+            assert output.read() == b"", "ends when the last process that has inherited the pipe has ended"
+    assert parent.returncode == KILLED
