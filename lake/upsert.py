@@ -33,6 +33,9 @@ FILE_SIZE_MAX: Final = 64 << 20
 """The bytes of rows in memory for one file of a table by key, because a file that is replaced is held in memory."""
 KEYED_ROWS: Final = 1 << 20
 """The number of rows whose keys are compared with all changed keys at once, at most those of a row group."""
+GROUPS_PER_ROW_MAX: Final = 8
+"""Pairs of a key and a partition, of which most may have no row, are counted without numbering those with rows if there
+are at most so many for each row."""
 
 
 class Changes:
@@ -117,7 +120,9 @@ class Places(NamedTuple):
 
 def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
     """The indexes of the last row of each key in each partition."""
-    in_partition = _numbered(pa.array(rows.keys * (1 + rows.partitions.max()) + rows.partitions))
+    in_partition = rows.keys * (1 + rows.partitions.max()) + rows.partitions
+    if in_partition.max() > GROUPS_PER_ROW_MAX * len(in_partition):
+        in_partition = _numbered(pa.array(in_partition))
     return np.flatnonzero(_is_greatest(in_partition, rows.offsets))
 
 

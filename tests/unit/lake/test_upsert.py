@@ -77,7 +77,7 @@ def test_replaced_records_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch
     assert sorted(changes.rows_and_keys()[0]["offset"].to_pylist()) == [19_993 + each for each in range(7)]
 
 
-CHANGE = st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 2), st.integers(0, 3))
+CHANGE = st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 2) | st.just(99), st.integers(0, 3))
 """The key, the partition and the time of a change. Its offset is its position: a round has each once."""
 
 
