@@ -4,11 +4,12 @@
     python -m tests.lake --kills 100 --readers
     python -m tests.lake --looks 1000
     python -m tests.lake --looks 300 --rate 10
+    python -m tests.lake --looks 100 --form debezium
     python -m tests.lake --nested 200
 
 `--readers` fetches DuckDB and Spark in versions for which there is what they need for Iceberg.
-`--looks` compares live tables of several forms with a model so often, while their follower is killed; with `--rate`
-under a writer of so many MB/s.
+`--looks` compares live tables of several forms, or of one with `--form`, with a model so often, while their follower
+is killed; with `--rate` under a writer of so many MB/s.
 `--nested` tells so many stories of nested values whose schemas change, read by pyiceberg, Polars and DuckDB.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,6 +37,7 @@ def main() -> None:
     parser.add_argument("--readers", action="store_true")
     parser.add_argument("--looks", type=int)
     parser.add_argument("--rate", type=float)
+    parser.add_argument("--form", choices=FORMS)
     parser.add_argument("--nested", type=int)
     arguments = parser.parse_args()
     if arguments.nested is not None:
@@ -42,10 +45,11 @@ def main() -> None:
         print(f"{arguments.nested} stories of nested values: every reader had what was written")
         return
     if arguments.looks is not None:
+        forms = [arguments.form] if arguments.form else list(FORMS)
         if arguments.rate is None:
-            look(arguments.looks, arguments.seed)
+            look(forms, arguments.looks, arguments.seed)
         else:
-            look_paced(arguments.looks, arguments.rate, arguments.seed)
+            look_paced(forms, arguments.looks, arguments.rate, arguments.seed)
         return
     others = readers() if arguments.readers else ()
     for each in others:
@@ -69,25 +73,25 @@ def main() -> None:
                 print(f"{kind}: {each.name} reads the same {expected:,} rows")
 
 
-def look(count: int, seed: int) -> None:
-    """Look at tables of all forms."""
-    for form in FORMS:
+def look(forms: Sequence[str], count: int, seed: int) -> None:
+    """Look at tables of these forms."""
+    for form in forms:
         with TemporaryDirectory() as directory:
             looks = Looks(Path(directory), form, seed)
-            looks.look(count // len(FORMS), print)
+            looks.look(count // len(forms), print)
             print(
-                f"{form}: {count // len(FORMS)} looks were equal, {looks.kills} kills in {looks.runs} runs", flush=True
+                f"{form}: {count // len(forms)} looks were equal, {looks.kills} kills in {looks.runs} runs", flush=True
             )
 
 
-def look_paced(count: int, rate: float, seed: int) -> None:
-    """Look at tables of all forms under a writer of so many MB/s."""
-    for form in FORMS:
+def look_paced(forms: Sequence[str], count: int, rate: float, seed: int) -> None:
+    """Look at tables of these forms under a writer of so many MB/s."""
+    for form in forms:
         with TemporaryDirectory() as directory:
             looks = PacedLooks(Path(directory), form, rate * 1e6, seed)
-            looks.look(count // len(FORMS), lambda line: print(line, flush=True))
+            looks.look(count // len(forms), lambda line: print(line, flush=True))
             told = f"{looks.rate_reached / 1e6:.1f} MB/s written, {looks.kills} kills in {looks.runs} runs"
-            print(f"{form}: {count // len(FORMS)} looks were equal, {told}", flush=True)
+            print(f"{form}: {count // len(forms)} looks were equal, {told}", flush=True)
 
 
 if __name__ == "__main__":
