@@ -33,7 +33,8 @@ RATE: Final = 2_000
 """Produces a second, of 200 B."""
 WARM_UP_WAVES: Final = 3
 LOAD_S_MIN: Final = 1.0
-SILENCE_S_MAX: Final = 30.0
+SILENCE_S_MAX: Final = 90.0
+"""A client whose SYN found a full queue tries again after 1, 2, 4, 8, 16 and 32 s."""
 QUESTION: Final = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
 
 
