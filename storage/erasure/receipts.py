@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 
 from moldau.protocol.erase_orders import EraseOrder, unpacked_runs
 from moldau.storage.checkpoints.partition_metadata import uuid_text
@@ -161,4 +161,9 @@ def note_object(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, e
 
 def write_receipt(fs: FileSystem, directory: str, receipt: OrderReceipt) -> None:
     """Write the receipt file durably. Blocks for the disk. Raises OSError."""
-    write_atomically(fs, receipt_path(directory, receipt.order_id), json.dumps(asdict(receipt)).encode())
+    write_atomically(fs, receipt_path(directory, receipt.order_id), json.dumps(receipt, default=_fields).encode())
+
+
+def _fields(part: object) -> dict[str, object]:
+    """The fields of a dataclass by name. `asdict` would copy each run of offsets, which takes much longer."""
+    return {each.name: getattr(part, each.name) for each in fields(part)}  # type: ignore[arg-type]
