@@ -159,6 +159,20 @@ class _Explainer:
                 f"{self.ago(each.last_ms)}: records before them are not delivered any more, and those after them are "
                 "delivered again",
             )
+        ahead = self.recent(Cause.OFFSETS_SET_AHEAD)
+        if ahead:
+            most = max(ahead, key=lambda each: each.number)
+            partitions = len({each.detail for each in ahead})
+            moved = plural(most.number, "offset")
+            named = (
+                most.detail if partitions == 1 else f"{plural(partitions, 'partition')}, {most.detail} the furthest,"
+            )
+            yield Sentence(
+                "offsets-set",
+                f"a commit of {self.ago(ahead[-1].last_ms)}, while the group had no members, set {named} ahead by "
+                f"{moved}: a reset by an administrator, or a consumer that does not join the group. The group does not "
+                "get the records between",
+            )
         for each in self.recent(Cause.TOPIC_DELETED):
             yield Sentence(
                 "topic-deleted",
@@ -405,7 +419,7 @@ def _share_lag(of: _Explainer) -> Iterator[Sentence]:
         return
     readers = plural(len(of.facts.members), "member")
     shares = "reads" if len(of.facts.members) == 1 else "share"
-    behind = [each for each in of.facts.partitions if each.lag]
+    behind = [each for each in of.facts.partitions if each.lag and not each.is_held]
     if behind:
         names = listed([each.name for each in behind])
         verb = "lags" if len(behind) == 1 else "lag"

@@ -91,9 +91,15 @@ class PartitionFacts(NamedTuple):
     @property
     def is_held(self) -> bool:
         """Whether the group has read up to the last stable offset, and an open transaction has withheld the records
-        after it for at least `HELD_MS`.
+        after it for at least `HELD_MS`. A share group has read up to it if no more records are unfinished than there
+        are after it: its start offset may be older.
         """
-        if self.committed is None or self.stable_end is None or self.end is None:
+        if self.stable_end is None or self.end is None:
+            return False
+        if self.unfinished is not None:
+            is_behind = 0 < self.unfinished <= self.end - self.stable_end
+            return is_behind and (self.behind_ms or 0) >= HELD_MS
+        if self.committed is None:
             return False
         return self.committed >= self.stable_end < self.end and (self.behind_ms or 0) >= HELD_MS
 

@@ -59,6 +59,7 @@ class Cause(Enum):
     OFFSETS_EXPIRED = "offsets-expired"
     OFFSETS_DELETED = "offsets-deleted"
     OFFSETS_SET = "offsets-set"
+    OFFSETS_SET_AHEAD = "offsets-set-ahead"
     TOPIC_DELETED = "topic-deleted"
     DELETED = "deleted"
 
@@ -138,6 +139,7 @@ TEXTS: Final = {
     Cause.OFFSETS_EXPIRED: "{number} offsets expired",
     Cause.OFFSETS_DELETED: "{number} offsets were deleted by a request",
     Cause.OFFSETS_SET: "the start offsets of {number} share partitions were set by a request",
+    Cause.OFFSETS_SET_AHEAD: "a commit without a member set the offset of {detail} ahead by {number}",
     Cause.TOPIC_DELETED: "{number} offsets were deleted with the topic {detail}",
     Cause.DELETED: "the group was deleted by a request",
 }

@@ -173,8 +173,9 @@ class OffsetStore:
         self._uncommitted.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> list[WentBack | WentOver]:
-        """Make the changes in all batches up to this offset visible to readers. Returns those offsets, committed
-        outside of transactions, that are lower than their predecessors or skip deleted records."""
+        """Make the changes in all batches up to this offset visible to readers. Returns those offsets that are lower
+        than their predecessors or skip deleted records. An offset of a transaction is compared when the transaction is
+        committed."""
         told: list[WentBack | WentOver] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
@@ -183,7 +184,7 @@ class OffsetStore:
                 case OffsetsLoaded():
                     self._commit_loaded(change)
                 case TransactionEnded():
-                    self._end_transaction(change)
+                    self._end_transaction(change, told)
         return told
 
     def _commit_change(self, change: OffsetChange, told: list[WentBack | WentOver]) -> None:
@@ -205,13 +206,23 @@ class OffsetStore:
             former = group.offsets.get(key)
             group.changes += 1
             group.offsets[key] = value
-        if former is None:
-            return
-        before, after = former[0], value[0]
-        if after < before:
-            told.append(WentBack(group_id, topic, partition, before - after, value.commit_ms))
-        elif after > before and before < (start := self._log_start_of(topic, partition)) <= after:
-            told.append(WentOver(group_id, topic, partition, start - before, value.commit_ms))
+        if former is not None and former[0] != value[0]:
+            self._compare(group_id, key, former, value, told)
+
+    def _compare(
+        self,
+        group_id: str,
+        key: TopicPartition,
+        former: CommittedOffset,
+        value: CommittedOffset,
+        told: list[WentBack | WentOver],
+    ) -> None:
+        """Append to `told` what is remarkable about an offset that took the place of another one."""
+        by = former.offset - value.offset
+        if by > 0:
+            told.append(WentBack(group_id, *key, by, value.commit_ms))
+        elif by and former.offset < (start := self._log_start_of(*key)) <= value.offset:
+            told.append(WentOver(group_id, *key, start - former.offset, value.commit_ms))
 
     def _commit_loaded(self, loaded: OffsetsLoaded) -> None:
         producer_id = loaded.producer_id
@@ -220,11 +231,15 @@ class OffsetStore:
             if producer_id != NO_PRODUCER_ID:
                 self._transactions.setdefault(producer_id, {}).update(((group_id, key), None) for key in offsets)
 
-    def _end_transaction(self, ended: TransactionEnded) -> None:
+    def _end_transaction(self, ended: TransactionEnded, told: list[WentBack | WentOver]) -> None:
         for group_id, key in self._transactions.pop(ended.producer_id, {}):
             group = self._committed.get(group_id)
             if group is not None:
+                former = group.offsets.get(key)
                 group.end(key, ended.producer_id, is_commit=ended.is_commit)
+                value = group.offsets.get(key)
+                if former is not None and value is not None and value is not former:
+                    self._compare(group_id, key, former, value, told)
                 self._forget_empty(group_id)
 
     def _group(self, group_id: str) -> GroupOffsets:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, cast
 
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import (
+    CommitOffsets,
     DeleteGroups,
     DeleteOffsets,
     EndOffsetsTransaction,
@@ -48,6 +49,7 @@ from moldau.coordinator.shard.kinds import (
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListedGroup
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
@@ -223,8 +225,29 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             case TargetComputed():
                 self._take_target(step, request)
             case _:
-                kind = decide(step, self._groups.get(request.group_id), request)
+                group = self._groups.get(request.group_id)
+                kind = decide(step, group, request)
+                if type(request) is CommitOffsets and not request.request.member_id and group is not None:
+                    self._tell_set_ahead(step, group, request.request)
                 self._restore_timers_if_refused(step, kind)
+
+    def _tell_set_ahead(self, step: GroupStep, group: Group, commit: OffsetCommitRequest) -> None:
+        """Report the offsets that a commit without a member sets ahead, if the group has had members: its own members
+        commit as such. A commit that goes back is reported when it takes effect (`commit`).
+        """
+        if group.is_simple or not step.changes:
+            return
+        latest = self._offsets.latest(commit.group_id).offsets
+        for topic in commit.topics:
+            for each in topic.partitions:
+                former = latest.get((topic.name, each.partition_index))
+                if former is not None and each.committed_offset > former.offset:
+                    step.tell(
+                        commit.group_id,
+                        Cause.OFFSETS_SET_AHEAD,
+                        number=each.committed_offset - former.offset,
+                        detail=f"{topic.name}-{each.partition_index}",
+                    )
 
     def reply_at_once(self, event: ShardRequest | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
         kind = KIND_AT_ONCE.get(type(event))

@@ -145,7 +145,7 @@ interface Reader {
         Application(Properties config, String topic) {
             config.put("application.id", config.remove("group.id"));
             config.put("group.protocol", "streams");
-            config.put("commit.interval.ms", "200");
+            config.putIfAbsent("commit.interval.ms", "200");
             config.put("default.key.serde", Serdes.ByteArraySerde.class.getName());
             config.put("default.value.serde", Serdes.ByteArraySerde.class.getName());
             config.keySet().removeAll(Set.of("key.deserializer", "value.deserializer", "enable.auto.commit"));

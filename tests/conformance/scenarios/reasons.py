@@ -40,7 +40,7 @@ SETTINGS: Final = (
     "offsets.retention.minutes=1",
     "offsets.retention.check.interval.ms=1000",
     f"group.max.size={MEMBERS_MAX}",
-    f"group.consumer.max.size={MEMBERS_MAX}",
+    *(f"group.{kind}.max.size={MEMBERS_MAX}" for kind in (CONSUMER, SHARE, STREAMS)),
     *(
         f"group.{kind}.{setting}"
         for kind in (CONSUMER, SHARE, STREAMS)
@@ -228,7 +228,7 @@ def polls_too_late(stage: Stage) -> None:
 
 def commits_nothing(stage: Stage) -> None:
     stage.fill(3)
-    reader = stage.reader()
+    reader = stage.reader(commit_interval_ms="600000") if stage.kind == STREAMS else stage.reader()
     reader.poll(3)
     stage.tells(not_committed="has committed no offset")
 
@@ -291,6 +291,46 @@ def goes_back(stage: Stage) -> None:
         stage.tells(commit_went_back="back by 10 offsets", no_members="left")
 
 
+def is_set_ahead(stage: Stage) -> None:
+    """An administrator skips records."""
+    stage.fill(3)
+    stage.read(3).close()
+    stage.fill(7)
+    stage.run.done("group", "reset", stage.group, "--topic", stage.topic, "--to", "latest", "--execute")
+    stage.tells(offsets_set=f"while the group had no members, set {stage.topic}-0 ahead by 7 offsets")
+
+
+def is_beyond_the_end(stage: Stage) -> None:
+    stage.fill(3)
+    reader = stage.read(3)
+    reader.commit(9)
+    stage.tells(offset_beyond_end="the committed offset 9 is beyond the end 3")
+
+
+def reads_another_topic(stage: Stage) -> None:
+    """The members read another topic now, and the offsets of the former one stay."""
+    stage.fill(3)
+    stage.read(3).close()
+    stage.fill(4)
+    other = stage.fill(3, f"{stage.topic}-2")
+    reader = stage.reader(other)
+    expect(len(reader.poll(3)) == 3, "it reads the other topic")
+    reader.commit(3, other)
+    stage.tells(unread=f"{stage.topic}-0: no member reads it now, and it has lag")
+
+
+def waits_for_a_member(stage: Stage) -> None:
+    """A member sends heartbeats and does not poll, while another one wants to join."""
+    stage.driver.create_topic(stage.topic, 2)
+    stage.fill(3)
+    reader = stage.reader()
+    reader.poll(1, 5)
+    reader.commit(3)
+    with suppress(Refused):
+        stage.reader(driver=stage.another_driver()).poll(1, 3)
+    stage.tells(rebalancing="joined")
+
+
 def seeks_back(stage: Stage) -> None:
     stage.fill(10)
     reader = stage.read(10)
@@ -321,7 +361,11 @@ def is_released(stage: Stage) -> None:
 
 def is_held_by_a_transaction(stage: Stage) -> None:
     stage.fill(3)
-    stage.read(3, isolation_level="read_committed")
+    if stage.kind == SHARE:
+        stage.run.done("config", "set", "group", stage.group, "share.isolation.level=read_committed")
+        stage.read(3)
+    else:
+        stage.read(3, isolation_level="read_committed")
     transactor = Transactor(stage.driver, stage.group, stage.group, timeout_ms=600_000)
     transactor.begin()
     transactor.send(stage.topic, [Record(value=b"0")] * 4)
@@ -419,6 +463,12 @@ def has_another_kind(stage: Stage) -> None:
 def has_too_many(stage: Stage) -> None:
     stage.fill(3)
     reader = stage.read(3)
+    if stage.kind in (SHARE, STREAMS):
+        for _ in range(MEMBERS_MAX):
+            with suppress(Refused):
+                stage.reader().poll(1, 3)
+        stage.tells(refused="the group has all the members that it may have")
+        return
     strategy = CONSUMER if stage.kind == CONSUMER else "range"
     for name in ("second", "third"):
         Member(stage.another_driver(), name, stage.group, stage.topic, strategy=strategy)
@@ -501,22 +551,26 @@ STORIES: Final = (
     Story(has_no_members),
     Story(is_killed),
     Story(polls_too_late),
-    Story(commits_nothing, (CLASSIC, CONSUMER)),
+    Story(commits_nothing, WITH_OFFSETS),
     Story(deletes_records),
     Story(skips, WITH_OFFSETS),
     Story(is_made_again),
     Story(expires, WITH_OFFSETS),
     Story(is_deleted_by_request),
     Story(goes_back),
+    Story(is_set_ahead, WITH_OFFSETS),
+    Story(is_beyond_the_end, (CLASSIC, CONSUMER)),
+    Story(reads_another_topic, (CLASSIC, CONSUMER)),
+    Story(waits_for_a_member, (CLASSIC, CONSUMER)),
     Story(seeks_back, (CLASSIC, CONSUMER)),
     Story(is_released, (SHARE,)),
-    Story(is_held_by_a_transaction, (CLASSIC, CONSUMER)),
+    Story(is_held_by_a_transaction),
     Story(grows),
     Story(matches_more, (CLASSIC, CONSUMER)),
     Story(joins_often),
     Story(has_another_assignor, (CLASSIC, CONSUMER)),
     Story(has_another_kind),
-    Story(has_too_many, (CLASSIC, CONSUMER)),
+    Story(has_too_many),
     Story(comes_back, (CLASSIC, CONSUMER)),
     Story(has_twins, (CLASSIC, CONSUMER)),
     Story(commits_too_late, (CLASSIC,)),

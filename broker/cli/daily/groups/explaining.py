@@ -8,11 +8,11 @@ from typing import Final
 
 from moldau.broker.cli.daily.client import LATEST, Client, Partition
 from moldau.broker.cli.daily.configs.access import GROUP
-from moldau.broker.cli.daily.failures import unknown
-from moldau.broker.cli.daily.groups.listing import SHARE, Group, all_groups, at_coordinator
+from moldau.broker.cli.daily.groups.listing import SHARE, Group, all_groups, at_coordinator, unknown_group
 from moldau.broker.cli.daily.groups.members import describe_group
 from moldau.broker.cli.daily.groups.views import lag_rows
 from moldau.broker.cli.daily.output import Row
+from moldau.broker.cli.daily.records.fetching import first_timestamps
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.explain import Sentence, explain
 from moldau.broker.reasons.facts import (
@@ -46,6 +46,8 @@ NO_EPOCH: Final = -1
 """The leader epoch in the request. -1, because this command does not lead the share partition."""
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 """The setting of a share group that names its dead letter topic."""
+ISOLATION: Final = "share.isolation.level"
+"""The setting of a share group that says whether it gets records of open and aborted transactions."""
 SharePartition = tuple[bytes, int]
 """The topic id and the index of a share partition."""
 
@@ -83,7 +85,7 @@ def facts_of_gone(client: Client, name: str, groups: Mapping[str, Group]) -> Gro
     """
     history = at_coordinator(client, name, lambda: _history(client, name))
     if history is None or not history.events:
-        raise unknown("group", name, groups)
+        raise unknown_group(client, name, groups)
     return GroupFacts(name, "", DEAD, (), (), history)
 
 
@@ -94,7 +96,9 @@ def facts_of(session: Session, group: Group) -> GroupFacts:
     rows = lag_rows(session, group, described)
     history = at_coordinator(client, group.name, lambda: _history(client, group.name))
     there = [(str(row["topic"]), int(str(row["partition"]))) for row in rows if row["end"] is not None]
-    stable = client.offsets(dict.fromkeys(there, LATEST), is_committed=True) if group.kind != SHARE else {}
+    stable: Mapping[Partition, int] = {}
+    if group.kind != SHARE or _reads_committed(client, group.name):
+        stable = client.offsets(dict.fromkeys(there, LATEST), is_committed=True)
     commits = {} if history is None else history.commits_ms or {}
     rows_of_members = (each.row for each in described.members)
     members = [
@@ -104,9 +108,29 @@ def facts_of(session: Session, group: Group) -> GroupFacts:
     partitions = [_partition(row, commits, stable) for row in rows]
     dead_letters = ""
     if group.kind == SHARE:
+        partitions = _with_ages(session, partitions)
         partitions = _redelivered(client, group.name, partitions)
         dead_letters = at_coordinator(client, group.name, lambda: _setting(client, group.name, DEAD_LETTERS)) or ""
     return GroupFacts(group.name, group.kind, described.state, members, partitions, history, dead_letters)
+
+
+def _reads_committed(client: Client, group: str) -> bool:
+    """Whether a share group gets only records of committed transactions. Readers of other groups say it themselves."""
+    return at_coordinator(client, group, lambda: _setting(client, group, ISOLATION)) == "read_committed"
+
+
+def _with_ages(session: Session, partitions: list[PartitionFacts]) -> list[PartitionFacts]:
+    """The partitions of a share group, with the age of the record at the last stable offset if the records after it are
+    all that is unfinished. Else the age is that of the record at the start offset.
+    """
+    held = {
+        (each.topic, each.partition): each.stable_end
+        for each in partitions
+        if each.stable_end is not None and each.end is not None and 0 < each.lag <= each.end - each.stable_end
+    }
+    timestamps, now_ms = first_timestamps(session.client, held), session.now_ms()
+    ages = {key: max(0, now_ms - time_ms) for key, time_ms in timestamps.items()}
+    return [each._replace(behind_ms=ages.get((each.topic, each.partition), each.behind_ms)) for each in partitions]
 
 
 def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Partition, int]) -> PartitionFacts:

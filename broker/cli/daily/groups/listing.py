@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.failures import unknown
+from moldau.broker.cli.daily.failures import Failure, refused, unknown
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -56,8 +56,20 @@ def known_groups(client: Client, names: Iterable[str]) -> list[Group]:
     wanted = sorted(set(names))
     for name in wanted:
         if name not in groups:
-            raise unknown("group", name, groups)
+            raise unknown_group(client, name, groups)
     return [groups[name] for name in wanted]
+
+
+def unknown_group(client: Client, name: str, groups: Iterable[str]) -> Failure:
+    """The failure for a group that is not among those that the user sees: there is none, or the user may not describe
+    it. DescribeGroups tells them apart at every broker.
+    """
+    from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+    (described,) = client.ask(DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse).groups
+    if described.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return refused(described.error_code, None, f"group {name}")
+    return unknown("group", name, groups)
 
 
 def at_coordinator(client: Client, group: str, attempt: Callable[[], T]) -> T:

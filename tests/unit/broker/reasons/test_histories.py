@@ -100,6 +100,20 @@ STORIES: Final = (
         "set orders-2 back by 7 offsets",
     ),
     Story(
+        "an administrator skipped records of two partitions",
+        facts(
+            orders(member_id=None),
+            members=(),
+            state="Empty",
+            history=told(
+                GroupEvent(Cause.OFFSETS_SET_AHEAD, number=7, detail="orders-1"),
+                GroupEvent(Cause.OFFSETS_SET_AHEAD, number=12, detail="orders-2"),
+            ),
+        ),
+        ["offsets-set"],
+        "set 2 partitions, orders-2 the furthest, ahead by 12 offsets: a reset by an administrator",
+    ),
+    Story(
         "the last process was killed",
         facts(
             orders(end=150, member_id=None),

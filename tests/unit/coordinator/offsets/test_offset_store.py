@@ -149,6 +149,25 @@ def test_an_offset_that_goes_over_records_that_were_gone_is_returned() -> None:
     assert committed(12, 10) == [WentOver("g", "t", 0, 11, 10)], "the first offset that is left"
 
 
+def test_an_offset_of_a_transaction_is_compared_when_the_transaction_is_committed() -> None:
+    store = OffsetStore(lambda topic, partition: 7)
+
+    def in_transaction(offset: int, end_offset: int, *, is_commit: bool) -> list[object]:
+        store.append(OffsetChange("g", "t", 0, CommittedOffset(offset, commit_ms=end_offset), 7), end_offset)
+        assert store.commit(end_offset) == [], "pending"
+        store.append(TransactionEnded(7, is_commit), end_offset + 1)
+        return list(store.commit(end_offset + 1))
+
+    assert in_transaction(9, 1, is_commit=True) == [], "the first one"
+    assert in_transaction(4, 3, is_commit=False) == [], "aborted"
+    assert in_transaction(4, 5, is_commit=True) == [WentBack("g", "t", 0, 5, 5)]
+    assert in_transaction(8, 7, is_commit=True) == [WentOver("g", "t", 0, 3, 7)]
+    store.append(OffsetChange("g", "t", 0, CommittedOffset(2, commit_ms=9), 7), 9)
+    store.append(OffsetChange("g", "t", 0, CommittedOffset(12, commit_ms=10)), 10)
+    store.append(TransactionEnded(7, True), 11)
+    assert store.commit(11) == [], "the later commit outside of the transaction stays in force"
+
+
 def test_a_reading_of_the_latest_offsets_changes_nothing() -> None:
     store = OffsetStore()
     store.append(OffsetChange("g", "t", 0, CommittedOffset(5), 7), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -143,10 +143,15 @@ def test_two_applications_with_one_group_id(kafka: Namespace) -> None:
     assert "two applications use one group id" in found["refused"]
 
 
-def test_a_commit_after_the_partition_was_lost(kafka: Namespace) -> None:
-    topic, group = filled(kafka, "late"), kafka.group()
-    with consumer(kafka, group, topic) as opened, client_of(kafka.bootstrap_servers) as client:
-        commit(opened, topic, 10)
+@pytest.mark.parametrize("kind", ["classic", "consumer", "streams"])
+def test_a_commit_after_the_partition_was_lost(kafka: Namespace, kind: str) -> None:
+    topic, group = filled(kafka, f"late-{kind}"), kafka.group()
+    with ExitStack() as stack:
+        if kind == "streams":
+            stack.enter_context(member(kafka.bootstrap_servers, kind, group, topic))
+        else:
+            commit(stack.enter_context(consumer(kafka, group, topic, **{"group.protocol": kind})), topic, 10)
+        client = stack.enter_context(client_of(kafka.bootstrap_servers))
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
         request = OffsetCommitRequest(
             group_id=group,
@@ -155,12 +160,47 @@ def test_a_commit_after_the_partition_was_lost(kafka: Namespace) -> None:
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
         )
         for _ in range(3):
-            reply = client.ask_coordinator(group, request, OffsetCommitResponse, version=8)
+            reply = client.ask_coordinator(group, request, OffsetCommitResponse, version=9)
             assert reply.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
         found = symptoms(kafka, group)
-    assert found.keys() == {"commits-refused"}
+    assert found.keys() - {"not-committed", "rebalancing"} == {"commits-refused"}
     assert found["commits-refused"].startswith("member ghost had its commit refused 3 times, last ")
     assert "with UNKNOWN_MEMBER_ID: the group had removed the member" in found["commits-refused"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_transaction_that_sets_an_offset_back(kafka: Namespace, protocol: str) -> None:
+    topic, group = filled(kafka, f"back-{protocol}"), kafka.group()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{group}-t"})
+    producer.init_transactions(30)
+    with consumer(kafka, group, topic, **{"group.protocol": protocol}) as opened:
+        for offset in (10, 4):
+            producer.begin_transaction()
+            member = opened.consumer_group_metadata()
+            producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], member, 30)
+            producer.commit_transaction(30)
+        found = symptoms(kafka, group)
+    assert found.keys() == {"commit-went-back", "slow"}
+    assert f"set {topic}-0 back by 6 offsets" in found["commit-went-back"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_that_an_administrator_sets_ahead(kafka: Namespace, protocol: str) -> None:
+    topic, group = filled(kafka, f"ahead-{protocol}"), kafka.group()
+    with consumer(kafka, group, topic, **{"group.protocol": protocol}) as opened:
+        commit(opened, topic, 3)
+    DailyCommand(kafka.bootstrap_servers).done("group", "reset", group, "--to", "latest", "--execute")
+    found = symptoms(kafka, group)
+    assert found.keys() == {"offsets-set"}
+    assert f"while the group had no members, set {topic}-0 ahead by 7 offsets" in found["offsets-set"]
+
+
+def test_a_consumer_that_never_joins_sets_no_offsets_ahead(kafka: Namespace) -> None:
+    topic, group = filled(kafka, "alone"), kafka.group()
+    run = DailyCommand(kafka.bootstrap_servers)
+    for count in ("3", "2"):
+        run.done("consume", topic, "--group", group, "-n", count)
+    assert symptoms(kafka, group).keys() == {"no-members"}
 
 
 def test_topics_that_grow_rebalance_a_group(kafka: Namespace) -> None:
@@ -263,6 +303,33 @@ def test_an_open_transaction_holds_a_group(kafka: Namespace) -> None:
         assert (
             "holds readers with isolation.level=read_committed at offset 10, for 1 min" in found["held-by-transaction"]
         )
+        producer.abort_transaction(30)
+
+
+def test_an_open_transaction_holds_a_share_group_that_reads_committed(kafka: Namespace) -> None:
+    topic, group = filled(kafka, "held-share", 3), kafka.group()
+    run = DailyCommand(kafka.bootstrap_servers)
+    for setting in ("share.auto.offset.reset=earliest", "share.isolation.level=read_committed"):
+        run.done("config", "set", "group", group, setting)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{group}-t"})
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}
+    with ShareConsumer({**settings, "share.acknowledgement.mode": "explicit"}) as opened:
+        opened.subscribe([topic])
+        count = 0
+        while count < 3:
+            for message in opened.poll(1.0):
+                opened.acknowledge(message)
+                count += 1
+        opened.commit_sync()
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for _ in range(4):
+            producer.produce(topic, "open", timestamp=int(time.time() * 1000) - 60_000)
+        assert producer.flush(30) == 0
+        found = symptoms(kafka, group)
+        assert found.keys() == {"held-by-transaction"}
+        assert "at offset 3, for 1 min" in found["held-by-transaction"]
+        assert "the 4 offsets after it" in found["held-by-transaction"]
         producer.abort_transaction(30)
 
 
