@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import Final, TypeVar, cast
 
 from moldau.protocol.errors import ErrorCode
@@ -19,6 +20,18 @@ from moldau.tables.refusals import Refused
 
 T = TypeVar("T")
 FRAME_SIZE_MAX: Final = 1 << 30
+CERTIFICATE_ALERTS: Final = (
+    "UNKNOWN_CA",
+    "CERTIFICATE_REQUIRED",
+    "BAD_CERTIFICATE",
+    "UNSUPPORTED_CERTIFICATE",
+    "CERTIFICATE_REVOKED",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_UNKNOWN",
+    "ACCESS_DENIED",
+)
+"""The alerts of TLS (RFC 8446, section 6.2) about a certificate, as OpenSSL names them."""
+CLOSED: Final = "the broker closed the connection"
 SPARE_MS: Final = 10_000
 """The time (ms) that the client waits for a response, besides the time for which the request may wait at the broker."""
 
@@ -26,6 +39,16 @@ SPARE_MS: Final = 10_000
 class Disconnected(OSError):
     """The broker cannot be reached, did not answer in time, or closed the connection. A request that was sent may have
     been carried out."""
+
+
+class CertificateRefused(Refused):
+    """The broker refuses the certificate of the client, or wants one and gets none. `alert` is what it says."""
+
+    def __init__(self, address: Address, alert: str) -> None:
+        super().__init__(
+            f"{address}: the broker refuses the certificate of the client ({alert}): ssl.keystore.location names one "
+            "that it knows"
+        )
 
 
 class BrokerConnection:
@@ -45,7 +68,7 @@ class BrokerConnection:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if settings.is_encrypted:
-                self._socket = settings.tls_context().wrap_socket(self._socket, server_hostname=address.host)
+                self._socket = self._wrapped()
             self._versions = self._ask_versions()
             if settings.logs_in:
                 self._log_in()
@@ -74,6 +97,18 @@ class BrokerConnection:
     def close(self) -> None:
         self._socket.close()
 
+    def _wrapped(self) -> ssl.SSLSocket:
+        """The socket after the TLS handshake. With TLS 1.2 a refused certificate of the client ends the handshake, with
+        TLS 1.3 the first request.
+        """
+        try:
+            return self._settings.tls_context().wrap_socket(self._socket, server_hostname=self.address.host)
+        except ssl.SSLError as problem:
+            alert = certificate_alert(problem)
+            if alert:
+                raise CertificateRefused(self.address, alert) from None
+            raise
+
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
         reply = cast(ApiVersionsResponse, self._exchange(ApiVersionsRequest(), 0, 0))
         return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
@@ -81,6 +116,8 @@ class BrokerConnection:
     def _log_in(self) -> None:
         mechanism = self._settings.mechanism()
         shake = self.ask(SaslHandshakeRequest(mechanism=mechanism.name), SaslHandshakeResponse, 1)
+        if shake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise Refused(f"{self.address}: users do not log in at this listener: its security.protocol has no SASL")
         if shake.error_code:
             raise Refused(f"{self.address}: the broker has {', '.join(shake.mechanisms)}, not {mechanism.name}")
         message: bytes | None = mechanism.first()
@@ -103,6 +140,12 @@ class BrokerConnection:
             if not 4 <= size <= FRAME_SIZE_MAX:
                 raise Disconnected(f"a reply of {size} bytes")
             answer = self._read(size)
+        except ssl.SSLError as problem:
+            self.close()
+            alert = certificate_alert(problem)
+            if alert:
+                raise CertificateRefused(self.address, alert) from None
+            raise Disconnected(f"{self.address}: {problem.reason or problem}") from None
         except OSError as problem:
             self.close()
             raise Disconnected(f"{self.address}: {problem}") from None
@@ -117,9 +160,17 @@ class BrokerConnection:
         while position < size:
             count = self._socket.recv_into(view[position:])
             if not count:
-                raise Disconnected("the broker closed the connection")
+                raise Disconnected(CLOSED)
             position += count
         return bytes(received)
+
+
+def certificate_alert(problem: ssl.SSLError) -> str:
+    """What a broker says of the certificate of the client, in words, from the alert of TLS that it sent; empty if the
+    problem is another one.
+    """
+    _, is_alert, words = (problem.reason or "").partition("_ALERT_")
+    return words.lower().replace("_", " ") if is_alert and words in CERTIFICATE_ALERTS else ""
 
 
 def error_name(code: int) -> str:

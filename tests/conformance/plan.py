@@ -14,6 +14,7 @@ from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.daily import DAILY_DIRECTORY_SCENARIOS, DAILY_TOOL_SCENARIOS
+from tests.conformance.scenarios.daily_walk import DAILY_WALK_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.live_groups import LIVE_GROUP_SCENARIOS
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
@@ -63,6 +64,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
     *DAILY_DIRECTORY_SCENARIOS,
+    *DAILY_WALK_SCENARIOS,
     *SECURED_CLUSTER_SCENARIOS,
     *SECURED_APPLICATION_SCENARIOS,
     *SECURED_CHANGE_SCENARIOS,

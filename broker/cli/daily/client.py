@@ -36,7 +36,7 @@ from moldau.protocol.messages.metadata import (
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import spec_of
 from moldau.tables.client.cluster import BACKOFF_S, PASSING, TransientError
-from moldau.tables.client.connection import BrokerConnection, Disconnected, error_name
+from moldau.tables.client.connection import CLOSED, BrokerConnection, Disconnected, error_name
 from moldau.tables.client.settings import Address
 from moldau.tables.refusals import Refused
 
@@ -50,6 +50,12 @@ SETTLING: Final = PASSING - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNK
 """Errors after which a request is repeated, because leaders or coordinators are moving. The error for an unknown topic
 is not one of them.
 """
+CLOSED_MAX: Final = 3
+"""The number of connections, one after the other, that the broker may close at their first request. Then the command
+fails: a restart looks otherwise.
+"""
+HOST_MISMATCHES: Final = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
 
 
 class Client:
@@ -62,6 +68,10 @@ class Client:
         self.brokers: dict[int, Address] = {}
         self.racks: dict[int, str | None] = {}
         self._connections: dict[Address, BrokerConnection] = {}
+        self._answered: set[BrokerConnection] = set()
+        """The connections on which a request was answered."""
+        self._closed_at_once = 0
+        """The number of connections, one after the other, that the broker closed at their first request."""
         self._leaders: dict[Partition, int] = {}
         self._topic_ids: dict[str, bytes] = {}
 
@@ -78,6 +88,7 @@ class Client:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+        self._answered.clear()
         self._leaders.clear()
 
     def ask(self, request: object, reply: type[T], *, version: int | None = None, wait_ms: int = 0) -> T:
@@ -233,16 +244,15 @@ class Client:
         try:
             return BrokerConnection(address, self.settings)
         except ssl.SSLCertVerificationError as problem:
-            raise Failure(
-                f"{address}: its certificate is not trusted: {problem.verify_message}; "
-                "ssl.truststore.location names the authorities that are",
-                status=EXIT_DENIED,
-            ) from None
+            remedy = "ssl.truststore.location names the authorities that are"
+            if problem.verify_code in HOST_MISMATCHES:
+                remedy = "--bootstrap-server has to have a name that is in it"
+            said = problem.verify_message.rstrip(".")
+            raise Failure(f"{address}: its certificate is not trusted: {said}; {remedy}", status=EXIT_DENIED) from None
         except ssl.SSLError as problem:
             reason = problem.reason or str(problem)
             raise Failure(
-                f"{address}: the TLS handshake failed ({reason}): does security.protocol={self.settings.protocol} fit "
-                "this listener?",
+                f"{address}: the TLS handshake failed ({reason}): {self._fits}",
                 status=EXIT_UNREACHABLE,
             ) from None
         except Refused as problem:
@@ -253,20 +263,36 @@ class Client:
     def _unreachable(self, address: Address, problem: Exception) -> Failure:
         said = str(problem).removeprefix(f"{address}: ")
         said = said.partition("] ")[2] or said
+        if "timed out" in said:
+            said = f"timed out after {self.settings.timeout_s:g} s"
         if "refused" in said:
             remedy = "is a node running there, and is --bootstrap-server right?"
         elif "closed" in said or "reset" in said or isinstance(problem, MalformedMessage) or "bytes" in said:
-            remedy = f"does security.protocol={self.settings.protocol} fit this listener?"
+            remedy = self._fits
         else:
             remedy = "is --bootstrap-server right?"
         return Failure(f"no broker answers at {address} ({said}): {remedy}", status=EXIT_UNREACHABLE)
+
+    @property
+    def _fits(self) -> str:
+        return f"does security.protocol={self.settings.protocol} fit this listener?"
+
+    def explained(self, problem: Exception) -> str:
+        """The text of a lost connection or of a passing error. If the broker closed a connection at its first request,
+        the text asks for security.protocol: a listener with SASL does so to a client without a login.
+        """
+        return f"{problem}: {self._fits}" if self._closed_at_once else str(problem)
 
     def _on(
         self, connection: BrokerConnection, request: object, reply: type[T], version: int | None, wait_ms: int
     ) -> T:
         spec = spec_of(type(request))
+        is_first = connection not in self._answered
         try:
-            return connection.ask(request, reply, spec.versions.last if version is None else version, wait_ms=wait_ms)
+            answer = connection.ask(request, reply, spec.versions.last if version is None else version, wait_ms=wait_ms)
+            self._answered.add(connection)
+            self._closed_at_once = 0
+            return answer
         except Refused:
             name = type(request).__name__.removesuffix("Request")
             raise Failure(
@@ -278,8 +304,12 @@ class Client:
             raise WrongArguments(f"a number is too large: {name} has no room for it") from None
         except MalformedMessage as problem:
             raise Failure(f"{connection.address}: an answer that cannot be read: {problem}") from None
-        except Disconnected:
+        except Disconnected as problem:
             self._connections.pop(connection.address, None)
+            if is_first and CLOSED in str(problem):
+                self._closed_at_once += 1
+            if self._closed_at_once >= CLOSED_MAX:
+                raise Failure(self.explained(problem), status=EXIT_UNREACHABLE) from None
             raise
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.options import DEFAULT_BOOTSTRAP
-from moldau.broker.cli.invocation import Invocation, read_file
+from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 from moldau.security.sasl.mechanism import ClientMechanism
 from moldau.tables.client.settings import PROTOCOLS, Address, address_of
 from moldau.tables.refusals import Refused
@@ -133,7 +133,7 @@ def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> 
     """
     variables = invocation.variables
     file = arguments.command_config or variables.get(FILE_VARIABLE)
-    properties = dict(read_file(file)) if file else {}
+    properties = _of_file(file) if file else {}
     properties |= {
         name.removeprefix(PREFIX).lower().replace("_", "."): value
         for name, value in variables.items()
@@ -161,6 +161,13 @@ def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> 
     settings = ClientProperties(bootstrap, properties, _timeout(arguments, properties), file or "the environment")
     settings.protocol  # noqa: B018 refuses one that there is not
     return settings
+
+
+def _of_file(file: str) -> dict[str, str]:
+    try:
+        return dict(read_file(file))
+    except CommandError as problem:
+        raise WrongArguments(str(problem)) from None
 
 
 def _timeout(arguments: argparse.Namespace, properties: Mapping[str, str]) -> float:

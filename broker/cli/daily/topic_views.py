@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LISTED: Final = ("topic", "partitions", "replicas", "under_replicated", "offline")
 DESCRIBED: Final = ("partition", "leader", "replicas", "in_sync", "start", "end", "records", "size_bytes")
+WILDCARDS: Final = frozenset("*?[")
 
 
 def list_topics(session: Session) -> int:
@@ -29,6 +30,8 @@ def list_topics(session: Session) -> int:
     topics = session.client.topics(None)
     for name in given.names:
         if not any(fnmatchcase(each, name) for each in topics):
+            if not WILDCARDS & set(name):
+                session.client.known_topics([name])
             raise unknown("topic", name, topics)
     rows = [
         _row(topic) for name, topic in sorted(topics.items()) if _is_wanted(topic, name, given.names, given.internal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.certificates import Authority
@@ -10,13 +11,19 @@ from tests.support.certificates import Authority
 class Stores:
     """The files of an authority, of the nodes, of a client that they know, and of a client of another authority."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1")) -> None:
+        """`hosts` are the names in the certificate of the nodes."""
         self._authority, self._other = Authority("Tests"), Authority("Others")
+        self._directory, self._hosts = directory, hosts
         self.ca, self.node = directory / "ca.pem", directory / "node.pem"
         self.trust_no_other()
         self.renew()
         self.client = self._pem(directory / "client.pem", self._authority, "client")
         self.unknown = self._pem(directory / "unknown.pem", self._other, "client")
+
+    def known(self, name: str) -> Path:
+        """The key and certificate of a client with this common name, of the authority of the nodes."""
+        return self._pem(self._directory / f"client-{name}.pem", self._authority, name)
 
     @staticmethod
     def _pem(path: Path, authority: Authority, name: str) -> Path:
@@ -25,7 +32,7 @@ class Stores:
 
     def renew(self) -> int:
         """Another certificate of the nodes; its serial number."""
-        issued = self._authority.issue("node", "localhost", "127.0.0.1")
+        issued = self._authority.issue("node", *self._hosts)
         _replace(self.node, issued.pem())
         return issued.certificate.serial_number
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition, raise_if_transient
 from moldau.broker.cli.daily.failures import (
+    EXIT_DENIED,
     EXIT_UNKNOWN,
     Failure,
     WrongArguments,
@@ -24,6 +25,7 @@ from moldau.broker.cli.daily.groups.listing import (
     at_coordinator,
     committed_offsets,
     known_groups,
+    unknown_group,
 )
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
@@ -41,10 +43,12 @@ def reset(session: Session) -> int:
     given, client = session.arguments, session.client
     if given.to_file is not None:
         check_can_write("--to-file", given.to_file)
-    group = all_groups(client).get(given.name)
+    groups = all_groups(client)
+    group = groups.get(given.name)
     if group is None:
-        if not given.topic and given.from_file is None:
-            (group,) = known_groups(client, [given.name])
+        missing = unknown_group(client, given.name, groups)
+        if missing.status == EXIT_DENIED or (not given.topic and given.from_file is None):
+            raise missing
         group = Group(given.name, CLASSIC, "Dead", "", -1)
         session.note(f"there is no group {given.name}: its offsets make it")
     if group.state not in IDLE:

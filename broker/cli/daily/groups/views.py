@@ -6,8 +6,15 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.failures import unknown
-from moldau.broker.cli.daily.groups.listing import SHARE, Group, all_groups, committed_offsets, known_groups, share_lags
+from moldau.broker.cli.daily.groups.listing import (
+    SHARE,
+    Group,
+    all_groups,
+    committed_offsets,
+    known_groups,
+    share_lags,
+    unknown_group,
+)
 from moldau.broker.cli.daily.groups.members import Described, describe_group
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.records.fetching import first_timestamps
@@ -26,7 +33,7 @@ def list_groups(session: Session) -> int:
     groups = all_groups(session.client)
     for name in given.names:
         if not any(fnmatchcase(each, name) for each in groups):
-            raise unknown("group", name, groups)
+            raise unknown_group(session.client, name, groups)
     rows = [
         {
             "group": group.name,
