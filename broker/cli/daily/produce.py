@@ -18,14 +18,15 @@ examples:
   moldau produce words -K : < key-and-value.txt
   moldau consume orders --json --until-end | moldau produce copy --format records
 
-  lines    each line is a value (-K: key and value)
+  lines    each line is a value (-K: key and value; -D: what ends a value, \\0 and \\n too)
+  file     the whole file is one value
   jsonl    each line is a JSON value; a key comes from a field
   csv      the first line names the columns; a row becomes a JSON object of texts
   parquet  a row becomes a JSON object; needs the extra 'arrow' (pip install 'moldau[arrow]')
   records  what 'moldau consume --json' writes: key, value, headers, partition and timestamp are kept
 
 {EXIT_STATUSES}"""
-FORMATS: Final = ("lines", "jsonl", "csv", "parquet", "records")
+FORMATS: Final = ("lines", "file", "jsonl", "csv", "parquet", "records")
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 ACTIONS: Final = {"produce": "records.producing:produce"}
 
@@ -41,8 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--value-field", metavar="NAME", help="jsonl, csv, parquet: the field that is the value, alone")
     parser.add_argument("-p", "--partition", type=int, metavar="N", help="default: by the key, as Java's producer")
     parser.add_argument(
-        "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="of every record; may be repeated"
+        "-H",
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="of every record; may be repeated, with the same name too",
     )
+    parser.add_argument("-D", "--delimiter", metavar="TEXT", help="lines: what ends a record (default: a line end)")
     parser.add_argument("--timestamp", metavar="TIME", help="of every record (default: now)")
     parser.add_argument("-Z", "--tombstones", action="store_true", help="an empty value is none: it deletes its key")
     parser.add_argument("-z", "--compression", choices=CODECS, default="none", help="default: none")

@@ -131,7 +131,7 @@ def _token(token: str, place: Place) -> bytes:
         data = record.key if token == "K" else record.value
         return b"-1" if data is None else str(len(data)).encode()
     if token == "h":
-        return ",".join(f"{name}={_text(data)}" for name, data in record.headers).encode()
+        return ",".join(f"{name}={'NULL' if data is None else _text(data)}" for name, data in record.headers).encode()
     values = {"t": place.topic, "p": place.partition, "o": record.offset, "T": record.timestamp}
     return str(values[token]).encode()
 

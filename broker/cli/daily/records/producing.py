@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.broker.cli.daily.configs.access import pairs_of
 from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, EXIT_UNREACHABLE, Failure, refused, wrong
 from moldau.broker.cli.daily.records.sources import STANDARD_INPUT, RecordShape, kind_of, records_of
 from moldau.broker.cli.daily.session import Session
@@ -13,6 +12,7 @@ from moldau.broker.cli.invocation import CommandError
 from moldau.broker.reasons.words import plural
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import RecordHeader
 from moldau.tables.client.cluster import Cluster, RefusedByBroker
 from moldau.tables.client.producer import TopicProducer
 from moldau.tables.client.transaction import new_producer
@@ -85,15 +85,36 @@ def _shape(session: Session) -> RecordShape:
         given.key_field,
         given.value_field,
         given.partition,
-        tuple((name, value.encode()) for name, value in pairs_of(given.header, "--header").items()),
+        tuple(_header(each) for each in given.header),
         None if given.timestamp is None else time_ms(given.timestamp, "--timestamp", session.now_ms()),
         given.tombstones,
+        None if given.delimiter is None else _delimiter(given.delimiter),
     )
+
+
+def _header(given: str) -> RecordHeader:
+    """A header of the form NAME=VALUE, or NAME, which has no value."""
+    name, is_pair, value = given.partition("=")
+    if not name.strip():
+        wrong(f"--header {given} is not NAME=VALUE")
+    return name.strip(), value.strip().encode() if is_pair else None
+
+
+def _delimiter(given: str) -> bytes:
+    """The bytes of a delimiter, in which \\0, \\n, \\t and \\r stand for the characters that they name in C."""
+    text = given
+    for escape, character in (("\\0", "\0"), ("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r")):
+        text = text.replace(escape, character)
+    if not text:
+        wrong("--delimiter is empty")
+    return text.encode()
 
 
 def _check_kind(session: Session, kind: str) -> None:
     given = session.arguments
-    if kind in ("lines", "records") and (given.key_field is not None or given.value_field is not None):
+    if kind in ("lines", "file", "records") and (given.key_field is not None or given.value_field is not None):
         wrong(f"--key-field and --value-field are for jsonl, csv and parquet, and this is {kind}")
+    if kind != "lines" and given.delimiter is not None:
+        wrong(f"--delimiter is for lines, and this is {kind}")
     if kind != "lines" and given.key_separator is not None:
         wrong(f"--key-separator is for lines, and this is {kind}: --key-field names the key")

@@ -38,6 +38,8 @@ class RecordShape:
     headers: tuple[RecordHeader, ...]
     timestamp_ms: int | None
     has_tombstones: bool
+    delimiter: bytes | None = None
+    """The bytes that end a record of the format `lines`; None for a line end, LF or CR LF."""
 
     def record(self, key: bytes | None, value: bytes | None) -> OutgoingRecord:
         """Make the record of a key and a value."""
@@ -64,10 +66,13 @@ def records_of(
         return
     read = {"lines": _of_line, "jsonl": _of_json, "records": _of_record}.get(kind)
     with _opened(file) as stream:
+        if kind == "file":
+            yield shape.record(None, stream.read())
+            return
         if read is None:
             yield from _rows_of_csv(file, stream, shape)
             return
-        for number, line in enumerate(_lines(stream, idle), 1):
+        for number, line in enumerate(_lines(stream, idle, shape.delimiter), 1):
             try:
                 yield read(line, shape)
             except ValueError as problem:
@@ -89,11 +94,11 @@ def _name(file: str) -> str:
     return "standard input" if file == STANDARD_INPUT else file
 
 
-def _lines(stream: BinaryIO, idle: Callable[[], None]) -> Iterator[bytes]:
-    """Read lines, without their line ends. The last line may lack its line end. `idle` is called while the stream has
-    no further line.
+def _lines(stream: BinaryIO, idle: Callable[[], None], delimiter: bytes | None = None) -> Iterator[bytes]:
+    """Read lines, without their line ends, or the texts that `delimiter` ends. The last one may lack its end. `idle`
+    is called while the stream has no further line.
     """
-    held = b""
+    held, end = b"", delimiter or b"\n"
     while True:
         if not select.select([stream], [], [], IDLE_S)[0]:
             idle()
@@ -101,9 +106,9 @@ def _lines(stream: BinaryIO, idle: Callable[[], None]) -> Iterator[bytes]:
         piece = stream.read(PIECE_SIZE)
         if not piece:
             break
-        *lines, held = (held + piece).split(b"\n")
+        *lines, held = (held + piece).split(end)
         for line in lines:
-            yield line.removesuffix(b"\r")
+            yield line.removesuffix(b"\r") if delimiter is None else line
     if held:
         yield held
 

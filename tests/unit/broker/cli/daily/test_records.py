@@ -135,3 +135,25 @@ def test_a_closed_pipe_ends_the_command_without_a_word(kafka: Namespace) -> None
     command = f"{sys.executable} -m moldau consume {topic} -b {kafka.bootstrap_servers} -e | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60)
     assert (done.stdout, done.stderr, done.returncode) == (b"x" * 100 + b"\n", b"", 0)
+
+
+def test_what_kcat_can_send_too(kafka: Namespace, tmp_path: Path) -> None:
+    """Headers of one name and without a value, delimiters, whole files."""
+    run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("as-kcat")
+    run.done("produce", topic, "-H", "a=1", "-H", "a=2", "-H", "b", given="one\n")
+    assert run.done("consume", topic, "-e", "-f", "%h\\n") == "a=1,a=2,b=NULL\n"
+    run.done("produce", topic, "-D", "\\0", "-K", "=", given=b"k=line\nline\r\0k2=last")
+    run.done("produce", topic, "-D", ";", given="x;y;")
+    image = tmp_path / "image"
+    image.write_bytes(b"\x89PNG\n\0")
+    run.done("produce", topic, str(image), "--format", "file", "-k", "logo")
+    rows = run("consume", topic, "-e", "--json").rows[1:]
+    assert [(row["key"], row.get("value")) for row in rows[:-1]] == [
+        ("k", "line\nline\r"),
+        ("k2", "last"),
+        (None, "x"),
+        (None, "y"),
+    ]
+    assert (rows[-1]["key"], rows[-1]["value_base64"]) == ("logo", "iVBORwoA")
+    for words in (("-D", ""), ("-D", ";", "--format", "jsonl"), ("-H", "=1"), ("--format", "file", "--key-field", "a")):
+        assert run("produce", topic, *words, given="x").status == 2
