@@ -29,7 +29,7 @@ from moldau.coordinator.transaction.transaction import (
     ONGOING,
     PREPARE_COMMIT,
     Transaction,
-    completed,
+    as_completed_transaction,
 )
 from moldau.protocol.control_records import end_transaction_marker
 
@@ -332,7 +332,7 @@ class _Settling:
             after = before
             if before.is_prepared:
                 is_undone = before.state is PREPARE_COMMIT and decisions.get(offset) in self._undone
-                after = self._ended(before) if is_undone else completed(before, self._moment_ms)
+                after = self._ended(before) if is_undone else as_completed_transaction(before, self._moment_ms)
             elif before.state is ONGOING:
                 after = self._ended(before)
             producer_id = after.producer_id

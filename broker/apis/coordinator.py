@@ -16,7 +16,7 @@ from moldau.broker.apis.needs import GROUP_OPERATIONS, Answer, Rule, change_resp
 from moldau.broker.apis.parts import Answering
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
-from moldau.coordinator.group.description import in_pieces
+from moldau.coordinator.group.description import complete_descriptions
 from moldau.coordinator.group.group import AboutGroup
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -132,7 +132,7 @@ def describe_groups(
         )
 
     def answering(parts: list[Any]) -> Answering:
-        groups = yield from in_pieces(parts)
+        groups = yield from complete_descriptions(parts)
         if request.include_authorized_operations:
             add_operations(context.access, groups)
         response: Any = response_class_of(type(request))

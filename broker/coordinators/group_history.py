@@ -30,7 +30,7 @@ def told_history(environment: Environment, shard: GroupShard, group_id: str, acc
     return History(
         wall_ms,
         shard.history.since_ms,
-        shard.history.of(group_id),
+        shard.history.events_of(group_id),
         {
             each: wall_ms - (now_ms - heard_ms)
             for each, heard_ms in shard.last_request_times(group_id, MEMBERS_MAX).items()

@@ -402,10 +402,10 @@ class ClassicGroup:
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol_name = self.select_protocol() if self.members else None
-        self.learn_subscription()
+        self.update_subscribed_topics()
         self.move_to(COMPLETING if self.members else EMPTY, wall_ms)
 
-    def learn_subscription(self) -> None:
+    def update_subscribed_topics(self) -> None:
         """Set `subscribed_topics` from the members' metadata; None if the group is not a group of consumers."""
         if not self.is_consumer_group:
             self.subscribed_topics = None
@@ -427,13 +427,13 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     topics: set[str] = set()
     for subscription in subscriptions:
         try:
-            topics.update(topics_of(subscription))
+            topics.update(subscription_topics(subscription))
         except MalformedMessage:
             return None
     return frozenset(topics)
 
 
-def topics_of(subscription: bytes) -> list[str]:
+def subscription_topics(subscription: bytes) -> list[str]:
     """Decode the topics of a subscription, which begins with an int16 version. Raises `MalformedMessage`.
 
     Only the fields of version 0 are read, with which all versions begin. Apache Kafka does the same, because some

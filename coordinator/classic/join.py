@@ -144,18 +144,18 @@ def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
     if isinstance(joiner, ErrorCode):
         refuse(step, event, joiner)
     else:
-        act(step, group, event, joiner)
+        carry_out_join_action(step, group, event, joiner)
 
 
-def act(step: GroupStep, group: ClassicGroup, event: Join, joiner: Joiner) -> None:
+def carry_out_join_action(step: GroupStep, group: ClassicGroup, event: Join, joiner: Joiner) -> None:
     member_id = event.request.member_id
     match JOIN_ACTIONS[joiner][group.state]:
         case JoinAction.GIVE_ID:
             give_id(step, group, event)
         case JoinAction.ENTER:
-            enter(step, group, event, member_id or id_for(event))
+            add_joining_member(step, group, event, member_id or fresh_member_id(event))
         case JoinAction.REPLACE:
-            static_member_returns(step, group, event, id_for(event))
+            static_member_returns(step, group, event, fresh_member_id(event))
         case JoinAction.REJOIN:
             rejoin(step, group, group.members[member_id], event)
         case JoinAction.REPEAT:
@@ -206,7 +206,7 @@ def invalid_join(step: GroupStep, event: Join) -> ErrorCode:
     request, config = event.request, step.config
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if not all(map(is_storable, names_of(event))):
+    if not all(map(is_storable, names_in_join(event))):
         # DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception while it builds the record.
         return ErrorCode.INVALID_REQUEST
     if sum(len(protocol.metadata) for protocol in request.protocols) > config.member_metadata_bytes_max:
@@ -226,32 +226,32 @@ def new_group(step: GroupStep, event: Join) -> ClassicGroup:
     return group
 
 
-def names_of(event: Join) -> list[str]:
+def names_in_join(event: Join) -> list[str]:
     """The names in a join that the group's records will contain: the group id, the protocol type, a new member id and
     the protocols."""
     request = event.request
     names = [protocol.name for protocol in request.protocols]
-    return [request.group_id, request.protocol_type, id_for(event), *names]
+    return [request.group_id, request.protocol_type, fresh_member_id(event), *names]
 
 
-def id_for(event: Join) -> str:
+def fresh_member_id(event: Join) -> str:
     """A new id for a member that has none."""
     return f"{event.request.group_instance_id or event.client_id}-{event.fresh_id}"
 
 
 def refuse(step: GroupStep, event: Join, error: ErrorCode) -> None:
-    tell_refusal(step, event, error)
+    add_refusal_to_history(step, event, error)
     step.reply(event.waiter, join_refusal(event.waiter.version, error, event.request.member_id))
 
 
-def tell_refusal(step: GroupStep, event: Join, error: ErrorCode) -> None:
+def add_refusal_to_history(step: GroupStep, event: Join, error: ErrorCode) -> None:
     client = Client(event.request.member_id, event.client_id, event.client_host)
-    step.tell_refusal(event.request.group_id, client, error)
+    step.add_refusal_to_history(event.request.group_id, client, error)
 
 
 def refuse_other_kind(step: GroupStep, event: Join) -> None:
     """Refuse a join of a group whose kind accepts no classic member. The answer names no member, as Apache Kafka's."""
-    tell_refusal(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    add_refusal_to_history(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
 
 
@@ -270,7 +270,7 @@ def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
 
 def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> None:
     """Refuse a join because the group is full. If the client was a member, it is removed."""
-    tell_refusal(step, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    add_refusal_to_history(step, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
     step.cancel(ClassicTimer.SESSION, group, event.request.member_id)
     group.remove(event.request.member_id)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
@@ -278,25 +278,25 @@ def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> Non
 
 def give_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
     """Give the client a member id, which is valid for one session timeout."""
-    member_id = id_for(event)
+    member_id = fresh_member_id(event)
     group.pending_members.add(member_id)
     step.schedule(ClassicTimer.SESSION, group, event.request.session_timeout_ms, member_id)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def enter(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> None:
+def add_joining_member(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> None:
     """Add a new member, with its join parked."""
     request = event.request
-    member = new_member(request, member_id, event.client_id, event.client_host)
+    member = member_of_join(request, member_id, event.client_id, event.client_host)
     member.joining = event.waiter
     if is_first_rebalance(group):
         group.grew = True
     group.add(member)
     expect_new_member(step, group, member)
-    rebalance(step, group, step.tell(group.group_id, Cause.JOINED, member, detail=request.reason or ""))
+    rebalance(step, group, step.add_to_history(group.group_id, Cause.JOINED, member, detail=request.reason or ""))
 
 
-def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client_host: str) -> Member:
+def member_of_join(request: JoinGroupRequest, member_id: str, client_id: str, client_host: str) -> Member:
     timeout_ms = request.rebalance_timeout_ms
     return Member(
         member_id=member_id,
@@ -314,11 +314,13 @@ def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client
 def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
     """Park the join of a member that changed its protocols or that rejoins during a rebalance, and begin or continue
     the rebalance."""
-    update(step, group, member, event)
-    rebalance(step, group, step.tell(group.group_id, Cause.JOINED_AGAIN, member, detail=event.request.reason or ""))
+    update_member(step, group, member, event)
+    rebalance(
+        step, group, step.add_to_history(group.group_id, Cause.JOINED_AGAIN, member, detail=event.request.reason or "")
+    )
 
 
-def update(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
+def update_member(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
     """Update the member from its join request and park the request. An earlier parked join of the member is refused."""
     request = event.request
     group.change_protocols(member, request.protocols)
@@ -354,7 +356,7 @@ class MemberReplaced(NamedTuple):
     former_id: str
     member_id: str
     former_leader_id: str
-    former: Former
+    former: FormerMember
 
     def committed(self, step: GroupStep) -> None:
         found = self._awaiting(step)
@@ -396,7 +398,7 @@ class MemberReplaced(NamedTuple):
         return group, member
 
 
-class Former(NamedTuple):
+class FormerMember(NamedTuple):
     """The protocols and timeouts of a static member before it restarted."""
 
     protocols: list[JoinGroupRequestProtocol]
@@ -410,13 +412,13 @@ def static_member_returns(step: GroupStep, group: ClassicGroup, event: Join, mem
     request = event.request
     former_leader_id = group.leader_id or ""
     former_id = group.static_members[request.group_instance_id or ""]
-    member = fence(step, group, former_id, member_id)
-    former = Former(member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+    member = replace_static_member_id(step, group, former_id, member_id)
+    former = FormerMember(member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
     group.change_protocols(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     group.park_join(member, event.waiter)
-    cause = step.tell(group.group_id, Cause.RETURNED, member, detail=request.group_instance_id or "")
+    cause = step.add_to_history(group.group_id, Cause.RETURNED, member, detail=request.group_instance_id or "")
     match RETURN_ACTIONS[group.state]:
         case ReturnAction.JOIN:
             complete_if_all_joined(step, group)
@@ -432,7 +434,7 @@ def static_member_returns(step: GroupStep, group: ClassicGroup, event: Join, mem
             )
 
 
-def fence(step: GroupStep, group: ClassicGroup, former_id: str, member_id: str) -> Member:
+def replace_static_member_id(step: GroupStep, group: ClassicGroup, former_id: str, member_id: str) -> Member:
     """Replace the former id of a static member by its new id. Parked requests of the former id are answered with
     FENCED_INSTANCE_ID."""
     member = group.members[former_id]

@@ -41,7 +41,7 @@ def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     for stored in value.members:
         group.add(restore_member(value, stored))
     group.state = STABLE if group.members else EMPTY
-    group.learn_subscription()
+    group.update_subscribed_topics()
     return group
 
 
@@ -70,7 +70,9 @@ def loaded(step: GroupStep, group: ClassicGroup) -> None:
     for member in group.members.values():
         expect_heartbeat(step, group, member)
     if len(group.members) > step.config.max_size:
-        prepare_rebalance(step, group, step.tell(group.group_id, Cause.TOO_MANY_MEMBERS, number=len(group.members)))
+        prepare_rebalance(
+            step, group, step.add_to_history(group.group_id, Cause.TOO_MANY_MEMBERS, number=len(group.members))
+        )
 
 
 def unloaded(step: GroupStep, group: ClassicGroup) -> None:
@@ -92,17 +94,17 @@ def timer_fired(step: GroupStep, group: ClassicGroup, key: TimerKey) -> None:
 
 
 def heartbeat(step: GroupStep, group: ClassicGroup | None, event: Heartbeat) -> None:
-    step.reply(event.waiter, HeartbeatResponse(error_code=answer(step, group, event.request)))
+    step.reply(event.waiter, HeartbeatResponse(error_code=heartbeat_error(step, group, event.request)))
 
 
-def answer(step: GroupStep, group: ClassicGroup | None, request: HeartbeatRequest) -> ErrorCode:
+def heartbeat_error(step: GroupStep, group: ClassicGroup | None, request: HeartbeatRequest) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     refusal = group.refusal_of(request.member_id, request.group_instance_id)
     if refusal is ErrorCode.FENCED_INSTANCE_ID:
-        step.tell_refusal(group.group_id, Client(request.member_id), refusal)
+        step.add_refusal_to_history(group.group_id, Client(request.member_id), refusal)
     if refusal is not ErrorCode.NONE:
         return refusal
     if request.generation_id != group.generation:
@@ -122,7 +124,11 @@ def session_timed_out(step: GroupStep, group: ClassicGroup, member_id: str) -> N
     if member is None or member.is_kept_by_a_parked_request:
         return
     remove_member(step, group, member)
-    rebalance(step, group, step.tell(group.group_id, Cause.SESSION_EXPIRED, member, number=member.session_timeout_ms))
+    rebalance(
+        step,
+        group,
+        step.add_to_history(group.group_id, Cause.SESSION_EXPIRED, member, number=member.session_timeout_ms),
+    )
 
 
 def leave(step: GroupStep, group: ClassicGroup | None, event: Leave) -> None:
@@ -131,7 +137,7 @@ def leave(step: GroupStep, group: ClassicGroup | None, event: Leave) -> None:
         step.reply(event.waiter, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
     left: list[GroupEvent] = []
-    results = [result_of(identity, remove(step, group, identity, left)) for identity in request.members]
+    results = [result_of(identity, remove_leaving_member(step, group, identity, left)) for identity in request.members]
     response = LeaveGroupResponse(members=results)
     if event.waiter.version < BATCH_VERSION:
         response = LeaveGroupResponse(error_code=results[0].error_code)
@@ -152,7 +158,9 @@ def result_of(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
     return MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error)
 
 
-def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity, left: list[GroupEvent]) -> ErrorCode:
+def remove_leaving_member(
+    step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity, left: list[GroupEvent]
+) -> ErrorCode:
     """Remove the member that a LeaveGroup names, and append the event that reports it to `left`. Returns the member's
     error code: NONE, or an error if the group does not have the member."""
     if group is None:
@@ -164,11 +172,11 @@ def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity
     if member_id in group.pending_members:
         step.cancel(ClassicTimer.SESSION, group, member_id)
         group.remove(member_id)
-        left.append(step.tell(group.group_id, Cause.LEFT, Client(member_id), detail=identity.reason or ""))
+        left.append(step.add_to_history(group.group_id, Cause.LEFT, Client(member_id), detail=identity.reason or ""))
         return ErrorCode.NONE
     refusal = group.refusal_of(member_id, identity.group_instance_id)
     if refusal is ErrorCode.NONE:
         member = group.members[member_id]
-        left.append(step.tell(group.group_id, Cause.LEFT, member, detail=identity.reason or ""))
+        left.append(step.add_to_history(group.group_id, Cause.LEFT, member, detail=identity.reason or ""))
         remove_member(step, group, member)
     return refusal

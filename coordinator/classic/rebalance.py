@@ -141,7 +141,7 @@ def rebalance(step: GroupStep, group: ClassicGroup, cause: GroupEvent) -> None:
 def prepare_rebalance(step: GroupStep, group: ClassicGroup, cause: GroupEvent) -> None:
     """Move the group from any other state to PreparingRebalance."""
     step.note(group, f"generation {group.generation} ends in state {group.state.value}: {cause.text}")
-    step.tell_rebalance(group.group_id, cause, group.generation)
+    step.add_rebalance_to_history(group.group_id, cause, group.generation)
     if group.state is COMPLETING:
         refuse_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     step.cancel(ClassicTimer.SYNC, group)
@@ -197,7 +197,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
     step.cancel(ClassicTimer.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and not member.is_static:
-            step.tell(group.group_id, Cause.JOIN_TIMED_OUT, member, number=group.rebalance_timeout_ms)
+            step.add_to_history(group.group_id, Cause.JOIN_TIMED_OUT, member, number=group.rebalance_timeout_ms)
             step.cancel(ClassicTimer.SESSION, group, member.member_id)
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
@@ -211,7 +211,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
         step.write(generation_change(group, {}))
         return
     step.note(group, f"generation {group.generation} begins with {len(group.members)} members")
-    step.tell(group.group_id, Cause.REBALANCE_ENDED, number=group.generation, detail=str(len(group.members)))
+    step.add_to_history(group.group_id, Cause.REBALANCE_ENDED, number=group.generation, detail=str(len(group.members)))
     for member in group.members.values():
         waiter = group.take_join(member)
         if waiter is not None:
@@ -230,7 +230,7 @@ def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
         return
     for member_id in list(group.pending_syncs):
         silent = group.members[member_id]
-        cause = step.tell(group.group_id, Cause.SYNC_TIMED_OUT, silent, number=group.rebalance_timeout_ms)
+        cause = step.add_to_history(group.group_id, Cause.SYNC_TIMED_OUT, silent, number=group.rebalance_timeout_ms)
         step.cancel(ClassicTimer.SESSION, group, member_id)
         group.remove(member_id)
     prepare_rebalance(step, group, cause)

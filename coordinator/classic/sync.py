@@ -83,7 +83,7 @@ class AssignmentStored(NamedTuple):
         group = self._awaiting(step)
         if group is not None:
             refuse_syncs(step, group, write_error(error))
-            rebalance(step, group, step.tell(group.group_id, Cause.NOT_STORED, detail=error.name))
+            rebalance(step, group, step.add_to_history(group.group_id, Cause.NOT_STORED, detail=error.name))
 
     def _awaiting(self, step: GroupStep) -> ClassicGroup | None:
         """The group, if it is still in the generation that waits for this assignment; None otherwise."""

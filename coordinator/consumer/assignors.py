@@ -34,7 +34,7 @@ class AssignedMember(NamedTuple):
     instance_id: str | None = None
 
 
-class Assigning(NamedTuple):
+class AssignorInput(NamedTuple):
     """The input of an assignor."""
 
     members: Mapping[str, AssignedMember]
@@ -45,12 +45,12 @@ class Assigning(NamedTuple):
     """Whether all members subscribe to the same topics."""
 
 
-Assignor: TypeAlias = Callable[[Assigning], Mapping[str, Assignment]]
+Assignor: TypeAlias = Callable[[AssignorInput], Mapping[str, Assignment]]
 """A function that computes the target assignment of each member, by member id. A member that the result leaves out gets
 no partition."""
 
 
-def assign_range(assigning: Assigning) -> Mapping[str, Assignment]:
+def assign_range(assigning: AssignorInput) -> Mapping[str, Assignment]:
     """Compute the assignment of each member, by member id, by the rules of `range` in this module's docstring."""
     subscribers: dict[bytes, int] = {}
     for member in assigning.members.values():
@@ -74,12 +74,12 @@ def assign_range(assigning: Assigning) -> Mapping[str, Assignment]:
     return assignments
 
 
-def _range_order(assigning: Assigning, member_id: str) -> tuple[bool, str]:
+def _range_order(assigning: AssignorInput, member_id: str) -> tuple[bool, str]:
     instance_id = assigning.members[member_id].instance_id
     return (True, member_id) if instance_id is None else (False, instance_id)
 
 
-def assign_uniform(assigning: Assigning) -> Mapping[str, Assignment]:
+def assign_uniform(assigning: AssignorInput) -> Mapping[str, Assignment]:
     """Compute the assignment of each member, by member id, by the rules of `uniform` in this module's docstring."""
     if assigning.is_homogeneous:
         return _uniform_for_equals(assigning)
@@ -88,13 +88,13 @@ def assign_uniform(assigning: Assigning) -> Mapping[str, Assignment]:
     return HeterogeneousAssignment(topics, before, assigning.partition_counts).build()
 
 
-def _uniform_for_equals(assigning: Assigning) -> Mapping[str, Assignment]:
+def _uniform_for_equals(assigning: AssignorInput) -> Mapping[str, Assignment]:
     members, counts = assigning.members, assigning.partition_counts
     order = sorted(members)
     topics = members[order[0]].topics
     if not topics:
         return {}
-    assigned = {(topic, index) for member in members.values() for topic, index in pairs(member.partitions)}
+    assigned = {(topic, index) for member in members.values() for topic, index in assigned_pairs(member.partitions)}
     free = [pair for pair in _all_partitions(topics, counts) if pair not in assigned]
     least, extras = divmod(sum(counts[topic] for topic in topics), len(members))
     kept: dict[str, dict[bytes, set[int]]] = {}
@@ -105,7 +105,7 @@ def _uniform_for_equals(assigning: Assigning) -> Mapping[str, Assignment]:
         has_extra = extras > 0
         quota = least + has_extra
         kept[member_id] = {}
-        for topic, index in sorted(pairs(members[member_id].partitions)):
+        for topic, index in sorted(assigned_pairs(members[member_id].partitions)):
             if topic not in topics:
                 continue
             if quota > 0:
@@ -123,15 +123,15 @@ def _uniform_for_equals(assigning: Assigning) -> Mapping[str, Assignment]:
     for member_id, quota in missing.items():
         for topic, index in islice(rest, quota):
             kept[member_id].setdefault(topic, set()).add(index)
-    return {member_id: frozen(partitions) for member_id, partitions in kept.items()}
+    return {member_id: frozen_assignment(partitions) for member_id, partitions in kept.items()}
 
 
-def pairs(assignment: Assignment) -> Iterable[tuple[bytes, int]]:
+def assigned_pairs(assignment: Assignment) -> Iterable[tuple[bytes, int]]:
     """The partitions of an assignment as pairs of topic id and index."""
     return ((topic, index) for topic, partitions in assignment.items() for index in partitions)
 
 
-def frozen(assignment: Mapping[bytes, Iterable[int]]) -> Assignment:
+def frozen_assignment(assignment: Mapping[bytes, Iterable[int]]) -> Assignment:
     """An immutable copy of an assignment, without the topics that have no partition."""
     return {topic: frozenset(partitions) for topic, partitions in assignment.items() if partitions}
 

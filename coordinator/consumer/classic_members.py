@@ -23,7 +23,7 @@ from moldau.coordinator.classic.join import (
 from moldau.coordinator.classic.membership import BATCH_VERSION, refused_by_the_log, result_of
 from moldau.coordinator.classic.rebalance import join_refusal, sync_refusal
 from moldau.coordinator.consumer.conversion import (
-    Downgraded,
+    DowngradeStored,
     downgrade_replacing,
     may_downgrade_replacing,
 )
@@ -128,7 +128,7 @@ def _join_in_place(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
     step.changes[:0] = group.tombstones()
     for key in group.timers:
         step.timers.cancel(key)
-    step.when_committed(Downgraded(group, classic))
+    step.when_committed(DowngradeStored(group, classic))
 
 
 def _supports(group: ConsumerGroup, event: Join) -> bool:
@@ -166,7 +166,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
         return
     updated = update.updated
     if existing is not None and existing.member_id != updated.member_id:
-        step.tell(group.group_id, Cause.RETURNED, updated, detail=request.group_instance_id or "")
+        step.add_to_history(group.group_id, Cause.RETURNED, updated, detail=request.group_instance_id or "")
     if not is_downgrade:
         step.write(*update.changes)
     elif not downgrade_replacing(step, group, updated, is_rebalance=is_rebalance):

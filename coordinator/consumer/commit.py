@@ -61,7 +61,7 @@ def commit_refusal(
         for name, topic_id, partition in storable_partitions(step, request)
     ):
         return ErrorCode.NONE
-    return stale_error(member)
+    return wrong_epoch_error(member)
 
 
 def fetch_refusal(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
@@ -72,10 +72,10 @@ def fetch_refusal(group: ConsumerGroup, member_id: str | None, epoch: int) -> Er
     member = group.members.get(member_id or "")
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if epoch == member.epoch else stale_error(member)
+    return ErrorCode.NONE if epoch == member.epoch else wrong_epoch_error(member)
 
 
-def stale_error(member: ConsumerMember) -> ErrorCode:
+def wrong_epoch_error(member: ConsumerMember) -> ErrorCode:
     """The error for a wrong epoch: STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION for a member of the classic protocol."""
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 

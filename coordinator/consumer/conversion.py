@@ -45,7 +45,7 @@ from moldau.coordinator.consumer.records import (
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.image import CoordinatorImage
-from moldau.coordinator.group.membership import Refusal, no_group
+from moldau.coordinator.group.membership import Refusal, group_not_found
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -53,7 +53,7 @@ from moldau.protocol.messages.join_group import JoinGroupRequestProtocol
 from moldau.protocol.primitives import MalformedMessage
 
 
-class Entered(NamedTuple):
+class ConsumerGroupForHeartbeat(NamedTuple):
     """The consumer group that a heartbeat is for, with the changes that create it from a classic group."""
 
     group: ConsumerGroup
@@ -71,27 +71,29 @@ class Entered(NamedTuple):
             refuse_join(step, self.upgraded, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             refuse_sync(step, member, ErrorCode.REBALANCE_IN_PROGRESS)
             step.schedule(ConsumerTimer.SESSION, self.group, member.session_timeout_ms, member.member_id)
-        step.note(self.group, step.tell(self.group.group_id, Cause.BECAME_CONSUMER).text)
+        step.note(self.group, step.add_to_history(self.group.group_id, Cause.BECAME_CONSUMER).text)
 
 
-def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is_join: bool) -> Entered | Refusal:
+def consumer_group_for_heartbeat(
+    step: GroupStep, known: Group | None, group_id: str, *, is_join: bool
+) -> ConsumerGroupForHeartbeat | Refusal:
     """The consumer group for a heartbeat. If `is_join`, the group is created if it does not exist, and a classic group
     of this id is converted. Otherwise a group that does not exist is refused."""
     if isinstance(known, ConsumerGroup):
-        return Entered(known)
+        return ConsumerGroupForHeartbeat(known)
     if known is None and is_join:
-        return Entered(ConsumerGroup(group_id))
+        return ConsumerGroupForHeartbeat(ConsumerGroup(group_id))
     if isinstance(known, ClassicGroup) and is_join:
         if known.is_empty:
-            return Entered(ConsumerGroup(group_id), known.tombstones())
+            return ConsumerGroupForHeartbeat(ConsumerGroup(group_id), known.tombstones())
         return _upgraded(step, known)
-    return no_group(group_id)
+    return group_not_found(group_id)
 
 
 # Upgrade
 
 
-def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refusal:
+def _upgraded(step: GroupStep, classic: ClassicGroup) -> ConsumerGroupForHeartbeat | Refusal:
     fault = None
     if not step.config.consumer.migration_policy.is_upgrade_enabled:
         fault = "the upgrade of groups is disabled"
@@ -116,7 +118,7 @@ def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refusal:
         target_epoch_change(group_id, group.assignment_epoch, group.assignment_ms),
         *(current_change(group_id, member) for member in members),
     ]
-    return Entered(group, changes, classic)
+    return ConsumerGroupForHeartbeat(group, changes, classic)
 
 
 def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGroup:
@@ -178,7 +180,7 @@ def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
 # Downgrade
 
 
-class Downgraded(NamedTuple):
+class DowngradeStored(NamedTuple):
     """The outcome of the records of a downgrade. If the log refuses them, the former consumer group is put back."""
 
     former: ConsumerGroup
@@ -203,7 +205,7 @@ def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[C
     classic = _turn_classic(step, group, left, tombstones, group.targets)
     if classic is None:
         return False
-    prepare_rebalance(step, classic, step.tell(classic.group_id, Cause.BECAME_CLASSIC))
+    prepare_rebalance(step, classic, step.add_to_history(classic.group_id, Cause.BECAME_CLASSIC))
     return True
 
 
@@ -222,7 +224,7 @@ def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: Consumer
     if classic is None:
         return False
     if is_rebalance:
-        prepare_rebalance(step, classic, step.tell(classic.group_id, Cause.BECAME_CLASSIC))
+        prepare_rebalance(step, classic, step.add_to_history(classic.group_id, Cause.BECAME_CLASSIC))
     return True
 
 
@@ -263,14 +265,14 @@ def _turn_classic(
         step.note(group, f"it cannot become a classic group: {malformed}")
         return None
     classic.state = STABLE
-    classic.learn_subscription()
+    classic.update_subscribed_topics()
     classic.visible_from = group.visible_from
     assignments = {member_id: member.assignment for member_id, member in classic.members.items()}
     step.write(*tombstones, generation_change(classic, assignments))
     for key in group.timers:
         step.timers.cancel(key)
     step.groups[group.group_id] = classic
-    step.when_committed(Downgraded(group, classic))
+    step.when_committed(DowngradeStored(group, classic))
     for classic_member in classic.members.values():
         expect_heartbeat(step, classic, classic_member)
     step.note(classic, "it becomes a classic group")

@@ -12,7 +12,7 @@ from moldau.coordinator.consumer.member import ConsumerMember
 from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
-from moldau.coordinator.group.membership import answer_when_committed, no_group, of_another_kind
+from moldau.coordinator.group.membership import answer_when_committed, group_not_found, wrong_group_kind
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
@@ -32,7 +32,7 @@ def describe_group(step: GroupStep, group: Group | None, event: DescribeConsumer
     elif isinstance(group, ConsumerGroup):
         described = describe(group, step.image, step.config.consumer.assignors[0])
     else:
-        refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "consumer")
+        refusal = group_not_found(event.group_id) if group is None else wrong_group_kind(event.group_id, "consumer")
         described = not_described(event.group_id, *refusal)
     answer_when_committed(step, event.waiter, described, lambda refusal: not_described(event.group_id, *refusal))
 

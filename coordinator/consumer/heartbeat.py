@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from moldau.coordinator.consumer.conversion import consumer_group_of
+from moldau.coordinator.consumer.conversion import consumer_group_for_heartbeat
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, settings_of
-from moldau.coordinator.consumer.leaving import leave_for_a_while, remove_members
+from moldau.coordinator.consumer.leaving import remove_members, temporary_leave_changes
 from moldau.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
@@ -34,9 +34,9 @@ from moldau.coordinator.group.membership import (
     NO_TIMEOUT_MS,
     Invalid,
     Refusal,
-    answer,
+    answer_heartbeat,
     first_invalid,
-    no_group,
+    group_not_found,
 )
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -54,7 +54,7 @@ MEMBER_ID_VERSION = 1
 
 def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
     request = event.request
-    decided: Refusal | ConsumerGroupHeartbeatResponse | None = settled_answer(step, group, event)
+    decided: Refusal | ConsumerGroupHeartbeatResponse | None = prolong_session_if_settled(step, group, event)
     if decided is None:
         settings = settings_of(step, request.group_id)
         decided = invalid_request(event, settings)
@@ -62,18 +62,18 @@ def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) ->
             decided = leave(step, group, request)
         elif decided is None:
             decided = join_or_stay(step, group, event, settings)
-    answer(step, event, decided, refused)
+    answer_heartbeat(step, event, decided, refused)
 
 
 def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
     """Reply to a heartbeat that only prolongs the session of its member. Any other heartbeat gets no reply here and is
     handled by `heartbeat` later."""
-    answer = settled_answer(step, group, event)
+    answer = prolong_session_if_settled(step, group, event)
     if answer is not None:
         step.reply(event.waiter, answer)
 
 
-def settled_answer(
+def prolong_session_if_settled(
     step: GroupStep, group: Group | None, event: ConsumerHeartbeat
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Prolong the session of a member and return the response. Returns None if the heartbeat does more than prolong a
@@ -188,7 +188,7 @@ def leave(
     """Remove a member from the group. The partitions of a static member that leaves with epoch -2 stay reserved for its
     instance id."""
     if not isinstance(group, ConsumerGroup):
-        return no_group(request.group_id)
+        return group_not_found(request.group_id)
     response = ConsumerGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
     )
@@ -201,8 +201,8 @@ def leave(
         if isinstance(found, Refusal):
             return found
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            step.tell(group.group_id, Cause.LEFT_FOR_A_WHILE, found, detail=request.instance_id)
-            step.write(*leave_for_a_while(group, found))
+            step.add_to_history(group.group_id, Cause.LEFT_FOR_A_WHILE, found, detail=request.instance_id)
+            step.write(*temporary_leave_changes(group, found))
             return response
         member = found
     remove_members(step, group, [member], Cause.LEFT)
@@ -215,7 +215,7 @@ def join_or_stay(
     """Handle the heartbeat of a member that joins or stays: write the changes and return the response."""
     request = event.request
     is_joining = is_join(event)
-    converted = consumer_group_of(step, known, request.group_id, is_join=is_joining)
+    converted = consumer_group_for_heartbeat(step, known, request.group_id, is_join=is_joining)
     if isinstance(converted, Refusal):
         return converted
     group, changes = converted.group, [*converted.changes]
@@ -237,7 +237,7 @@ def join_or_stay(
     resolve_if_due(step, group, found, update.updated, event.client)
     former = group.static_member(request.instance_id) if is_joining and request.instance_id is not None else None
     if former is not None and former.member_id != member_id:
-        step.tell(group.group_id, Cause.RETURNED, update.updated, detail=request.instance_id or "")
+        step.add_to_history(group.group_id, Cause.RETURNED, update.updated, detail=request.instance_id or "")
     converted.finish(step)
     step.write(*update.changes)
     step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, member_id)

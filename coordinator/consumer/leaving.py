@@ -42,7 +42,7 @@ def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[Cons
             limit_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
         else:
             limit_ms = member.rebalance_timeout_ms
-        told = step.tell(group.group_id, cause, member, number=0 if cause is Cause.LEFT else limit_ms)
+        told = step.add_to_history(group.group_id, cause, member, number=0 if cause is Cause.LEFT else limit_ms)
         step.note(group, told.text)
         for kind in MEMBER_TIMERS:
             step.cancel(kind, group, member.member_id)
@@ -63,11 +63,11 @@ def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[Cons
                 by_regex.subtract(group.resolved[regex].topics)
     topics = {*+by_name, *+by_regex}
     changes.append(epoch_change(group.group_id, group.epoch + 1, hash_of_topics(topics, step.image)))
-    step.tell_rebalance(group.group_id, told, group.epoch + 1)
+    step.add_rebalance_to_history(group.group_id, told, group.epoch + 1)
     step.write(*changes)
 
 
-def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> list[Change]:
+def temporary_leave_changes(group: ConsumerGroup, member: ConsumerMember) -> list[Change]:
     """The records of a static member that leaves for a restart and will return under another id. Its partitions stay
     reserved for its instance id until its session ends. The epochs of its partitions become 0, so that the returning
     member may commit their offsets with any epoch."""

@@ -34,7 +34,7 @@ REMEMBERED_FAULTS_MAX: Final = 64
 NO_TOPICS: Final[frozenset[str]] = frozenset()
 
 
-def compiled(regex: str) -> Any:
+def compile_regex(regex: str) -> Any:
     """Compile a regular expression with RE2. Raises `ValueError` if it is not valid, or if RE2 is not installed."""
     try:
         import re2  # here, because most nodes have no regular expressions, and the library holds 2.6 MB
@@ -58,7 +58,7 @@ def regex_fault(regex: str) -> str | None:
     times, or whose compiled form is larger than 8 MB, is refused, as RE2 does.
     """
     try:
-        compiled(regex)
+        compile_regex(regex)
     except ValueError as fault:
         return f"{regex!r} is not a valid regular expression: {fault}"
     return None
@@ -71,7 +71,7 @@ def matching_topics(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, 
     matches: dict[str, frozenset[str]] = {}
     for regex in regexes:
         try:
-            pattern = compiled(regex)
+            pattern = compile_regex(regex)
         except ValueError:  # a log that another release wrote has it
             matches[regex] = NO_TOPICS
             continue
@@ -124,7 +124,9 @@ def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolve
     if raises_epoch or metadata_hash != group.metadata_hash:
         epoch = group.epoch + 1
         changes.append(epoch_change(group.group_id, epoch, metadata_hash))
-        step.tell_rebalance(group.group_id, step.tell(group.group_id, Cause.EXPRESSION_CHANGED), epoch)
+        step.add_rebalance_to_history(
+            group.group_id, step.add_to_history(group.group_id, Cause.EXPRESSION_CHANGED), epoch
+        )
         group.note_seen(step.image, epoch)
     step.write(*changes)
 

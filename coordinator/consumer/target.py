@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from moldau.coordinator.consumer.assignors import ASSIGNORS, NOTHING, AssignedMember, Assigning, Assignment
+from moldau.coordinator.consumer.assignors import ASSIGNORS, NOTHING, AssignedMember, Assignment, AssignorInput
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, ResolvedRegex, Subscriptions
 from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
 from moldau.coordinator.consumer.records import target_change, target_epoch_change
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.group.target import TargetComputed, taken_over
+from moldau.coordinator.group.target import TargetComputed, usable_targets
 
 
 class ConsumerTargetInputs(NamedTuple):
@@ -42,7 +42,7 @@ class ConsumerTargetInputs(NamedTuple):
             for member_id, member in self.members.items()
         }
         counts = partition_counts(members.values(), self.image)
-        targets = ASSIGNORS[self.assignor](Assigning(members, counts, self.is_homogeneous))
+        targets = ASSIGNORS[self.assignor](AssignorInput(members, counts, self.is_homogeneous))
         return {member_id: targets.get(member_id, NOTHING) for member_id in members}
 
 
@@ -99,7 +99,7 @@ def target_computed(step: GroupStep, group: ConsumerGroup, event: TargetComputed
     """Store a target assignment that a thread has computed. A member that has left since the computation began gets
     none."""
     step.cancel(ConsumerTimer.TARGET, group)
-    targets = taken_over(event, group)
+    targets = usable_targets(event, group)
     if targets is not None:
         step.write(*target_changes(group, targets, event.epoch, step.wall_ms))
 

@@ -33,7 +33,7 @@ class GroupDescription(Generic[GroupT]):
         return self.group
 
 
-def in_pieces(parts: list[Any]) -> Generator[None, None, list[Any]]:
+def complete_descriptions(parts: list[Any]) -> Generator[None, None, list[Any]]:
     """Complete every `GroupDescription` in `parts`, and return the list with the completed descriptions in their place.
     The caller may pause after each step of the generator."""
     for part in parts:

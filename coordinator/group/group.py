@@ -23,7 +23,7 @@ from moldau.coordinator.group.history import (
     Cause,
     GroupEvent,
     GroupHistory,
-    Named,
+    NamedClient,
 )
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change, RecordChange, RecordType
@@ -136,8 +136,8 @@ class GroupStep(Step[Change]):
     """The cluster's metadata at the time of the step."""
     history: GroupHistory
 
-    def tell(
-        self, group_id: str, cause: Cause, about: Named = NO_CLIENT, *, number: int = 0, detail: str = ""
+    def add_to_history(
+        self, group_id: str, cause: Cause, about: NamedClient = NO_CLIENT, *, number: int = 0, detail: str = ""
     ) -> GroupEvent:
         """Report an event: it is added to the history of a group when the records of this step are committed. Returns
         the event."""
@@ -146,18 +146,18 @@ class GroupStep(Step[Change]):
         self.when_committed(EventCommitted(group_id, event))
         return event
 
-    def tell_rebalance(self, group_id: str, cause: GroupEvent, number: int) -> None:
+    def add_rebalance_to_history(self, group_id: str, cause: GroupEvent, number: int) -> None:
         """Report that a rebalance begins because of the event `cause`. `number` is the generation that ends, or the
         epoch that begins."""
-        self.tell(group_id, Cause.REBALANCE_BEGAN, cause, number=number, detail=cause.cause.value)
+        self.add_to_history(group_id, Cause.REBALANCE_BEGAN, cause, number=number, detail=cause.cause.value)
 
-    def tell_refusal(self, group_id: str, about: Named, error: ErrorCode) -> None:
+    def add_refusal_to_history(self, group_id: str, about: NamedClient, error: ErrorCode) -> None:
         """Report a refusal to the history of its group, if `CAUSE_OF_REFUSAL` has its error. A group that does not
         exist gets no history, because otherwise group names that clients invent could displace the events of other
         groups."""
         cause = CAUSE_OF_REFUSAL.get(error)
         if cause is not None and group_id in self.groups:
-            self.tell(group_id, cause, about, detail=error.name)
+            self.add_to_history(group_id, cause, about, detail=error.name)
 
     def note(self, group: Group, text: str) -> None:
         """Add a note about a group for the operator's log.

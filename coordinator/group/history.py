@@ -64,7 +64,7 @@ class Cause(Enum):
     DELETED = "deleted"
 
 
-class Named(Protocol):
+class NamedClient(Protocol):
     """The fields by which an event names a member or a client."""
 
     @property
@@ -213,6 +213,6 @@ class GroupHistory:
             if not silent:
                 del self._rings[silent_id]
 
-    def of(self, group_id: str) -> tuple[GroupEvent, ...]:
+    def events_of(self, group_id: str) -> tuple[GroupEvent, ...]:
         """The events of a group, the oldest first."""
         return tuple(self._rings.get(group_id, ()))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.coordinator.group.group import GroupStep
-from moldau.coordinator.group.history import Cause, Client, Named
+from moldau.coordinator.group.history import Cause, Client, NamedClient
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.protocol.errors import ErrorCode
@@ -54,11 +54,11 @@ def first_invalid(rows: Sequence[Invalid[RequestT]], request: RequestT) -> Refus
     return None
 
 
-def no_group(group_id: str) -> Refusal:
+def group_not_found(group_id: str) -> Refusal:
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
-def of_another_kind(group_id: str, kind: str) -> Refusal:
+def wrong_group_kind(group_id: str, kind: str) -> Refusal:
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
 
 
@@ -66,7 +66,7 @@ def unknown_member(group_id: str, member_id: str) -> Refusal:
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
 
 
-def group_is_full(kind: str, members_max: int) -> Refusal:
+def group_full_refusal(kind: str, members_max: int) -> Refusal:
     message = f"The {kind} group has reached its maximum capacity of {members_max} members."
     return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
@@ -97,14 +97,14 @@ class HeartbeatEvent(Protocol):
     def client_host(self) -> str: ...
 
 
-def answer(
+def answer_heartbeat(
     step: GroupStep, event: HeartbeatEvent, decided: ResponseT | Refusal, refused: Callable[[Refusal], ResponseT]
 ) -> None:
     """Send the response to a heartbeat once everything that it reports is committed. A refusal is sent at once, in the
     response that `refused` makes of it."""
     if isinstance(decided, Refusal):
         client = Client(event.request.member_id, event.client_id, event.client_host)
-        step.tell_refusal(event.request.group_id, client, decided.error)
+        step.add_refusal_to_history(event.request.group_id, client, decided.error)
         step.reply(event.waiter, refused(decided))
     else:
         answer_when_committed(step, event.waiter, decided, refused)
@@ -122,18 +122,18 @@ class GroupOfMembers(Protocol):
 
 
 def begin_rebalance(
-    step: GroupStep, group: GroupOfMembers, epoch: int, member: Named, *, is_subscription_changed: bool
+    step: GroupStep, group: GroupOfMembers, epoch: int, member: NamedClient, *, is_subscription_changed: bool
 ) -> None:
     """Count and report a rebalance. The heartbeat of `member` begins it, because it raises the group epoch to
     `epoch`."""
     step.rebalances.begun[group.type_name] += 1
     if member.member_id not in group.members:
-        cause = step.tell(group.group_id, Cause.JOINED, member)
+        cause = step.add_to_history(group.group_id, Cause.JOINED, member)
     elif is_subscription_changed:
-        cause = step.tell(group.group_id, Cause.SUBSCRIPTION_CHANGED, member)
+        cause = step.add_to_history(group.group_id, Cause.SUBSCRIPTION_CHANGED, member)
     else:
-        cause = step.tell(group.group_id, Cause.TOPICS_CHANGED)
-    step.tell_rebalance(group.group_id, cause, epoch)
+        cause = step.add_to_history(group.group_id, Cause.TOPICS_CHANGED)
+    step.add_rebalance_to_history(group.group_id, cause, epoch)
 
 
 def answer_when_committed(

@@ -90,7 +90,7 @@ def targets_at_once(
     return None
 
 
-def taken_over(event: TargetComputed, group: AssignedGroup) -> dict[str, Any] | None:
+def usable_targets(event: TargetComputed, group: AssignedGroup) -> dict[str, Any] | None:
     """The computed targets of the members that the group still has; None if the group must not use them.
 
     Targets of an earlier epoch than the group's may be used although members have changed, because targets of the

@@ -85,8 +85,8 @@ def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) ->
     error."""
     request = event.request
     if error is not ErrorCode.NONE:
-        tell_refused(step, request, error)
-        step.reply(event.waiter, same_for_all(request, error))
+        add_commit_refusal_to_history(step, request, error)
+        step.reply(event.waiter, commit_response_with_error(request, error))
         return
     response = write_offsets(step, request)
     if step.changes:
@@ -95,10 +95,12 @@ def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) ->
         step.reply(event.waiter, response)
 
 
-def tell_refused(step: GroupStep, request: OffsetCommitRequest | TxnOffsetCommitRequest, error: ErrorCode) -> None:
+def add_commit_refusal_to_history(
+    step: GroupStep, request: OffsetCommitRequest | TxnOffsetCommitRequest, error: ErrorCode
+) -> None:
     """Add the refusal of a commit to the history of its group, if the group exists."""
     if request.group_id in step.groups:
-        step.tell(request.group_id, Cause.COMMIT_REFUSED, Client(request.member_id), detail=error.name)
+        step.add_to_history(request.group_id, Cause.COMMIT_REFUSED, Client(request.member_id), detail=error.name)
 
 
 def write_offsets(step: GroupStep, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -136,7 +138,7 @@ def committed_offset(
     )
 
 
-def same_for_all(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+def commit_response_with_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """The OffsetCommit response with one error for every partition of the request."""
     return OffsetCommitResponse(
         topics=[
@@ -154,7 +156,7 @@ def same_for_all(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommit
 
 
 def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    return same_for_all(request, COMMIT_ERRORS.get(error, error))
+    return commit_response_with_error(request, COMMIT_ERRORS.get(error, error))
 
 
 def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalOffsets, error: ErrorCode) -> None:
@@ -165,9 +167,9 @@ def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalO
     """
     request = event.request
     if error is not ErrorCode.NONE:
-        tell_refused(step, request, error)
+        add_commit_refusal_to_history(step, request, error)
         known = error if event.waiter.version >= MEMBER_ERRORS_VERSION else GENERATION_ERRORS.get(error, error)
-        step.reply(event.waiter, same_for_all_in_transaction(request, known))
+        step.reply(event.waiter, transactional_response_with_error(request, known))
         return
     response = write_transactional_offsets(step, request)
     if step.changes:
@@ -205,7 +207,7 @@ def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest
     return response
 
 
-def same_for_all_in_transaction(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+def transactional_response_with_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
     """The TxnOffsetCommit response with one error for every partition of the request."""
     return TxnOffsetCommitResponse(
         topics=[
@@ -223,7 +225,7 @@ def same_for_all_in_transaction(request: TxnOffsetCommitRequest, error: ErrorCod
 
 
 def transactional_commit_refused(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    return same_for_all_in_transaction(request, COMMIT_ERRORS.get(error, error))
+    return transactional_response_with_error(request, COMMIT_ERRORS.get(error, error))
 
 
 class MarkerWritten(NamedTuple):
@@ -238,7 +240,7 @@ class MarkerWritten(NamedTuple):
         step.reply(self.waiter, MARKER_ERRORS.get(error, error))
 
 
-def end_transaction(step: GroupStep, event: EndOffsetsTransaction) -> None:
+def write_transaction_marker(step: GroupStep, event: EndOffsetsTransaction) -> None:
     """Write the transaction marker, even if no group has an offset in the transaction, because the log may have records
     of the transaction."""
     step.transaction = TransactionWrite(event.producer_id, event.producer_epoch, event.end)

@@ -47,7 +47,7 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
     if step.changes:
-        step.tell(request.group_id, Cause.OFFSETS_DELETED, number=len(step.changes))
+        step.add_to_history(request.group_id, Cause.OFFSETS_DELETED, number=len(step.changes))
     # A request without a write waits too: the tombstone of an offset that it does not find may be uncommitted.
     step.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_refused_by_the_log))
 
@@ -70,7 +70,7 @@ def delete_groups(step: GroupStep, store: OffsetStore, event: DeleteGroups) -> N
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.deletion_error()
         if error is ErrorCode.NONE and group is not None:
             write_tombstones(step, store, group)
-            step.tell(group_id, Cause.DELETED)
+            step.add_to_history(group_id, Cause.DELETED)
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(groups_refused_by_the_log, event.request)))
 
@@ -98,7 +98,7 @@ def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) ->
                 step.write(OffsetChange(group_id, topic, partition_index, None))
                 deleted[topic] += 1
         for topic, count in deleted.items():
-            step.tell(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
+            step.add_to_history(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
 
 
 def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
@@ -110,7 +110,7 @@ def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
         latest = store.latest(group.group_id)
         expired = list(expired_of(step, group, latest))
         if expired:
-            step.tell(group.group_id, Cause.OFFSETS_EXPIRED, number=len(expired))
+            step.add_to_history(group.group_id, Cause.OFFSETS_EXPIRED, number=len(expired))
         if len(expired) == len(latest.offsets) and not latest.pending and group.is_empty:
             write_tombstones(step, store, group)
             continue

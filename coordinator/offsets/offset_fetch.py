@@ -60,17 +60,19 @@ def offsets_of(
             if topic is None:
                 topic = by_topic[name] = OffsetFetchResponseTopics(name=name)
                 response.topics.append(topic)
-            topic.partitions.append(unstable(index) if (name, index) in pending else found(index, committed))
+            topic.partitions.append(
+                unstable_partition_result(index) if (name, index) in pending else partition_result(index, committed)
+            )
         return response
     for asked in request.topics:
         topic = OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id)
         for index in asked.partition_indexes:
             if (asked.name, index) in pending:
-                topic.partitions.append(unstable(index))
+                topic.partitions.append(unstable_partition_result(index))
                 continue
             entry = offsets.get((asked.name, index))
             is_current = entry is not None and not is_of_another_topic(entry.topic_id, asked.topic_id)
-            topic.partitions.append(found(index, entry if is_current else None))
+            topic.partitions.append(partition_result(index, entry if is_current else None))
         response.topics.append(topic)
     return response
 
@@ -81,13 +83,13 @@ def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
 
 
-def unstable(index: int) -> OffsetFetchResponsePartitions:
+def unstable_partition_result(index: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
     )
 
 
-def found(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+def partition_result(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
     if committed is None:
         return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET)
     return OffsetFetchResponsePartitions(

@@ -135,7 +135,7 @@ class GroupOffsets:
             values[producer_id] = None
 
 
-class WentBack(NamedTuple):
+class OffsetWentBack(NamedTuple):
     """A committed offset that is lower than the former committed offset of the partition."""
 
     group_id: str
@@ -145,7 +145,7 @@ class WentBack(NamedTuple):
     commit_ms: int
 
 
-class WentOver(NamedTuple):
+class OffsetSkippedDeletedRecords(NamedTuple):
     """A committed offset that skips records which had been deleted: the former committed offset was below the log
     start."""
 
@@ -155,6 +155,9 @@ class WentOver(NamedTuple):
     by: int
     """The number of offsets from the former committed offset to the log start."""
     commit_ms: int
+
+
+Remark = OffsetWentBack | OffsetSkippedDeletedRecords
 
 
 class OffsetStore:
@@ -172,11 +175,11 @@ class OffsetStore:
         it."""
         self._uncommitted.add(change, end_offset)
 
-    def commit(self, committed_end_offset: int) -> list[WentBack | WentOver]:
+    def commit(self, committed_end_offset: int) -> list[Remark]:
         """Make the changes in all batches up to this offset visible to readers. Returns those offsets that are lower
         than their predecessors or skip deleted records. An offset of a transaction is compared when the transaction is
         committed."""
-        told: list[WentBack | WentOver] = []
+        told: list[Remark] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
                 case OffsetChange():
@@ -187,7 +190,7 @@ class OffsetStore:
                     self._end_transaction(change, told)
         return told
 
-    def _commit_change(self, change: OffsetChange, told: list[WentBack | WentOver]) -> None:
+    def _commit_change(self, change: OffsetChange, told: list[Remark]) -> None:
         """Make a change visible. If its offset is lower than the former one or skips deleted records, that is added to
         `told`."""
         group_id, topic, partition, value, producer_id = change
@@ -215,14 +218,14 @@ class OffsetStore:
         key: TopicPartition,
         former: CommittedOffset,
         value: CommittedOffset,
-        told: list[WentBack | WentOver],
+        told: list[Remark],
     ) -> None:
         """Append to `told` what is remarkable about an offset that took the place of another one."""
         by = former.offset - value.offset
         if by > 0:
-            told.append(WentBack(group_id, *key, by, value.commit_ms))
+            told.append(OffsetWentBack(group_id, *key, by, value.commit_ms))
         elif by and former.offset < (start := self._log_start_of(*key)) <= value.offset:
-            told.append(WentOver(group_id, *key, start - former.offset, value.commit_ms))
+            told.append(OffsetSkippedDeletedRecords(group_id, *key, start - former.offset, value.commit_ms))
 
     def _commit_loaded(self, loaded: OffsetsLoaded) -> None:
         producer_id = loaded.producer_id
@@ -231,7 +234,7 @@ class OffsetStore:
             if producer_id != NO_PRODUCER_ID:
                 self._transactions.setdefault(producer_id, {}).update(((group_id, key), None) for key in offsets)
 
-    def _end_transaction(self, ended: TransactionEnded, told: list[WentBack | WentOver]) -> None:
+    def _end_transaction(self, ended: TransactionEnded, told: list[Remark]) -> None:
         for group_id, key in self._transactions.pop(ended.producer_id, {}):
             group = self._committed.get(group_id)
             if group is not None:

@@ -49,7 +49,7 @@ TYPE_OF_KEY: Final[Mapping[type, RecordType]] = {record.key: record for kind in 
 TYPE_OF_NUMBER: Final[Mapping[int, RecordType]] = {record.number: record for record in TYPE_OF_KEY.values()}
 
 
-def group_of_offsets(group_id: str) -> Group:
+def new_group_of_offsets(group_id: str) -> Group:
     """A new group that only has offsets. It is a classic group until a record of another kind names its id."""
     return ClassicGroup(group_id, None)
 

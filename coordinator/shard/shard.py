@@ -31,10 +31,10 @@ from moldau.coordinator.group.records import (
     TransactionEnded,
 )
 from moldau.coordinator.group.target import TargetComputed
-from moldau.coordinator.offsets.offset_commit import end_transaction
+from moldau.coordinator.offsets.offset_commit import write_transaction_marker
 from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
-from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore, WentBack
+from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore, OffsetWentBack
 from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import APPENDED, RestorableTimers
@@ -44,7 +44,7 @@ from moldau.coordinator.shard.kinds import (
     KIND_OF_KEY,
     decide,
     fetch_refusal,
-    group_of_offsets,
+    new_group_of_offsets,
     record_of,
 )
 from moldau.protocol.errors import ErrorCode
@@ -165,7 +165,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         `visible_from`."""
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = group_of_offsets(group_id)
+            group = self._groups[group_id] = new_group_of_offsets(group_id)
         if group.visible_from is None:
             group.visible_from = end_offset
 
@@ -180,7 +180,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """
         for told in self._offsets.commit(self.committed_end_offset):
             if self.is_loaded:
-                cause = Cause.COMMIT_WENT_BACK if isinstance(told, WentBack) else Cause.RECORDS_LOST
+                cause = Cause.COMMIT_WENT_BACK if isinstance(told, OffsetWentBack) else Cause.RECORDS_LOST
                 event = GroupEvent(cause, number=told.by, detail=f"{told.topic}-{told.partition}")
                 self.history.add(told.group_id, event, told.commit_ms)
 
@@ -209,7 +209,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
     def decide(self, step: GroupStep, request: ShardRequest) -> None:
         match request:
             case EndOffsetsTransaction():
-                end_transaction(step, request)
+                write_transaction_marker(step, request)
             case FetchStableOffsets(waiter, asked) if error := fetch_refusal(self._groups.get(asked.group_id), asked):
                 step.reply(waiter, OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error))
             case FetchStableOffsets():
@@ -242,7 +242,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             for each in topic.partitions:
                 former = latest.get((topic.name, each.partition_index))
                 if former is not None and each.committed_offset > former.offset:
-                    step.tell(
+                    step.add_to_history(
                         commit.group_id,
                         Cause.OFFSETS_SET_AHEAD,
                         number=each.committed_offset - former.offset,

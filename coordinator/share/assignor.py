@@ -36,18 +36,18 @@ def assign(
         topics = next(iter(subscriptions.values()), frozenset())
         partitions = [(topic, index) for topic in sorted(topics) for index in sorted(assignable.get(topic, ()))]
         kept = {member: {each for each in before.get(member, NOTHING) if each[0] in topics} for member in members}
-        return share_out(members, partitions, kept) if topics else dict.fromkeys(members, NOTHING)
+        return divide_partitions(members, partitions, kept) if topics else dict.fromkeys(members, NOTHING)
     result: dict[str, set[TopicPartition]] = {member: set() for member in members}
     for topic in sorted(frozenset().union(*subscriptions.values())):
         subscribed = [member for member in members if topic in subscriptions[member]]
         kept = {member: {each for each in before.get(member, NOTHING) if each[0] == topic} for member in subscribed}
         partitions = [(topic, index) for index in sorted(assignable.get(topic, ()))]
-        for member, shared in share_out(subscribed, partitions, kept).items():
+        for member, shared in divide_partitions(subscribed, partitions, kept).items():
             result[member] |= shared
     return {member: frozenset(partitions) for member, partitions in result.items()}
 
 
-def share_out(
+def divide_partitions(
     members: Sequence[str], partitions: Sequence[TopicPartition], before: Mapping[str, Iterable[TopicPartition]]
 ) -> dict[str, Assigned]:
     """Divide partitions among members that all subscribe to their topics. A member keeps partitions of `before` as far

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
-from moldau.coordinator.group.membership import answer_when_committed, no_group, of_another_kind
+from moldau.coordinator.group.membership import answer_when_committed, group_not_found, wrong_group_kind
 from moldau.coordinator.share.assignor import NAME
 from moldau.coordinator.share.events import DescribeShareGroup
 from moldau.coordinator.share.group import ShareGroup
@@ -24,7 +24,7 @@ def describe_group(step: GroupStep, group: Group | None, event: DescribeShareGro
     if isinstance(group, ShareGroup):
         described = describe(step, group)
     else:
-        refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "share")
+        refusal = group_not_found(event.group_id) if group is None else wrong_group_kind(event.group_id, "share")
         described = not_described(event.group_id, *refusal)
     answer_when_committed(step, event.waiter, described, lambda refusal: not_described(event.group_id, *refusal))
 

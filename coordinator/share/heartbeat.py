@@ -22,12 +22,12 @@ from moldau.coordinator.group.membership import (
     LEAVE_EPOCH,
     Invalid,
     Refusal,
-    answer,
+    answer_heartbeat,
     begin_rebalance,
     first_invalid,
-    group_is_full,
-    of_another_kind,
+    group_full_refusal,
     unknown_member,
+    wrong_group_kind,
 )
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.target import is_too_early, targets_at_once
@@ -68,7 +68,7 @@ INVALID: Final[tuple[Invalid[ShareGroupHeartbeatRequest], ...]] = (
 
 
 def heartbeat(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> None:
-    answer(step, event, first_invalid(INVALID, event.request) or decide(step, group, event), refused)
+    answer_heartbeat(step, event, first_invalid(INVALID, event.request) or decide(step, group, event), refused)
 
 
 def refused(refusal: Refusal) -> ShareGroupHeartbeatResponse:
@@ -82,25 +82,25 @@ def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refus
     if group is None and request.member_epoch != JOIN_EPOCH:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {request.group_id} not found.")
     if group is not None and not isinstance(group, ShareGroup):
-        return of_another_kind(request.group_id, "share")
+        return wrong_group_kind(request.group_id, "share")
     own = ShareGroup(request.group_id) if group is None else group
     member = own.members.get(request.member_id)
     if request.member_epoch == LEAVE_EPOCH:
         if member is None:
             return unknown_member(request.group_id, request.member_id)
-        remove_member(step, own, member, step.tell(own.group_id, Cause.LEFT, member))
+        remove_member(step, own, member, step.add_to_history(own.group_id, Cause.LEFT, member))
         return response_to(request.member_id, request.member_epoch, 0)
     if member is None and own.members_count >= step.config.share.max_size:
-        return group_is_full("share", step.config.share.max_size)
+        return group_full_refusal("share", step.config.share.max_size)
     if member is None:
         if request.member_epoch != JOIN_EPOCH:
             return unknown_member(request.group_id, request.member_id)
         member = Member(request.member_id)
-    fenced = fencing(member, request.member_epoch)
+    fenced = member_epoch_refusal(member, request.member_epoch)
     return fenced if fenced is not None else MemberUpdate(step, own, member, event).answer()
 
 
-def fencing(member: Member, received: int) -> Refusal | None:
+def member_epoch_refusal(member: Member, received: int) -> Refusal | None:
     """The refusal of a member epoch in a heartbeat that is neither the member's epoch nor its previous epoch; None if
     the epoch is accepted."""
     if received in (JOIN_EPOCH, member.epoch):
@@ -261,14 +261,14 @@ def remove_member(step: GroupStep, group: ShareGroup, member: Member, cause: Gro
         *member_tombstones(group.group_id, member.member_id),
         epoch_change(group.group_id, group.epoch + 1, hash_of_topics(left, step.image)),
     )
-    step.tell_rebalance(group.group_id, cause, group.epoch + 1)
+    step.add_rebalance_to_history(group.group_id, cause, group.epoch + 1)
 
 
 def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
     member = group.members.get(key.member_id)
     if member is not None:
         settings = step.config.share.of_group(step.image.group_settings(group.group_id))
-        cause = step.tell(group.group_id, Cause.SESSION_EXPIRED, member, number=settings.session_timeout_ms)
+        cause = step.add_to_history(group.group_id, Cause.SESSION_EXPIRED, member, number=settings.session_timeout_ms)
         step.note(group, cause.text)
         remove_member(step, group, member, cause)
 

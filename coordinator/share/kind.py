@@ -11,7 +11,7 @@ from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupSt
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
-from moldau.coordinator.offsets.offset_commit import same_for_all, same_for_all_in_transaction
+from moldau.coordinator.offsets.offset_commit import commit_response_with_error, transactional_response_with_error
 from moldau.coordinator.share import heartbeat, offsets, replay
 from moldau.coordinator.share.describe import describe_group
 from moldau.coordinator.share.events import (
@@ -53,9 +53,9 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
         committed offsets: the share coordinator keeps the state of its partitions."""
         match event:
             case CommitOffsets():
-                step.reply(event.waiter, same_for_all(event.request, ErrorCode.GROUP_ID_NOT_FOUND))
+                step.reply(event.waiter, commit_response_with_error(event.request, ErrorCode.GROUP_ID_NOT_FOUND))
             case CommitTransactionalOffsets():
-                refused = same_for_all_in_transaction(event.request, ErrorCode.GROUP_ID_NOT_FOUND)
+                refused = transactional_response_with_error(event.request, ErrorCode.GROUP_ID_NOT_FOUND)
                 step.reply(event.waiter, refused)
             case TargetComputed():
                 target_computed(step, group, event)

@@ -10,7 +10,7 @@ from typing import Final
 
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.history import Cause
-from moldau.coordinator.group.membership import Refusal, answer_when_committed, no_group, of_another_kind
+from moldau.coordinator.group.membership import Refusal, answer_when_committed, group_not_found, wrong_group_kind
 from moldau.coordinator.share.events import (
     AlterOffsets,
     DeleteOffsets,
@@ -23,7 +23,7 @@ from moldau.coordinator.share.events import (
 )
 from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import StateTopics, TopicState, state_topics_change
-from moldau.coordinator.share.state_topics import combined
+from moldau.coordinator.share.state_topics import merged_topics
 from moldau.protocol.errors import ErrorCode
 
 NOT_EMPTY: Final = Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
@@ -40,7 +40,7 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
     """Handle an AlterShareGroupOffsets: note the named share partitions that exist as initializing, and reply with
     them. A group that does not exist is created."""
     if group is not None and not isinstance(group, ShareGroup):
-        step.reply(event.waiter, of_another_kind(event.group_id, "share"))
+        step.reply(event.waiter, wrong_group_kind(event.group_id, "share"))
         return
     own = ShareGroup(event.group_id) if group is None else group
     if own.members:
@@ -57,9 +57,9 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
         new = {topic_id: TopicState(name, frozenset(partitions)) for topic_id, (name, partitions) in named.items()}
         known = own.state_topics
         deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in new}
-        changed = StateTopics(combined(known.initializing, new), known.initialized, deleting)
+        changed = StateTopics(merged_topics(known.initializing, new), known.initialized, deleting)
         step.write(state_topics_change(event.group_id, changed))
-        step.tell(event.group_id, Cause.OFFSETS_SET, number=len(offsets))
+        step.add_to_history(event.group_id, Cause.OFFSETS_SET, number=len(offsets))
     answer = OffsetsToAlter(own.epoch, tuple(offsets))
     answer_when_committed(step, event.waiter, answer)
 
@@ -71,7 +71,7 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
     DIVERGES: nothing is written if nothing changes; Apache Kafka writes the group's record again.
     """
     if not isinstance(group, ShareGroup):
-        refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "share")
+        refusal = group_not_found(event.group_id) if group is None else wrong_group_kind(event.group_id, "share")
         step.reply(event.waiter, refusal)
         return
     if group.members:
@@ -91,7 +91,7 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
             states[topic.id] = frozenset(range(topic.partitions_count))
     if states:
         step.write(state_topics_change(event.group_id, StateTopics(known.initializing, initialized, deleting)))
-        step.tell(event.group_id, Cause.OFFSETS_DELETED, number=sum(map(len, states.values())))
+        step.add_to_history(event.group_id, Cause.OFFSETS_DELETED, number=sum(map(len, states.values())))
     answer_when_committed(step, event.waiter, StatesToDelete(states))
 
 
@@ -106,7 +106,7 @@ def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> 
         known = group.state_topics
         found = [topic for topic_id in known.deleting if (topic := step.image.topic_of_id(topic_id)) is not None]
         again = {topic.id: TopicState(topic.name, frozenset(range(topic.partitions_count))) for topic in found}
-        topics = combined(combined(known.initialized, known.initializing), again)
+        topics = merged_topics(merged_topics(known.initialized, known.initializing), again)
         states = {topic_id: topic.partitions for topic_id, topic in topics.items()}
         changed = StateTopics(deleting={topic_id: topic.name for topic_id, topic in topics.items()})
         if changed != known:

@@ -153,5 +153,5 @@ def by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
 
 
-def assigned_of(topics: Iterable[TopicPartitions]) -> Assigned:
+def assigned_partitions(topics: Iterable[TopicPartitions]) -> Assigned:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)

@@ -9,7 +9,7 @@ from moldau.coordinator.group.membership import FIRST_EPOCH
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.share.assignor import NOTHING
 from moldau.coordinator.share.group import ShareGroup
-from moldau.coordinator.share.records import Member, StateTopics, Topics, TopicState, assigned_of
+from moldau.coordinator.share.records import Member, StateTopics, Topics, TopicState, assigned_partitions
 from moldau.protocol.records.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -66,7 +66,7 @@ def _target(group: ShareGroup, member_id: str, value: object) -> None:
         group.targets.pop(member_id, None)
         return
     assert isinstance(value, ShareGroupTargetAssignmentMemberValue)
-    group.targets[member_id] = assigned_of(value.topic_partitions)
+    group.targets[member_id] = assigned_partitions(value.topic_partitions)
 
 
 def _member(group: ShareGroup, member_id: str, value: object) -> None:
@@ -93,7 +93,7 @@ def _current(group: ShareGroup, member_id: str, value: object) -> None:
     group.members[member_id] = (member or Member(member_id))._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
-        assigned=assigned_of(value.assigned_partitions),
+        assigned=assigned_partitions(value.assigned_partitions),
     )
 
 
@@ -105,8 +105,8 @@ def _state_topics(group: ShareGroup, value: object, *, is_loaded: bool) -> None:
         return
     assert isinstance(value, ShareGroupStatePartitionMetadataValue)
     group.state_topics = StateTopics(
-        topics_of(value.initializing_topics),
-        topics_of(value.initialized_topics),
+        topic_states_of(value.initializing_topics),
+        topic_states_of(value.initialized_topics),
         {topic.topic_id: topic.topic_name for topic in value.deleting_topics},
     )
     if is_loaded:
@@ -114,5 +114,5 @@ def _state_topics(group: ShareGroup, value: object, *, is_loaded: bool) -> None:
             group.initialized_ms.setdefault(topic_id, None)
 
 
-def topics_of(infos: Iterable[TopicPartitionsInfo]) -> Topics:
+def topic_states_of(infos: Iterable[TopicPartitionsInfo]) -> Topics:
     return {each.topic_id: TopicState(each.topic_name, frozenset(each.partitions)) for each in infos}

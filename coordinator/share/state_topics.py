@@ -26,12 +26,12 @@ NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], epoch: int) -> None:
     """Write that the uninitialized share partitions of these topics are initializing, and command the initialization
     when the record is committed."""
-    new = uninitialized(step, group, topics)
+    new = partitions_to_initialize(step, group, topics)
     if not new:
         return
     known = group.state_topics
     deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in new}
-    changed = StateTopics(combined(known.initializing, new), known.initialized, deleting)
+    changed = StateTopics(merged_topics(known.initializing, new), known.initialized, deleting)
     step.write(state_topics_change(group.group_id, changed))
     offsets = tuple(
         InitialOffset(topic_id, index, NO_OFFSET)
@@ -44,7 +44,7 @@ def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], 
     step.when_committed(Initialization(InitializeStates(group.group_id, epoch, offsets), former))
 
 
-def uninitialized(step: GroupStep, group: ShareGroup, topics: Collection[str]) -> dict[bytes, TopicState]:
+def partitions_to_initialize(step: GroupStep, group: ShareGroup, topics: Collection[str]) -> dict[bytes, TopicState]:
     """The share partitions of these topics that are to be initialized. A partition whose initialization began less than
     the retry interval ago is left out."""
     known, new = group.state_topics, {}
@@ -74,7 +74,7 @@ def partitions_by_topic(partitions: Iterable[tuple[bytes, int]]) -> dict[bytes, 
     return result
 
 
-def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
+def merged_topics(one: Topics, other: Topics) -> dict[bytes, TopicState]:
     """The topics of both arguments, each with the partitions of both."""
     result = dict(one)
     for topic_id, (name, partitions) in other.items():
@@ -102,7 +102,7 @@ def states_initialized(step: GroupStep, group: Group | None, event: StatesInitia
             initialized[topic_id] = TopicState(name, done)
         if partitions - done - failed:
             initializing[topic_id] = TopicState(name, partitions - done - failed)
-    changed = StateTopics(initializing, combined(known.initialized, initialized), known.deleting)
+    changed = StateTopics(initializing, merged_topics(known.initialized, initialized), known.deleting)
     if changed != known:
         step.write(state_topics_change(group.group_id, changed))
 
@@ -120,7 +120,7 @@ def topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[byte
     step.write(state_topics_change(group.group_id, kept))
     for topic_id, topic in known.initialized.items():
         if topic_id in topic_ids:
-            step.tell(group.group_id, Cause.TOPIC_DELETED, number=len(topic.partitions), detail=topic.name)
+            step.add_to_history(group.group_id, Cause.TOPIC_DELETED, number=len(topic.partitions), detail=topic.name)
 
 
 class Initialization(NamedTuple):

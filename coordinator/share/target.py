@@ -8,7 +8,7 @@ from typing import NamedTuple
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.group.target import TargetComputed, taken_over
+from moldau.coordinator.group.target import TargetComputed, usable_targets
 from moldau.coordinator.share.assignor import Assigned, assign
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import Member, Topics, target_change, target_epoch_change
@@ -42,7 +42,7 @@ def target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -
     """Store a target assignment that a thread has computed. Members that have left and topics that were deleted since
     the computation began are left out."""
     step.cancel(ShareTimer.TARGET, group)
-    targets = taken_over(event, group)
+    targets = usable_targets(event, group)
     if targets is not None:
         topics = group.state_topics.initialized
         kept = {key: frozenset(each for each in target if each[0] in topics) for key, target in targets.items()}

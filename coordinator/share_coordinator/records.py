@@ -34,12 +34,12 @@ def record_of(change: ShareStateChange, wall_ms: int) -> Record:
     (group_id, topic_id, partition), value, _ = change
     if isinstance(value, StateUpdate):
         update_key = ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition)
-        return Record(framed(UPDATE_KEY, update_key), framed(VERSION, update_value(value)), wall_ms)
-    key = framed(SNAPSHOT_KEY, ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition))
-    return Record(key, None if value is None else framed(VERSION, snapshot_value(value)), wall_ms)
+        return Record(encode_with_type(UPDATE_KEY, update_key), encode_with_type(VERSION, update_value(value)), wall_ms)
+    key = encode_with_type(SNAPSHOT_KEY, ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition))
+    return Record(key, None if value is None else encode_with_type(VERSION, snapshot_value(value)), wall_ms)
 
 
-def framed(prefix: int, struct: object) -> bytes:
+def encode_with_type(prefix: int, struct: object) -> bytes:
     return type_prefix(prefix) + encode(struct, VERSION)
 
 
@@ -52,7 +52,7 @@ def snapshot_value(state: ShareState) -> ShareSnapshotValue:
         delivery_complete_count=state.delivery_complete_count,
         create_timestamp=state.create_ms,
         write_timestamp=state.write_ms,
-        state_batches=recorded(state.batches),
+        state_batches=batches_to_record(state.batches),
     )
 
 
@@ -62,11 +62,11 @@ def update_value(update: StateUpdate) -> ShareUpdateValue:
         leader_epoch=update.leader_epoch,
         start_offset=update.start_offset,
         delivery_complete_count=update.delivery_complete_count,
-        state_batches=recorded(update.batches),
+        state_batches=batches_to_record(update.batches),
     )
 
 
-def recorded(batches: Iterable[StateBatch]) -> list[RecordedBatch]:
+def batches_to_record(batches: Iterable[StateBatch]) -> list[RecordedBatch]:
     return [
         RecordedBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
         for first, last, state, count in batches

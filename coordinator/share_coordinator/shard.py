@@ -45,7 +45,7 @@ from moldau.coordinator.share_coordinator.state import (
     ShareState,
     StateUpdate,
     combined_batches,
-    updated,
+    updated_state,
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record
@@ -136,7 +136,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                 self._entries[key] = KeyEntry(value.as_state(), value.leader_epoch, NO_EPOCH, 1, offset)
             else:
                 self._entries[key] = before._replace(
-                    state=updated(before.state, value),
+                    state=updated_state(before.state, value),
                     leader_epoch=max(before.leader_epoch, value.leader_epoch),
                     updates_count=before.updates_count + 1,
                 )
@@ -336,7 +336,7 @@ def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) 
         merged = combined_batches((), update.batches, update.start_offset)
         step.write(ShareStateChange(key, update._replace(batches=merged)))
         return
-    snapshot = updated(entry.state, update)._replace(
+    snapshot = updated_state(entry.state, update)._replace(
         snapshot_epoch=entry.state.snapshot_epoch + 1, create_ms=step.wall_ms, write_ms=step.wall_ms
     )
     step.write(ShareStateChange(key, snapshot))

@@ -70,7 +70,7 @@ class StateUpdate(NamedTuple):
         )
 
 
-def updated(state: ShareState, update: StateUpdate) -> ShareState:
+def updated_state(state: ShareState, update: StateUpdate) -> ShareState:
     """The state after an update is merged into it. The update does not change the state epoch and the times."""
     start_offset = state.start_offset if update.start_offset == NO_OFFSET else update.start_offset
     return state._replace(
@@ -115,7 +115,7 @@ def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
         upper = heappop(left)
         is_same = lower[2:] == upper[2:]
         if upper[0] <= lower[1] or (is_same and lower[1] + 1 == upper[0]):
-            for rest in split_pair(lower, upper):
+            for rest in resolve_overlap(lower, upper):
                 heappush(left, rest)
             lower = heappop(left)
         else:
@@ -125,7 +125,9 @@ def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
     return [StateBatch(first, last, state, count) for first, last, count, state in result]
 
 
-def split_pair(lower: tuple[int, int, int, int], upper: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+def resolve_overlap(
+    lower: tuple[int, int, int, int], upper: tuple[int, int, int, int]
+) -> list[tuple[int, int, int, int]]:
     """The batches that replace two batches which overlap or touch. Each tuple is (first offset, last offset, delivery
     count, delivery state)."""
     state, other = lower[2:], upper[2:]

@@ -121,7 +121,9 @@ def configure(
     sources = {topic for each in topology.subtopologies.values() for topic in each.source_topics}
     missing = sorted(topic for topic in sources if partition_count(topic) is None)
     if missing:
-        return unready(GroupStatus(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {summary(missing)} are missing."))
+        return unready(
+            GroupStatus(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {topics_text(missing)} are missing.")
+        )
     counts = PartitionCounts(partition_count)
     problem = decide_sizes(topology, groups, counts)
     if isinstance(problem, Refusal):
@@ -139,7 +141,7 @@ def configure(
         return unready(topics)
     if topics:
         problem = GroupStatus(
-            StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {summary(sorted(topics))}"
+            StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {topics_text(sorted(topics))}"
         )
     return ConfiguredTopology(topology.epoch, metadata_hash, subtopologies, topics, problem)
 
@@ -253,12 +255,12 @@ def enforce_copartitioning(
     if sources:
         size = next(iter(sources.values()))
         if any(count != size for count in sources.values()):
-            return unequal(sources)
+            return unequal_counts_status(sources)
     elif fixed:
         # Apache Kafka compares the fixed topics of the whole topology, not only those of this group.
         size = counts.of(min(fixed))
         if any(counts.of(topic) != size for topic in fixed):
-            return unequal(repartitions)
+            return unequal_counts_status(repartitions)
     else:
         size = max(repartitions.values())
     for topic, count in repartitions.items():
@@ -272,7 +274,7 @@ def enforce_copartitioning(
     return None
 
 
-def unequal(counts: Mapping[str, int]) -> GroupStatus:
+def unequal_counts_status(counts: Mapping[str, int]) -> GroupStatus:
     listed = ", ".join(f"{topic}={count}" for topic, count in counts.items())
     return GroupStatus(
         StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
@@ -330,7 +332,7 @@ def missing_topics(
     return topics
 
 
-def summary(topics: list[str]) -> str:
+def topics_text(topics: list[str]) -> str:
     """A text with the names of at most `LISTED_TOPICS_MAX` topics, and the number of the others. `topics` is not empty.
 
     DIVERGES: Apache Kafka names those that come first in a hash table; here the order is that of the names.

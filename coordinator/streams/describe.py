@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.group import Group, GroupStep
-from moldau.coordinator.group.membership import answer_when_committed, no_group, of_another_kind
+from moldau.coordinator.group.membership import answer_when_committed, group_not_found, wrong_group_kind
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic, ConfiguredTopology
 from moldau.coordinator.streams.events import DescribeStreamsGroup
 from moldau.coordinator.streams.group import StreamsGroup
@@ -36,7 +36,7 @@ def describe_group(step: GroupStep, group: Group | None, event: DescribeStreamsG
     if isinstance(group, StreamsGroup):
         described = describe(group)
     else:
-        refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "streams")
+        refusal = group_not_found(event.group_id) if group is None else wrong_group_kind(event.group_id, "streams")
         described = not_described(event.group_id, *refusal)
     answer_when_committed(step, event.waiter, described, lambda refusal: not_described(event.group_id, *refusal))
 

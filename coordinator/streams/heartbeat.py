@@ -27,12 +27,12 @@ from moldau.coordinator.group.membership import (
     LEAVE_EPOCH,
     NO_TIMEOUT_MS,
     Refusal,
-    answer,
+    answer_heartbeat,
     begin_rebalance,
-    group_is_full,
-    no_group,
-    of_another_kind,
+    group_full_refusal,
+    group_not_found,
     unknown_member,
+    wrong_group_kind,
 )
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
@@ -91,7 +91,7 @@ def heartbeat(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> 
         decided = leave(step, group, event.request)
     elif decided is None:
         decided = join_or_stay(step, group, event)
-    answer(step, event, decided, refused)
+    answer_heartbeat(step, event, decided, refused)
 
 
 def refused(refusal: Refusal) -> HeartbeatReply:
@@ -100,22 +100,22 @@ def refused(refusal: Refusal) -> HeartbeatReply:
 
 def leave(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest) -> HeartbeatReply | Refusal:
     if group is None:
-        return no_group(request.group_id)
+        return group_not_found(request.group_id)
     if not isinstance(group, StreamsGroup):
-        return of_another_kind(request.group_id, "streams")
+        return wrong_group_kind(request.group_id, "streams")
     if request.shutdown_application:
         group.note_shutdown(request.member_id)
     member = group.members.get(request.member_id)
     if member is None:
         return unknown_member(request.group_id, request.member_id)
-    remove_member(step, group, member, step.tell(group.group_id, Cause.LEFT, member))
+    remove_member(step, group, member, step.add_to_history(group.group_id, Cause.LEFT, member))
     return HeartbeatReply(heartbeat_response(request.member_id, request.member_epoch), NO_TOPICS)
 
 
 def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> HeartbeatReply | Refusal:
     request = event.request
     settings = step.config.streams.of_group(step.image.group_settings(request.group_id))
-    entered = enter(step, group, request)
+    entered = group_for_heartbeat(step, group, request)
     if isinstance(entered, Refusal):
         return entered
     update = MemberUpdate(step, event, settings, entered.group, entered.changes)
@@ -133,7 +133,7 @@ def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) 
     return answer
 
 
-class Entered(NamedTuple):
+class GroupForHeartbeat(NamedTuple):
     """The group that a request enters, and the changes that create it. A new group is not in the shard before its
     records are replayed."""
 
@@ -141,19 +141,21 @@ class Entered(NamedTuple):
     changes: list[Change]
 
 
-def enter(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest) -> Entered | Refusal:
+def group_for_heartbeat(
+    step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest
+) -> GroupForHeartbeat | Refusal:
     is_joining = request.member_epoch == JOIN_EPOCH
     if group is None:
         if not is_joining:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {request.group_id} not found.")
-        return Entered(StreamsGroup(request.group_id), [])
+        return GroupForHeartbeat(StreamsGroup(request.group_id), [])
     if not isinstance(group, StreamsGroup):
         if not is_joining or group.type_name != CLASSIC or not group.is_empty:
-            return of_another_kind(request.group_id, "streams")
-        return Entered(StreamsGroup(request.group_id), group.tombstones())
+            return wrong_group_kind(request.group_id, "streams")
+        return GroupForHeartbeat(StreamsGroup(request.group_id), group.tombstones())
     if is_joining and group.members_count >= step.config.streams.max_size:
-        return group_is_full("streams", step.config.streams.max_size)
-    return Entered(group, [])
+        return group_full_refusal("streams", step.config.streams.max_size)
+    return GroupForHeartbeat(group, [])
 
 
 class MemberUpdate:

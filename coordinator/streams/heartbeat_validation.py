@@ -26,7 +26,7 @@ def is_blank(text: str | None) -> bool:
     return text is not None and not text.strip(BLANKS)
 
 
-def joining(condition: Condition) -> Condition:
+def when_joining(condition: Condition) -> Condition:
     return lambda request: request.member_epoch == JOIN_EPOCH and condition(request)
 
 
@@ -54,13 +54,13 @@ INVALID: Final[tuple[Invalid[StreamsGroupHeartbeatRequest], ...]] = (
         "GroupId and MemberId must fit into a record.",
     ),
     Invalid(
-        joining(lambda request: request.rebalance_timeout_ms == NO_TIMEOUT_MS),
+        when_joining(lambda request: request.rebalance_timeout_ms == NO_TIMEOUT_MS),
         "RebalanceTimeoutMs must be provided in first request.",
     ),
-    Invalid(joining(lambda request: request.active_tasks != []), "ActiveTasks must be empty when (re-)joining."),
-    Invalid(joining(lambda request: request.standby_tasks != []), "StandbyTasks must be empty when (re-)joining."),
-    Invalid(joining(lambda request: request.warmup_tasks != []), "WarmupTasks must be empty when (re-)joining."),
-    Invalid(joining(lambda request: request.topology is None), "Topology must be non-null when (re-)joining."),
+    Invalid(when_joining(lambda request: request.active_tasks != []), "ActiveTasks must be empty when (re-)joining."),
+    Invalid(when_joining(lambda request: request.standby_tasks != []), "StandbyTasks must be empty when (re-)joining."),
+    Invalid(when_joining(lambda request: request.warmup_tasks != []), "WarmupTasks must be empty when (re-)joining."),
+    Invalid(when_joining(lambda request: request.topology is None), "Topology must be non-null when (re-)joining."),
     Invalid(lambda request: request.member_epoch == LEAVE_STATIC_EPOCH, "InstanceId can't be null."),
     Invalid(
         lambda request: request.member_epoch < LEAVE_STATIC_EPOCH,

@@ -24,9 +24,9 @@ from moldau.coordinator.streams.tasks import (
     TaskId,
     Tasks,
     TaskSet,
-    ids_of,
-    merged,
+    merged_tasks,
     owns_any,
+    task_ids_of,
 )
 
 PartitionsT = TypeVar("PartitionsT")
@@ -99,11 +99,11 @@ class TaskOwners:
 
     def remove(self, member: Member) -> None:
         for tasks in (member.assigned, member.to_revoke):
-            for task in ids_of(tasks.active):
+            for task in task_ids_of(tasks.active):
                 if self.active.get(task) == member.process_id:
                     del self.active[task]
             for owners, given in ((self.standby, tasks.standby), (self.warmup, tasks.warmup)):
-                for task in ids_of(given):
+                for task in task_ids_of(given):
                     processes = owners.get(task, set())
                     processes.discard(member.process_id)
                     if not processes:
@@ -111,9 +111,9 @@ class TaskOwners:
 
     def add(self, member: Member) -> None:
         for tasks in (member.assigned, member.to_revoke):
-            self.active.update(dict.fromkeys(ids_of(tasks.active), member.process_id))
+            self.active.update(dict.fromkeys(task_ids_of(tasks.active), member.process_id))
             for owners, given in ((self.standby, tasks.standby), (self.warmup, tasks.warmup)):
-                for task in ids_of(given):
+                for task in task_ids_of(given):
                     owners.setdefault(task, set()).add(member.process_id)
 
     def is_active_taken(self, task: TaskId, process_id: str) -> bool:
@@ -190,7 +190,7 @@ def next_assignment(
         state=MemberState.UNRELEASED_TASKS if difference.has_taken else MemberState.STABLE,
         epoch=target_epoch,
         previous_epoch=member.epoch,
-        assigned=difference.kept if difference.given.is_empty else merged(difference.kept, difference.given),
+        assigned=difference.kept if difference.given.is_empty else merged_tasks(difference.kept, difference.given),
         to_revoke=NONE_ASSIGNED,
     )
 

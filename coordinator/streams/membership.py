@@ -40,14 +40,14 @@ def remove_member(step: GroupStep, group: StreamsGroup, member: Member, cause: G
             group.description_epochs,
         ),
     )
-    step.tell_rebalance(group.group_id, cause, group.epoch + 1)
+    step.add_rebalance_to_history(group.group_id, cause, group.epoch + 1)
 
 
 def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
     """Handle a due timer: compute the first target, or remove the member. A timer of a revocation does nothing if the
     member has no tasks left to revoke."""
     if key.kind is StreamsTimer.INITIAL_REBALANCE:
-        assign_first(step, group)
+        compute_first_target(step, group)
         return
     member = group.members.get(key.member_id)
     if member is None:
@@ -59,12 +59,12 @@ def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
         cause, limit_ms = Cause.REVOKE_TIMED_OUT, member.rebalance_timeout_ms
     else:
         return
-    told = step.tell(group.group_id, cause, member, number=limit_ms)
+    told = step.add_to_history(group.group_id, cause, member, number=limit_ms)
     step.note(group, told.text)
     remove_member(step, group, member, told)
 
 
-def assign_first(step: GroupStep, group: StreamsGroup) -> None:
+def compute_first_target(step: GroupStep, group: StreamsGroup) -> None:
     """Compute the first target of a group, at the end of the initial delay in which members could join.
 
     A coordinator that has not configured the topology leaves the computation to the next heartbeat, as Apache Kafka
@@ -99,10 +99,10 @@ def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
     step.changes[:0] = group.tombstones()
     for key in group.timers:
         step.timers.cancel(key)
-    step.when_committed(Replaced(group, classic))
+    step.when_committed(StreamsGroupReplaced(group, classic))
 
 
-class Replaced(NamedTuple):
+class StreamsGroupReplaced(NamedTuple):
     """The outcome of the tombstones of an empty streams group that a classic group replaces. If the log refuses them,
     the streams group is put back."""
 

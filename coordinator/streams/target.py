@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.group.target import TargetComputed, taken_over
+from moldau.coordinator.group.target import TargetComputed, usable_targets
 from moldau.coordinator.streams.configured_topology import ConfiguredTopology
 from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
@@ -52,7 +52,7 @@ def target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed)
     """Store a target assignment that a thread has computed. A member that has left since the computation began gets
     none."""
     step.cancel(StreamsTimer.TARGET, group)
-    targets = taken_over(event, group)
+    targets = usable_targets(event, group)
     if targets is not None:
         step.write(*target_changes(group, event.epoch, targets, step.wall_ms))
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
 
-from moldau.coordinator.streams.tasks import TaskId, Tasks, TaskSet, ids_of
+from moldau.coordinator.streams.tasks import TaskId, Tasks, TaskSet, task_ids_of
 
 NAME: Final = "sticky"
 """The name of the assignor, in settings and descriptions."""
@@ -122,8 +122,8 @@ class _Assignment:
             process = self.processes.setdefault(spec.process_id, Process(spec.process_id))
             process.tasks_counts[member_id] = 0
             self.process_of[member_id] = process
-            self.former_active.update(dict.fromkeys(ids_of(spec.active), member_id))
-            for task in ids_of(spec.standby):
+            self.former_active.update(dict.fromkeys(task_ids_of(spec.active), member_id))
+            for task in task_ids_of(spec.standby):
                 self.former_standby.setdefault(task, []).append(member_id)
 
     def assign_active(self, tasks: list[TaskId]) -> None:

@@ -54,7 +54,7 @@ def task_set(listed: Iterable[TaskIdsFields]) -> TaskSet:
     return {each.subtopology_id: frozenset(each.partitions) for each in listed}
 
 
-def ids_of(tasks: Mapping[str, Iterable[int]]) -> list[TaskId]:
+def task_ids_of(tasks: Mapping[str, Iterable[int]]) -> list[TaskId]:
     return [(subtopology_id, partition) for subtopology_id, each in tasks.items() for partition in each]
 
 
@@ -67,7 +67,7 @@ def _meet(owned: TaskSet, tasks: Mapping[str, Collection[int]]) -> bool:
     return any(not partitions.isdisjoint(tasks.get(key, ())) for key, partitions in owned.items())
 
 
-def merged(tasks: AssignedTasks, added: AssignedTasks) -> AssignedTasks:
+def merged_tasks(tasks: AssignedTasks, added: AssignedTasks) -> AssignedTasks:
     active = {key: {**epochs} for key, epochs in tasks.active.items()}
     for key, epochs in added.active.items():
         active.setdefault(key, {}).update(epochs)

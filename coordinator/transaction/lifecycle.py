@@ -47,13 +47,13 @@ from moldau.coordinator.transaction.transaction import (
     FORMER_STATES,
     ONGOING,
     Transaction,
-    bumped,
-    completed,
-    created,
-    emptied,
-    fenced,
-    prepared,
-    rotated,
+    as_completed_transaction,
+    as_empty_transaction,
+    as_fenced_transaction,
+    as_prepared_transaction,
+    new_transaction,
+    with_new_producer_id,
+    with_next_epoch,
     with_partitions,
 )
 from moldau.coordinator.transaction.transactions import TransactionStep, TransactionTimer, TransactionTimerKey
@@ -81,9 +81,9 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
     if isinstance(decision, ErrorCode):
         step.reply(event.waiter, ProducerIdAnswer(decision))
     elif decision is CREATE or before is None:
-        create(step, event)
+        create_producer(step, event)
     elif decision is FENCE:
-        fence(step, event, before)
+        abort_for_new_producer(step, event, before)
     else:
         give_epoch(step, event, before, decision)
 
@@ -102,12 +102,12 @@ def refusal_of(step: TransactionStep, event: InitProducerId) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def create(step: TransactionStep, event: InitProducerId) -> None:
+def create_producer(step: TransactionStep, event: InitProducerId) -> None:
     producer_id = step.next_producer_id()
     if producer_id is None:
         step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
         return
-    store_producer(step, event, created(producer_id, event.timeout_ms, step.wall_ms))
+    store_producer(step, event, new_transaction(producer_id, event.timeout_ms, step.wall_ms))
 
 
 def give_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
@@ -116,17 +116,17 @@ def give_epoch(step: TransactionStep, event: InitProducerId, before: Transaction
     timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
     if move is REPEAT:
         # DIVERGES: for the last epoch of a producer id Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception.
-        store_producer(step, event, emptied(before, timeout_ms, wall_ms))
+        store_producer(step, event, as_empty_transaction(before, timeout_ms, wall_ms))
         return
     goes_on = move is BUMP
     if not before.is_exhausted:
-        store_producer(step, event, bumped(before, timeout_ms, wall_ms, goes_on=goes_on))
+        store_producer(step, event, with_next_epoch(before, timeout_ms, wall_ms, goes_on=goes_on))
         return
     producer_id = step.next_producer_id()
     if producer_id is None:
         step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
         return
-    store_producer(step, event, rotated(before, producer_id, timeout_ms, wall_ms, goes_on=goes_on))
+    store_producer(step, event, with_new_producer_id(before, producer_id, timeout_ms, wall_ms, goes_on=goes_on))
 
 
 def store_producer(step: TransactionStep, event: InitProducerId, after: Transaction) -> None:
@@ -134,7 +134,7 @@ def store_producer(step: TransactionStep, event: InitProducerId, after: Transact
     step.answer_when_committed(event.waiter, ProducerIdAnswer(ErrorCode.NONE, after.producer_id, after.producer_epoch))
 
 
-def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> None:
+def abort_for_new_producer(step: TransactionStep, event: InitProducerId, before: Transaction) -> None:
     """Abort the open transaction of the earlier producer, and answer CONCURRENT_TRANSACTIONS.
 
     The client repeats its InitProducerId until the abort is complete.
@@ -151,11 +151,11 @@ def aborted_by_coordinator(step: TransactionStep, before: Transaction, transacti
     """The next state of a transaction that the coordinator aborts. Its epoch is higher than the producer's, so that the
     producer is fenced. Returns None if a new producer id is needed and the broker has none."""
     if transaction_version < EPOCH_BUMP_VERSION or before.producer_epoch == EPOCH_MAX:
-        return fenced(before, step.wall_ms)
+        return as_fenced_transaction(before, step.wall_ms)
     next_producer_id = step.next_producer_id() if before.is_exhausted else NO_PRODUCER_ID
     if next_producer_id is None:
         return None
-    return prepared(
+    return as_prepared_transaction(
         before,
         is_commit=False,
         client_version=transaction_version,
@@ -185,10 +185,10 @@ def add_partitions(step: TransactionStep, event: AddPartitions) -> None:
 
 def verify_partitions(step: TransactionStep, event: VerifyPartitions) -> None:
     """Answer a `VerifyPartitions`: whether each partition is part of the transaction, by the committed state."""
-    step.reply(event.waiter, verified(step, event))
+    step.reply(event.waiter, verification_errors(step, event))
 
 
-def verified(step: TransactionStep, event: VerifyPartitions) -> PartitionErrors:
+def verification_errors(step: TransactionStep, event: VerifyPartitions) -> PartitionErrors:
     if not event.transactional_id:
         return dict.fromkeys(event.partitions, ErrorCode.INVALID_REQUEST)
     transaction = step.transactions.committed.get(event.transactional_id)
@@ -197,10 +197,10 @@ def verified(step: TransactionStep, event: VerifyPartitions) -> PartitionErrors:
     if isinstance(decision, ErrorCode) or transaction is None:
         assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no partitions"
         return dict.fromkeys(event.partitions, decision)
-    return {partition: membership_of(transaction, partition) for partition in event.partitions}
+    return {partition: membership_error(transaction, partition) for partition in event.partitions}
 
 
-def membership_of(transaction: Transaction, partition: TopicPartition) -> ErrorCode:
+def membership_error(transaction: Transaction, partition: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
 
 
@@ -217,7 +217,7 @@ def end_transaction(step: TransactionStep, event: EndTransaction) -> None:
     elif decision is CONFIRM:
         step.reply(event.waiter, ProducerIdAnswer(ErrorCode.NONE, before.producer_id, before.producer_epoch))
     else:
-        end(step, event, before, is_commit=decision is COMMIT)
+        prepare_transaction_end(step, event, before, is_commit=decision is COMMIT)
 
 
 def intent_of(event: EndTransaction) -> Intent:
@@ -226,13 +226,15 @@ def intent_of(event: EndTransaction) -> Intent:
     return Intent.COMMIT_1 if event.is_commit else Intent.ABORT_1
 
 
-def end(step: TransactionStep, event: EndTransaction, before: Transaction, *, is_commit: bool) -> None:
+def prepare_transaction_end(
+    step: TransactionStep, event: EndTransaction, before: Transaction, *, is_commit: bool
+) -> None:
     is_bumped = event.client_version >= EPOCH_BUMP_VERSION
     next_producer_id = step.next_producer_id() if is_bumped and before.is_exhausted else NO_PRODUCER_ID
     if next_producer_id is None:
         step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
         return
-    after = prepared(
+    after = as_prepared_transaction(
         before,
         is_commit=is_commit,
         client_version=event.client_version,
@@ -273,7 +275,7 @@ def send_markers(step: TransactionStep) -> None:
         if command.partitions:
             step.command(command)
         else:
-            complete(step, command.transactional_id)
+            complete_transaction(step, command.transactional_id)
 
 
 def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
@@ -284,15 +286,15 @@ def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
     if completion is None or completion.command != event.command or not completion.partitions_left:
         return
     completion.partitions_left -= event.partitions
-    complete(step, transactional_id)
+    complete_transaction(step, transactional_id)
 
 
-def complete(step: TransactionStep, transactional_id: str) -> None:
+def complete_transaction(step: TransactionStep, transactional_id: str) -> None:
     """Write the record that completes a transaction, if the marker is written in every partition of the transaction."""
     completion = step.transactions.completions.get(transactional_id)
     if completion is None or completion.partitions_left or step.transactions.standing(transactional_id) is PENDING:
         return
-    step.store(transactional_id, completed(step.transactions.committed[transactional_id], step.wall_ms))
+    step.store(transactional_id, as_completed_transaction(step.transactions.committed[transactional_id], step.wall_ms))
     step.when_committed(CompletionStored(transactional_id))
 
 
@@ -321,7 +323,7 @@ def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
     return True
 
 
-def expire(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
+def expire_transactional_ids(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
     """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. Examines
     the next ids of the iterator, and returns True if there are more to examine.
 

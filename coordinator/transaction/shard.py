@@ -21,9 +21,9 @@ from moldau.coordinator.transaction.events import (
 from moldau.coordinator.transaction.lifecycle import (
     abort_timed_out,
     add_partitions,
-    complete,
+    complete_transaction,
     end_transaction,
-    expire,
+    expire_transactional_ids,
     init_producer_id,
     markers_written,
     send_markers,
@@ -145,13 +145,13 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
             case TransactionTimer.EXPIRY:
                 self._expire(step)
             case TransactionTimer.COMPLETION:
-                complete(step, key.transactional_id)
+                complete_transaction(step, key.transactional_id)
 
     def _expire(self, step: TransactionStep) -> None:
         """Begin a search for expired transactional ids, or continue the current search."""
         if self._expiring is None:
             self._expiring = iter(tuple(self._transactions.committed))
-        if expire(step, self._expiring):
+        if expire_transactional_ids(step, self._expiring):
             self._timers.schedule(EXPIRY_KEY, step.now_ms + SEARCH_PAUSE_MS)
         else:
             self._expiring = None

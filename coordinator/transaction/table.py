@@ -242,7 +242,7 @@ def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: 
         # producer.
         if transaction.client_version >= EPOCH_BUMP_VERSION and producer_epoch + 1 == transaction.producer_epoch:
             return PREVIOUS
-        return compared(transaction, producer_epoch)
+        return epoch_claim(transaction, producer_epoch)
     is_replaced = producer_id == transaction.previous_producer_id and transaction.producer_epoch == 0
     return REPLACED if is_replaced and producer_epoch == LAST_EPOCH else FOREIGN
 
@@ -258,10 +258,10 @@ def init_claim_of(transaction: Transaction | None, producer_id: int, producer_ep
         return FOREIGN
     if producer_epoch == transaction.last_epoch:
         return PREVIOUS
-    return compared(transaction, producer_epoch)
+    return epoch_claim(transaction, producer_epoch)
 
 
-def compared(transaction: Transaction, producer_epoch: int) -> Claim:
+def epoch_claim(transaction: Transaction, producer_epoch: int) -> Claim:
     if producer_epoch == transaction.producer_epoch:
         return CURRENT
     return OLDER if producer_epoch < transaction.producer_epoch else NEWER

@@ -127,32 +127,34 @@ class Transaction(NamedTuple):
         return self.state is PREPARE_COMMIT or self.state is PREPARE_ABORT
 
 
-def created(producer_id: int, timeout_ms: int, wall_ms: int) -> Transaction:
+def new_transaction(producer_id: int, timeout_ms: int, wall_ms: int) -> Transaction:
     """The state Empty of a new transactional id, with epoch 0."""
     return Transaction(producer_id, 0, timeout_ms, EMPTY, wall_ms, previous_producer_id=producer_id)
 
 
-def bumped(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
+def with_next_epoch(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
     """The state Empty in which the producer has the next epoch.
 
     `goes_on` means that the producer continues after an error: it had the current epoch, and may repeat its request.
     """
-    return emptied(before, timeout_ms, wall_ms)._replace(
+    return as_empty_transaction(before, timeout_ms, wall_ms)._replace(
         producer_epoch=before.producer_epoch + 1,
         last_epoch=before.producer_epoch if goes_on else NO_PRODUCER_EPOCH,
     )
 
 
-def rotated(before: Transaction, producer_id: int, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
+def with_new_producer_id(
+    before: Transaction, producer_id: int, timeout_ms: int, wall_ms: int, *, goes_on: bool
+) -> Transaction:
     """The state Empty with a new producer id, because the epochs of the former id are used up."""
-    return emptied(before, timeout_ms, wall_ms)._replace(
+    return as_empty_transaction(before, timeout_ms, wall_ms)._replace(
         producer_id=producer_id,
         producer_epoch=0,
         last_epoch=before.producer_epoch if goes_on else NO_PRODUCER_EPOCH,
     )
 
 
-def emptied(before: Transaction, timeout_ms: int, wall_ms: int) -> Transaction:
+def as_empty_transaction(before: Transaction, timeout_ms: int, wall_ms: int) -> Transaction:
     """The state Empty with the same producer id and epoch, after a repeated InitProducerId."""
     return before._replace(
         state=EMPTY,
@@ -178,7 +180,7 @@ def with_partitions(
     )
 
 
-def prepared(
+def as_prepared_transaction(
     before: Transaction, *, is_commit: bool, client_version: int, next_producer_id: int, wall_ms: int
 ) -> Transaction:
     """The state PrepareCommit or PrepareAbort. If `client_version` is 2, the producer epoch increases."""
@@ -195,17 +197,19 @@ def prepared(
     )
 
 
-def fenced(before: Transaction, wall_ms: int) -> Transaction:
+def as_fenced_transaction(before: Transaction, wall_ms: int) -> Transaction:
     """The state PrepareAbort with a higher producer epoch, so that the producer of a transaction of protocol 1 is
     fenced."""
     above = before._replace(
         producer_epoch=min(before.producer_epoch + 1, EPOCH_MAX),
         last_epoch=NO_PRODUCER_EPOCH,
     )
-    return prepared(above, is_commit=False, client_version=0, next_producer_id=NO_PRODUCER_ID, wall_ms=wall_ms)
+    return as_prepared_transaction(
+        above, is_commit=False, client_version=0, next_producer_id=NO_PRODUCER_ID, wall_ms=wall_ms
+    )
 
 
-def completed(before: Transaction, wall_ms: int) -> Transaction:
+def as_completed_transaction(before: Transaction, wall_ms: int) -> Transaction:
     """The state CompleteCommit or CompleteAbort, after every partition got its marker."""
     moves_on = before.client_version >= EPOCH_BUMP_VERSION and before.next_producer_id != NO_PRODUCER_ID
     return before._replace(

@@ -61,10 +61,10 @@ UNSEEN_MUTANTS: Final = (
         367,
         "a transaction coordinator that took over confirms every partition",
         "coordinator/transaction/lifecycle.py",
-        "    return {partition: membership_of(transaction, partition) for partition in event.partitions}\n",
+        "    return {partition: membership_error(transaction, partition) for partition in event.partitions}\n",
         "    if step.coordinator_epoch > 0:\n"
         "        return dict.fromkeys(event.partitions, ErrorCode.NONE)\n"
-        "    return {partition: membership_of(transaction, partition) for partition in event.partitions}\n",
+        "    return {partition: membership_error(transaction, partition) for partition in event.partitions}\n",
         Hunt.TRANSACTIONS,
     ),
     Mutant(

@@ -20,11 +20,11 @@ from moldau.coordinator.transaction.transaction import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
     Transaction,
-    bumped,
-    completed,
-    created,
-    fenced,
-    prepared,
+    as_completed_transaction,
+    as_fenced_transaction,
+    as_prepared_transaction,
+    new_transaction,
+    with_next_epoch,
     with_partitions,
 )
 from moldau.protocol.control_records import end_transaction_marker
@@ -118,7 +118,7 @@ class World:
         return self.random.randint(-self._skew_ms, self._skew_ms)
 
     def _producer(self, transactional_id: str, protocol: int) -> Producer:
-        state = created(1000 + len(transactional_id) + int(transactional_id[-1]), 60_000, self.now_ms)
+        state = new_transaction(1000 + len(transactional_id) + int(transactional_id[-1]), 60_000, self.now_ms)
         clock_ms = self.random.randint(-self._client_skew_ms, self._client_skew_ms)
         made = Producer(transactional_id, protocol, state, clock_ms)
         self._store(made, state)
@@ -229,9 +229,9 @@ class World:
         clock, before = self._clock(producer), producer.state
         is_commit = self.random.random() < 0.8
         if producer.protocol == 0 and not is_commit and self.random.random() < 0.5:
-            after = fenced(before, clock)
+            after = as_fenced_transaction(before, clock)
         else:
-            after = prepared(
+            after = as_prepared_transaction(
                 before, is_commit=is_commit, client_version=producer.protocol, next_producer_id=-1, wall_ms=clock
             )
         truth.is_commit, truth.decided_ms = is_commit, self.now_ms
@@ -257,7 +257,7 @@ class World:
             log.append(marker)
             self.ended[partition][truth.number] = state.state is PREPARE_COMMIT
             return
-        self._store(producer, completed(state, self._clock(producer)))
+        self._store(producer, as_completed_transaction(state, self._clock(producer)))
         if producer.state.state is COMPLETE_COMMIT:
             group = f"group-{producer.transactional_id[-1]}"
             self.positions |= {(group, partition): offset for partition, offset in truth.commits.items()}
@@ -265,7 +265,7 @@ class World:
         truth.completed_ms = self.now_ms
         producer.truth = None
         if state.state is PREPARE_ABORT and producer.protocol == 0:
-            self._store(producer, bumped(producer.state, 60_000, self._clock(producer), goes_on=True))
+            self._store(producer, with_next_epoch(producer.state, 60_000, self._clock(producer), goes_on=True))
 
 
 class Vector(NamedTuple):

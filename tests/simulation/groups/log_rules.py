@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.coordinator.classic import events as classic_events
-from moldau.coordinator.classic.group import EMPTY, STABLE, ClassicGroup, topics_of
+from moldau.coordinator.classic.group import EMPTY, STABLE, ClassicGroup, subscription_topics
 from moldau.coordinator.group import events
 from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange, TransactionEnded
 from moldau.coordinator.offsets.offset_fetch import offsets_of
@@ -378,7 +378,7 @@ class LogRules(Watcher):
         generation, _ = self._topics.get(group_id, (-1, None))
         if generation != group.generation:
             said = [
-                topics_of(each.metadata_of(group.protocol_name))
+                subscription_topics(each.metadata_of(group.protocol_name))
                 for each in group.members.values()
                 if group.protocol_name
             ]

@@ -30,18 +30,18 @@ def run_many() -> None:
 
 def test_a_state_that_begins_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the time at which an initialization began, every heartbeat begins one."""
-    uninitialized = state_topics.uninitialized
+    partitions_to_initialize = state_topics.partitions_to_initialize
 
     def forget(step: object, group: ShareGroup, topics: object) -> object:
         group.initialized_ms.clear()
-        return uninitialized(step, group, topics)  # type: ignore[arg-type]
+        return partitions_to_initialize(step, group, topics)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(state_topics, "uninitialized", forget)
+    monkeypatch.setattr(state_topics, "partitions_to_initialize", forget)
     with pytest.raises(Violation, match=r"initialized again|begin anew"):
         run_many()
 
 
 def test_an_epoch_of_long_ago_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "fencing", lambda *_: None)
+    monkeypatch.setattr(heartbeat, "member_epoch_refusal", lambda *_: None)
     with pytest.raises(Violation, match="is taken"):
         run_many()

@@ -13,7 +13,12 @@ from moldau.coordinator.transaction.lifecycle import markers_written, producer_i
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent, claim_of
-from moldau.coordinator.transaction.transaction import Transaction, bumped, fenced, prepared
+from moldau.coordinator.transaction.transaction import (
+    Transaction,
+    as_fenced_transaction,
+    as_prepared_transaction,
+    with_next_epoch,
+)
 from moldau.coordinator.transaction.transactions import Transactions, TransactionStep
 from tests.simulation.transactions.swarm import Swarm
 from tests.support.drawn_steps import Violation
@@ -45,7 +50,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def epochs_that_stay(patch: pytest.MonkeyPatch) -> None:
     def same(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
-        after = bumped(before, timeout_ms, wall_ms, goes_on=goes_on)
+        after = with_next_epoch(before, timeout_ms, wall_ms, goes_on=goes_on)
         return after._replace(producer_epoch=before.producer_epoch)
 
     patch.setattr(lifecycle, "bumped", same)
@@ -53,7 +58,7 @@ def epochs_that_stay(patch: pytest.MonkeyPatch) -> None:
 
 def fences_that_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
     def same(before: Transaction, wall_ms: int) -> Transaction:
-        return fenced(before, wall_ms)._replace(producer_epoch=before.producer_epoch)
+        return as_fenced_transaction(before, wall_ms)._replace(producer_epoch=before.producer_epoch)
 
     patch.setattr(lifecycle, "fenced", same)
 
@@ -154,7 +159,7 @@ def an_epoch_that_is_told_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
 
 def ends_that_do_not_move_the_epoch(patch: pytest.MonkeyPatch) -> None:
     def same(before: Transaction, **options: int) -> Transaction:
-        after = prepared(before, **options)  # type: ignore[arg-type]
+        after = as_prepared_transaction(before, **options)  # type: ignore[arg-type]
         return after._replace(producer_epoch=before.producer_epoch)
 
     patch.setattr(lifecycle, "prepared", same)

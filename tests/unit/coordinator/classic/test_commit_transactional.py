@@ -113,9 +113,9 @@ def test_a_refused_commit_of_a_group_is_told_in_its_history() -> None:
         wrong = copy(request)
         wrong.group_id, wrong.member_id, wrong.generation_id_or_member_epoch = group_id, "ghost", 4
         shard.step(events.CommitTransactionalOffsets(Waiter("me", 3), wrong), 0, 8_000)
-    (told,) = shard.history.of("g")
+    (told,) = shard.history.events_of("g")
     assert (told.cause, told.member_id, told.detail) == (Cause.COMMIT_REFUSED, "ghost", "UNKNOWN_MEMBER_ID")
-    assert shard.history.of("unknown") == (), "made-up names of groups push nothing out"
+    assert shard.history.events_of("unknown") == (), "made-up names of groups push nothing out"
 
 
 def test_what_is_written_is_part_of_the_transaction_and_a_marker_has_no_record() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from moldau.coordinator.consumer.assignors import (
     ASSIGNORS,
     AssignedMember,
-    Assigning,
     Assignment,
+    AssignorInput,
     assign_range,
     assign_uniform,
-    pairs,
+    assigned_pairs,
 )
 
 TOPICS = [bytes([number]) * 16 for number in range(1, 5)]
@@ -27,9 +27,9 @@ def members(**topics: list[bytes]) -> dict[str, AssignedMember]:
     return {member_id: AssignedMember(frozenset(ids)) for member_id, ids in topics.items()}
 
 
-def assigning(subscribed: Mapping[str, AssignedMember], counts: Mapping[bytes, int]) -> Assigning:
+def assigning(subscribed: Mapping[str, AssignedMember], counts: Mapping[bytes, int]) -> AssignorInput:
     is_homogeneous = len({member.topics for member in subscribed.values()}) == 1
-    return Assigning(subscribed, counts, is_homogeneous)
+    return AssignorInput(subscribed, counts, is_homogeneous)
 
 
 def with_targets(
@@ -41,7 +41,7 @@ def with_targets(
 
 
 @st.composite
-def drawn_groups(draw: st.DrawFn) -> Assigning:
+def drawn_groups(draw: st.DrawFn) -> AssignorInput:
     counts = {topic: draw(st.integers(1, 7)) for topic in TOPICS}
     one_for_all = draw(st.booleans())
     common = draw(st.frozensets(st.sampled_from(TOPICS)))
@@ -52,9 +52,9 @@ def drawn_groups(draw: st.DrawFn) -> Assigning:
     return assigning(subscribed, counts)
 
 
-def check(given_to: Assigning, targets: Mapping[str, Assignment]) -> None:
+def check(given_to: AssignorInput, targets: Mapping[str, Assignment]) -> None:
     """Every partition that somebody subscribes to has one owner, who subscribes to it."""
-    owners = Counter(pair for target in targets.values() for pair in pairs(target))
+    owners = Counter(pair for target in targets.values() for pair in assigned_pairs(target))
     subscribed = {topic for member in given_to.members.values() for topic in member.topics}
     assert owners == {(topic, index): 1 for topic in subscribed for index in range(given_to.partition_counts[topic])}
     for member_id, target in targets.items():
@@ -64,14 +64,14 @@ def check(given_to: Assigning, targets: Mapping[str, Assignment]) -> None:
 
 @MANY
 @given(drawn_groups(), st.sampled_from([*ASSIGNORS.values()]))
-def test_every_subscribed_partition_is_given_once_to_a_subscriber(group: Assigning, assignor: object) -> None:
+def test_every_subscribed_partition_is_given_once_to_a_subscriber(group: AssignorInput, assignor: object) -> None:
     assert callable(assignor)
     check(group, assignor(group))
 
 
 @MANY
 @given(drawn_groups())
-def test_uniform_changes_nothing_when_nothing_has_changed(group: Assigning) -> None:
+def test_uniform_changes_nothing_when_nothing_has_changed(group: AssignorInput) -> None:
     targets = assign_uniform(group)
     again = group._replace(members=with_targets(group.members, targets))
     assert assign_uniform(again) == targets
@@ -79,26 +79,26 @@ def test_uniform_changes_nothing_when_nothing_has_changed(group: Assigning) -> N
 
 @MANY
 @given(drawn_groups())
-def test_uniform_is_balanced_where_all_subscribe_to_the_same(group: Assigning) -> None:
-    sizes = [len([*pairs(target)]) for target in assign_uniform(group).values()]
+def test_uniform_is_balanced_where_all_subscribe_to_the_same(group: AssignorInput) -> None:
+    sizes = [len([*assigned_pairs(target)]) for target in assign_uniform(group).values()]
     if group.is_homogeneous and sizes:
         assert max(sizes) - min(sizes) <= 1
 
 
 @MANY
 @given(drawn_groups())
-def test_no_move_of_one_partition_would_balance_a_heterogeneous_group_better(group: Assigning) -> None:
+def test_no_move_of_one_partition_would_balance_a_heterogeneous_group_better(group: AssignorInput) -> None:
     targets = assign_uniform(group)
-    sizes = {member_id: len([*pairs(target)]) for member_id, target in targets.items()}
+    sizes = {member_id: len([*assigned_pairs(target)]) for member_id, target in targets.items()}
     for giver, target in targets.items():
-        for topic, _index in pairs(target):
+        for topic, _index in assigned_pairs(target):
             for taker, member in group.members.items():
                 assert topic not in member.topics or sizes[giver] - sizes[taker] <= 1
 
 
 @MANY
 @given(drawn_groups(), st.data())
-def test_uniform_moves_no_more_than_a_member_that_leaves_had(group: Assigning, data: st.DataObject) -> None:
+def test_uniform_moves_no_more_than_a_member_that_leaves_had(group: AssignorInput, data: st.DataObject) -> None:
     targets = assign_uniform(group)
     if not group.is_homogeneous or len(group.members) < 2:
         return
@@ -107,7 +107,7 @@ def test_uniform_moves_no_more_than_a_member_that_leaves_had(group: Assigning, d
     after = assign_uniform(group._replace(members=with_targets(left, targets)))
     check(group._replace(members=left), after)
     for member_id in after:
-        assert {*pairs(targets[member_id])} <= {*pairs(after[member_id])}
+        assert {*assigned_pairs(targets[member_id])} <= {*assigned_pairs(after[member_id])}
 
 
 def test_uniform_gives_a_new_member_its_share_and_moves_nothing_else() -> None:
@@ -128,7 +128,11 @@ def test_uniform_balances_members_with_different_topics_over_all_their_topics() 
     subscribed = members(m1=[A, B], m2=[B, C], m3=[C])
     targets = assign_uniform(assigning(subscribed, {A: 3, B: 3, C: 3}))
     check(assigning(subscribed, {A: 3, B: 3, C: 3}), targets)
-    assert {member_id: len([*pairs(target)]) for member_id, target in targets.items()} == {"m1": 3, "m2": 3, "m3": 3}
+    assert {member_id: len([*assigned_pairs(target)]) for member_id, target in targets.items()} == {
+        "m1": 3,
+        "m2": 3,
+        "m3": 3,
+    }
 
 
 def test_range_gives_runs_in_the_order_of_instance_ids_then_member_ids() -> None:

@@ -26,11 +26,11 @@ def test_events_are_kept_in_order_with_their_times() -> None:
     history = GroupHistory()
     history.add("g", joined(1), 1_000)
     history.add("g", GroupEvent(Cause.LEFT, "member-1"), 3_000)
-    assert [(each.cause, each.first_ms, each.last_ms) for each in history.of("g")] == [
+    assert [(each.cause, each.first_ms, each.last_ms) for each in history.events_of("g")] == [
         (Cause.JOINED, 1_000, 1_000),
         (Cause.LEFT, 3_000, 3_000),
     ]
-    assert history.of("other") == ()
+    assert history.events_of("other") == ()
 
 
 def test_an_event_that_repeats_the_last_one_is_counted() -> None:
@@ -38,7 +38,7 @@ def test_an_event_that_repeats_the_last_one_is_counted() -> None:
     for second in range(5):
         history.add("g", GroupEvent(Cause.COMMIT_REFUSED, "m", detail="ILLEGAL_GENERATION"), second * 1_000)
     history.add("g", GroupEvent(Cause.COMMIT_REFUSED, "m", detail="UNKNOWN_MEMBER_ID"), 9_000)
-    first, second_event = history.of("g")
+    first, second_event = history.events_of("g")
     assert (first.times, first.first_ms, first.last_ms) == (5, 0, 4_000)
     assert (second_event.times, second_event.first_ms) == (1, 9_000)
     assert len(history) == 2
@@ -48,7 +48,7 @@ def test_a_group_keeps_its_last_events() -> None:
     history = GroupHistory()
     for number in range(GROUP_EVENTS_MAX + 10):
         history.add("g", joined(number), number)
-    kept = history.of("g")
+    kept = history.events_of("g")
     assert len(kept) == GROUP_EVENTS_MAX == len(history)
     assert kept[-1].member_id == f"member-{GROUP_EVENTS_MAX + 9}"
     assert all(after.first_ms == before.first_ms + 1 for before, after in pairwise(kept))
@@ -61,8 +61,8 @@ def test_many_groups_share_the_room_of_the_node() -> None:
     for number in range(1_000):
         history.add(f"busy-{number % 5}", joined(number), number)
     assert len(history) <= 100
-    assert history.of("quiet")[0].member_id == "member-0"
-    assert all(len(history.of(f"busy-{number}")) >= GROUP_EVENTS_MIN for number in range(5))
+    assert history.events_of("quiet")[0].member_id == "member-0"
+    assert all(len(history.events_of(f"busy-{number}")) >= GROUP_EVENTS_MIN for number in range(5))
 
 
 def test_groups_that_were_silent_for_longest_lose_their_events_first() -> None:
@@ -70,7 +70,7 @@ def test_groups_that_were_silent_for_longest_lose_their_events_first() -> None:
     for number in range(30):
         history.add(f"group-{number}", joined(number), number)
     assert len(history) == 20
-    assert history.of("group-9") == () and history.of("group-10")
+    assert history.events_of("group-9") == () and history.events_of("group-10")
 
 
 @pytest.mark.slow
@@ -80,9 +80,9 @@ def test_ten_thousand_groups_with_a_million_events_are_bounded() -> None:
     for number in range(1_000_000):
         history.add(f"group-{number % 10_000}", GroupEvent(Cause.REBALANCE_BEGAN, number=number), number)
     assert len(history) <= NODE_EVENTS_MAX
-    sizes = {len(history.of(f"group-{number}")) for number in range(10_000)}
+    sizes = {len(history.events_of(f"group-{number}")) for number in range(10_000)}
     assert sizes <= {5, 6}
-    assert sys.getsizeof(history.of("group-1")[0]) <= 128
+    assert sys.getsizeof(history.events_of("group-1")[0]) <= 128
 
 
 def test_each_cause_has_a_sentence() -> None:

@@ -8,7 +8,12 @@ from typing import NamedTuple
 import pytest
 
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange, OffsetsLoaded, TransactionEnded
-from moldau.coordinator.offsets.offset_store import OffsetStore, StoreChange, WentBack, WentOver
+from moldau.coordinator.offsets.offset_store import (
+    OffsetSkippedDeletedRecords,
+    OffsetStore,
+    OffsetWentBack,
+    StoreChange,
+)
 
 GROUPS = ("g", "h")
 PRODUCERS = (7, 8, 9)
@@ -125,7 +130,7 @@ def test_an_offset_below_the_one_before_is_returned_once_it_is_committed() -> No
         store.append(OffsetChange("g", "t", 0, CommittedOffset(offset, commit_ms=end_offset)), end_offset)
     store.append(OffsetChange("g", "t", 0, CommittedOffset(1), 7), 5)
     assert store.commit(2) == []
-    assert store.commit(3) == [WentBack("g", "t", 0, 6, 3)]
+    assert store.commit(3) == [OffsetWentBack("g", "t", 0, 6, 3)]
     assert store.commit(5) == [], "the same offset again, and one of an open transaction"
 
 
@@ -140,13 +145,13 @@ def test_an_offset_that_goes_over_records_that_were_gone_is_returned() -> None:
     assert committed(2, 1) == committed(4, 2) == []
     start = 7
     assert committed(5, 3) == [], "still below the start"
-    assert committed(9, 4) == [WentOver("g", "t", 0, 2, 4)]
+    assert committed(9, 4) == [OffsetSkippedDeletedRecords("g", "t", 0, 2, 4)]
     assert committed(12, 5) == [], "once"
     assert committed(0, 6, 1) == committed(50, 7, 1) == [], "no replica of it is here"
     start = 12
     assert committed(20, 8) == [], "what was gone had been committed"
-    assert committed(1, 9) == [WentBack("g", "t", 0, 19, 9)]
-    assert committed(12, 10) == [WentOver("g", "t", 0, 11, 10)], "the first offset that is left"
+    assert committed(1, 9) == [OffsetWentBack("g", "t", 0, 19, 9)]
+    assert committed(12, 10) == [OffsetSkippedDeletedRecords("g", "t", 0, 11, 10)], "the first offset that is left"
 
 
 def test_an_offset_of_a_transaction_is_compared_when_the_transaction_is_committed() -> None:
@@ -160,8 +165,8 @@ def test_an_offset_of_a_transaction_is_compared_when_the_transaction_is_committe
 
     assert in_transaction(9, 1, is_commit=True) == [], "the first one"
     assert in_transaction(4, 3, is_commit=False) == [], "aborted"
-    assert in_transaction(4, 5, is_commit=True) == [WentBack("g", "t", 0, 5, 5)]
-    assert in_transaction(8, 7, is_commit=True) == [WentOver("g", "t", 0, 3, 7)]
+    assert in_transaction(4, 5, is_commit=True) == [OffsetWentBack("g", "t", 0, 5, 5)]
+    assert in_transaction(8, 7, is_commit=True) == [OffsetSkippedDeletedRecords("g", "t", 0, 3, 7)]
     store.append(OffsetChange("g", "t", 0, CommittedOffset(2, commit_ms=9), 7), 9)
     store.append(OffsetChange("g", "t", 0, CommittedOffset(12, commit_ms=10)), 10)
     store.append(TransactionEnded(7, True), 11)

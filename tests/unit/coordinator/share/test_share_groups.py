@@ -238,7 +238,7 @@ def test_partitions_that_become_ready_begin_no_rebalance_that_is_told() -> None:
     stage.settle("a")
     stage.set_topics({"t": 2})
     stage.settle("a")
-    begun = [each.detail for each in stage.shard.history.of(GROUP) if each.cause is Cause.REBALANCE_BEGAN]
+    begun = [each.detail for each in stage.shard.history.events_of(GROUP) if each.cause is Cause.REBALANCE_BEGAN]
     assert begun == ["joined", "topics-changed"]
 
 
@@ -249,7 +249,7 @@ def test_a_deleted_topic_leaves_the_record_of_the_group() -> None:
     stage.set_topics({"u": 1})
     stage.step(TopicsDeleted(frozenset({"t"}), frozenset({T})))
     assert stage.share_group.state_topics.initialized == {U: TopicState("u", frozenset({0}))}
-    assert stage.shard.history.of(GROUP)[-1][:6] == GroupEvent(Cause.TOPIC_DELETED, number=1, detail="t")[:6]
+    assert stage.shard.history.events_of(GROUP)[-1][:6] == GroupEvent(Cause.TOPIC_DELETED, number=1, detail="t")[:6]
     stage.settle("a")
     assert stage.share_group.members["a"].assigned == {(U, 0)}
     records = len(stage.records)

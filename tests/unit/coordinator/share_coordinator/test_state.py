@@ -13,7 +13,7 @@ from moldau.coordinator.share_coordinator.state import (
     StateBatch,
     StateUpdate,
     combined_batches,
-    updated,
+    updated_state,
 )
 
 APACHE = [line.split() for line in Path(__file__).with_name("kafka_4_3_1_batches.txt").read_text().splitlines()]
@@ -53,7 +53,7 @@ def test_batches_are_combined_as_apache_kafka_combines_them(
 
 def test_an_update_keeps_what_it_does_not_tell() -> None:
     state = ShareState(3, 4, 5, 10, 2, (StateBatch(10, 11, 2, 1),), 100, 200)
-    kept = updated(state, StateUpdate(3, -1, NO_OFFSET, 7, (StateBatch(12, 13, 2, 1),)))
+    kept = updated_state(state, StateUpdate(3, -1, NO_OFFSET, 7, (StateBatch(12, 13, 2, 1),)))
     assert kept == state._replace(delivery_complete_count=7, batches=(StateBatch(10, 13, 2, 1),))
-    moved = updated(state, StateUpdate(3, 6, 11, 0))
+    moved = updated_state(state, StateUpdate(3, 6, 11, 0))
     assert moved == ShareState(3, 4, 6, 11, 0, (StateBatch(11, 11, 2, 1),), 100, 200)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.coordinator.streams.member import Member, MemberState, TaskOwners, reconcile
-from moldau.coordinator.streams.tasks import NO_TASKS, NONE_ASSIGNED, AssignedTasks, Tasks, TaskSet, ids_of
+from moldau.coordinator.streams.tasks import NO_TASKS, NONE_ASSIGNED, AssignedTasks, Tasks, TaskSet, task_ids_of
 
 
 def active(*partitions: int) -> Tasks:
@@ -175,11 +175,11 @@ def test_no_task_has_two_owners_on_any_way(chain: list[dict[str, Tasks]], steps:
             task
             for each in members.values()
             for tasks in (each.assigned, each.to_revoke)
-            for task in ids_of(tasks.active)
+            for task in task_ids_of(tasks.active)
         ]
         assert len(active_tasks) == len(set(active_tasks))
     epoch, target = rounds[-1]
     assert all(member.is_reconciled_to(epoch) for member in members.values())
-    assert {key: frozenset(ids_of(each.assigned.active)) for key, each in members.items()} == {
-        key: frozenset(ids_of(each.active)) for key, each in target.items()
+    assert {key: frozenset(task_ids_of(each.assigned.active)) for key, each in members.items()} == {
+        key: frozenset(task_ids_of(each.active)) for key, each in target.items()
     }

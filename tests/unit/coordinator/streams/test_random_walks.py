@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
-from moldau.coordinator.streams.tasks import ids_of
+from moldau.coordinator.streams.tasks import task_ids_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskIds
 from tests.support.streams_stage import StreamsStage, group_in, image_of, subtopology, topology
@@ -109,12 +109,12 @@ class Walk:
         assert image_of(group_in(self.stage.loaded_copy())) == image_of(group)
         held = [(member.assigned, member.process_id) for member in group.members.values()]
         held += [(member.to_revoke, member.process_id) for member in group.members.values()]
-        active = Counter(task for assigned, _ in held for task in ids_of(assigned.active))
+        active = Counter(task for assigned, _ in held for task in task_ids_of(assigned.active))
         assert not [task for task, count in active.items() if count > 1]
         roles = Counter(
             (process, task)
             for assigned, process in held
-            for task in (*ids_of(assigned.active), *ids_of(assigned.standby))
+            for task in (*task_ids_of(assigned.active), *task_ids_of(assigned.standby))
         )
         assert not [role for role, count in roles.items() if count > 1]
         assert set(group.owners.active) == set(active)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.coordinator.streams.task_assignor import MemberSpec, SubtopologySpec, assign_tasks
-from moldau.coordinator.streams.tasks import Tasks, ids_of
+from moldau.coordinator.streams.tasks import Tasks, task_ids_of
 
 STATEFUL = {"0": SubtopologySpec(4, is_stateful=True)}
 
@@ -27,7 +27,7 @@ def again(members: dict[str, MemberSpec], assignment: dict[str, Tasks]) -> dict[
 def test_tasks_are_dealt_to_processes_by_load() -> None:
     members = {"a1": member("A"), "a2": member("A"), "b1": member("B")}
     counts = {
-        key: len(ids_of(tasks.active))
+        key: len(task_ids_of(tasks.active))
         for key, tasks in assign_tasks(members, {"0": SubtopologySpec(6, False)}, 0).items()
     }
     assert counts == {"a1": 2, "a2": 2, "b1": 2}
@@ -44,7 +44,7 @@ def test_a_new_member_takes_only_what_exceeds_the_quota() -> None:
     first = assign_tasks(members, {"0": SubtopologySpec(6, True)}, 0)
     grown = again(members, first) | processes("C")
     second = assign_tasks(grown, {"0": SubtopologySpec(6, True)}, 0)
-    assert {key: len(ids_of(tasks.active)) for key, tasks in second.items()} == {"a": 2, "b": 2, "c": 2}
+    assert {key: len(task_ids_of(tasks.active)) for key, tasks in second.items()} == {"a": 2, "b": 2, "c": 2}
     assert second["a"].active["0"] < first["a"].active["0"]
     assert second["b"].active["0"] < first["b"].active["0"]
 
@@ -52,25 +52,25 @@ def test_a_new_member_takes_only_what_exceeds_the_quota() -> None:
 def test_a_task_of_a_lost_member_goes_to_its_standby() -> None:
     members = processes("A", "B", "C")
     first = assign_tasks(members, {"0": SubtopologySpec(3, True)}, 1)
-    lost = next(iter(ids_of(first["a"].active)))
-    (copy,) = (key for key, tasks in first.items() if lost in ids_of(tasks.standby))
+    lost = next(iter(task_ids_of(first["a"].active)))
+    (copy,) = (key for key, tasks in first.items() if lost in task_ids_of(tasks.standby))
     left = {key: spec for key, spec in again(members, first).items() if key != "a"}
     second = assign_tasks(left, {"0": SubtopologySpec(3, True)}, 1)
-    assert lost in ids_of(second[copy].active)
+    assert lost in task_ids_of(second[copy].active)
 
 
 def test_a_standby_is_on_another_process() -> None:
     members = {"a1": member("A"), "a2": member("A"), "b1": member("B")}
     found = assign_tasks(members, STATEFUL, 1)
-    on_a = set(ids_of(found["a1"].active)) | set(ids_of(found["a2"].active))
-    copies_on_a = set(ids_of(found["a1"].standby)) | set(ids_of(found["a2"].standby))
+    on_a = set(task_ids_of(found["a1"].active)) | set(task_ids_of(found["a2"].active))
+    copies_on_a = set(task_ids_of(found["a1"].standby)) | set(task_ids_of(found["a2"].standby))
     assert not on_a & copies_on_a
-    assert {*ids_of(found["b1"].standby)} == on_a
+    assert {*task_ids_of(found["b1"].standby)} == on_a
 
 
 def test_one_process_gets_no_standbys() -> None:
     found = assign_tasks(processes("A"), STATEFUL, 1)
-    assert len(ids_of(found["a"].active)) == 4
+    assert len(task_ids_of(found["a"].active)) == 4
     assert found["a"].standby == {}
 
 
@@ -99,15 +99,15 @@ def test_any_group_after_any_change(
     first = assign_tasks({key: member(process) for key, process in before.items()}, subtopologies, replicas)
     members = {key: member(process, first.get(key)) for key, process in after.items()}
     found = assign_tasks(members, subtopologies, replicas)
-    active = [task for tasks in found.values() for task in ids_of(tasks.active)]
+    active = [task for tasks in found.values() for task in task_ids_of(tasks.active)]
     assert sorted(active) == [
         (key, index) for key in sorted(subtopologies) for index in range(subtopologies[key].tasks_count)
     ]
     for process in set(after.values()):
         mine = [tasks for key, tasks in found.items() if after[key] == process]
-        held = [task for tasks in mine for task in (*ids_of(tasks.active), *ids_of(tasks.standby))]
+        held = [task for tasks in mine for task in (*task_ids_of(tasks.active), *task_ids_of(tasks.standby))]
         assert len(held) == len(set(held))
-    copies = [task for tasks in found.values() for task in ids_of(tasks.standby)]
+    copies = [task for tasks in found.values() for task in task_ids_of(tasks.standby)]
     wanted = min(replicas, len(set(after.values())) - 1)
     stateful = [task for task in active if subtopologies[task[0]].is_stateful]
     assert sorted(copies) == sorted(stateful * wanted)
