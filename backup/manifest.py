@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
-from moldau.storage.tiered.manifest import JsonFields, number_of, text_of
+from moldau.storage.tiered.manifest import JsonFields, checked_integer, checked_text
 from moldau.storage.tiered.port import CorruptObject
 
 FORMAT_VERSION: Final = 1
@@ -153,11 +153,11 @@ def decode_manifest(key: str, data: BytesLike) -> Manifest:
     """Decode a manifest. `key`: the key of its object, for error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data, FORMAT_VERSION)
     manifest = Manifest(
-        backup_id=fields.get("backup_id", text_of),
-        cluster_id=fields.get("cluster_id", text_of),
-        began_ms=fields.get("began_ms", number_of),
-        asked_ms=fields.get("asked_ms", number_of),
-        ended_ms=fields.get("ended_ms", number_of),
+        backup_id=fields.get("backup_id", checked_text),
+        cluster_id=fields.get("cluster_id", checked_text),
+        began_ms=fields.get("began_ms", checked_integer),
+        asked_ms=fields.get("asked_ms", checked_integer),
+        ended_ms=fields.get("ended_ms", checked_integer),
         metadata=fields.get("metadata", _metadata_of),
         topics=fields.get("topics", _topics_of),
         decided=fields.optional("decided", _decided_of, {}),
@@ -194,8 +194,8 @@ def _fields_of(partition: PartitionBackup) -> dict[str, object]:
 def _topics_of(value: object) -> tuple[TopicBackup, ...]:
     return tuple(
         TopicBackup(
-            text_of(each["name"]),
-            parse_uuid(text_of(each["topic_id"])),
+            checked_text(each["name"]),
+            parse_uuid(checked_text(each["topic_id"])),
             tuple(_partition_of(partition) for partition in _list_of(each["partitions"])),
         )
         for each in _list_of(value)
@@ -204,26 +204,28 @@ def _topics_of(value: object) -> tuple[TopicBackup, ...]:
 
 def _partition_of(fields: Any) -> PartitionBackup:
     return PartitionBackup(
-        number_of(fields["partition"]),
-        number_of(fields["start_offset"]),
-        number_of(fields["end_offset"]),
-        number_of(fields["last_epoch"]),
+        checked_integer(fields["partition"]),
+        checked_integer(fields["start_offset"]),
+        checked_integer(fields["end_offset"]),
+        checked_integer(fields["last_epoch"]),
         tuple(_piece_of(each) for each in _list_of(fields["pieces"])),
     )
 
 
 def _piece_of(value: Any) -> Piece:
     first, end, size, crc, timestamp = _list_of(value)
-    return Piece(number_of(first), number_of(end), number_of(size), _crc_of(crc), number_of(timestamp))
+    return Piece(
+        checked_integer(first), checked_integer(end), checked_integer(size), _crc_of(crc), checked_integer(timestamp)
+    )
 
 
 def _metadata_of(fields: Any) -> MetadataPiece:
-    end_offset, epoch, size = (number_of(fields[name]) for name in ("end_offset", "epoch", "size"))
+    end_offset, epoch, size = (checked_integer(fields[name]) for name in ("end_offset", "epoch", "size"))
     return MetadataPiece(end_offset, epoch, size, _crc_of(fields["crc32c"]))
 
 
 def _decided_of(fields: Any) -> dict[int, int]:
-    return {int(partition): number_of(offset) for partition, offset in fields.items()}
+    return {int(partition): checked_integer(offset) for partition, offset in fields.items()}
 
 
 def _list_of(value: object) -> list[Any]:
@@ -237,4 +239,4 @@ def _crc_text(crc: int) -> str:
 
 
 def _crc_of(value: object) -> int:
-    return int(text_of(value), 16)
+    return int(checked_text(value), 16)

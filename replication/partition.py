@@ -192,7 +192,7 @@ class Partition:
             self.log.producers.verifications.clear()
             self.lag = 0
             if self.log.erase_orders.offsets:
-                self.log.hide_pending()  # Other replicas may have erased these records long ago.
+                self.log.hide_records_to_erase()  # Other replicas may have erased these records long ago.
         elif partition_epoch >= self.partition_epoch:
             if replicas != self.leadership.replicas:
                 self.leadership.reassigned(replicas, now_ms)

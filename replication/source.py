@@ -145,7 +145,7 @@ class LocalLog:
         except NotCached as missing:
             return PageCacheMiss(log, missing.place)
         except OSError as error:  # An error of the transaction index.
-            log.fail_unless_passing(error)
+            log.fail_unless_transient(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return LocatedBatches(found.slice, aborted) if found.size else NOTHING
 

@@ -9,7 +9,7 @@ from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, is_old, pars
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File, FileSystem
 from moldau.storage.segment.batch_scan import walk_places
-from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate, offset_index_of
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate_batch, offset_index_of
 
 READ_SIZE: Final = 1 << 20
 """The most bytes of a read, unless a batch is larger. A backup checks these bytes while the processor's caches have
@@ -63,7 +63,7 @@ class LogFiles:
         for segment in segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= offset:
                 continue
-            place = locate(self._fs, segment, offset)
+            place = locate_batch(self._fs, segment, offset)
             if place is not None:
                 self._file = self._fs.open(segment.path(), read_only=True)
                 self._position = place.position

@@ -230,7 +230,7 @@ class MetadataLog:
             assert isinstance(read, LogRead), f"cannot read {self.directory} at {offset}"
             return b"" if read.slice is None else read.slice.file.pread(read.slice.size, read.slice.position)
         except OSError as error:
-            self.log.fail_unless_passing(error)
+            self.log.fail_unless_transient(error)
             return b""
 
     def _batches(self, start_offset: int, end_offset: int | None = None) -> Iterator[tuple[BatchHeader, list[Record]]]:

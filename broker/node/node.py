@@ -89,7 +89,7 @@ class Node(NodeParts):
         count_max = self.config.integer("moldau.open.files.max")
         if count_max < 0:
             count_max = max(1, self.environment.descriptors_max() // OPEN_FILES_SHARE)
-        self.environment.fs.open_files.bound(count_max, self.loop.call_soon_threadsafe)
+        self.environment.fs.open_files.limit_count(count_max, self.loop.call_soon_threadsafe)
 
     async def _accept(self, role: ListenerRole) -> None:
         for listener in self.listeners:
@@ -121,7 +121,7 @@ class Node(NodeParts):
         await self.tasks.stop()
         if self.tiering is not None:
             await self.tiering.close()
-        self.environment.fs.open_files.unbound()
+        self.environment.fs.open_files.remove_limit()
         await self.quorum.stop()
         self.channels.close()
         await self.partition_work.finish()  # The tasks of the last published metadata.

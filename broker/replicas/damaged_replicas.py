@@ -162,10 +162,10 @@ class DamagedReplicas:
             repaired = await self._logs.repair(directory, key, config)
         except OSError as error:
             log.error("%s cannot be repaired: %s", damaged, error)
-            directory.refused(error)
+            directory.handle_error(error)
             self._loop.call_later(RETRY_MS / 1000, self._try_again, damaged)
             return
-        directory.adopt(repaired.log)
+        directory.serve_log(repaired.log)
         await self._logs.checkpoint()  # The lowered high watermark is durable before anything new is written.
         if self._is_wanted(damaged):
             self._resume(damaged, repaired)

@@ -60,7 +60,7 @@ class FailedDirectories:
         for partition in tuple(self._replicas):
             if self._logs.directory_of(partition.log) == directory.path:
                 self._roles.take_offline(partition)
-        directory.abandon()
+        directory.close_after_failure()
         self._report_offline(directory.path)
 
     def _report_offline(self, path: str) -> None:

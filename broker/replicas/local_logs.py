@@ -209,7 +209,7 @@ class LocalLogs:
             return False
         assigned = wanted.get(key)
         if key in directory.damaged:
-            if assigned is None or not directory.damaged.may_be_of(*key, assigned.topic_id):
+            if assigned is None or not directory.damaged.may_belong_to(*key, assigned.topic_id):
                 self.damaged.pop(key, None)
                 directory.damaged.remove(*key, self._unique(), STRAY_SUFFIX)
                 return True
@@ -274,9 +274,9 @@ class LocalLogs:
         for (directory, _), log in zip(plan, made, strict=True):
             adopted.append(log if isinstance(log, Log) else None)
             if directory is not None and isinstance(log, Log):
-                directory.adopt(log)
+                directory.serve_log(log)
             elif directory is not None and isinstance(log, OSError):
-                directory.refused(log)
+                directory.handle_error(log)
         return adopted
 
     async def delete_many(self, deleted: Sequence[Log]) -> list[str | None]:
@@ -351,7 +351,7 @@ class LocalLogs:
             keys, count = list(directory.logs), self._recovery_threads
             shares = [share for first in range(count) if (share := keys[first::count])]
             await asyncio.gather(
-                *(self._environment.offload(partial(directory.close_share, share, now_ms)) for share in shares)
+                *(self._environment.offload(partial(directory.close_logs, share, now_ms)) for share in shares)
             )
             is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, high_watermark))
             if not is_clean:
@@ -491,7 +491,7 @@ def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSE
     if directory is None:
         return None
     try:
-        return directory.make(*new, now_ms)
+        return directory.make_unserved_log(*new, now_ms)
     except OSError as error:
         return error
 
@@ -513,7 +513,7 @@ def offline_on_error(directory: LogDirectory) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        directory.refused(error)
+        directory.handle_error(error)
 
 
 class AssignedReplica(NamedTuple):

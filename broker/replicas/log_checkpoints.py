@@ -76,5 +76,5 @@ class LogCheckpoints:
                 directory.checkpointed(work)
             except OSError as error:
                 is_written = False
-                directory.refused(error)
+                directory.handle_error(error)
         return is_written

@@ -40,7 +40,7 @@ from moldau.storage.compaction.request import (
     LogChanged,
     cleanable_part,
     cleaning_request,
-    dirtiest,
+    dirtiest_log,
 )
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
@@ -235,7 +235,7 @@ class LogCleaner:
         totals.last_run_ms = self._environment.monotonic_ms()
         totals.dirty_share_max = max((part.dirty_ratio for _, part, _ in parts), default=0.0)
         totals.compaction_delay_ms_max = max((part.overdue_ms for _, part, _ in parts), default=0)
-        return dirtiest(parts)
+        return dirtiest_log(parts)
 
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
         """The cleanable part of a partition's compacted log; None if it must not be cleaned now."""
@@ -362,4 +362,4 @@ class LogCleaner:
         self.totals.failures += 1
         log.error("%s was not cleaned, and is tried again: %s", its_log.directory, error)
         if error.errno is not None and error.errno != errno.ENOENT:
-            its_log.fail_unless_passing(error)
+            its_log.fail_unless_transient(error)

@@ -12,7 +12,7 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
-    disagreement,
+    directory_conflict,
     read_meta_properties,
 )
 from moldau.storage.files.port import NO_SPACE, FileSystem
@@ -64,7 +64,7 @@ def read_directories(environment: Environment, config: Config) -> NodeDirectorie
 
 
 def _check(config: Config, properties: dict[str, MetaProperties]) -> None:
-    problem = disagreement(list(properties.items()))
+    problem = directory_conflict(list(properties.items()))
     if problem is not None:
         raise NotFormatted(f"{problem}. Leave out of log.dirs what belongs to another cluster or node")
     node_id = next(iter(properties.values())).node_id

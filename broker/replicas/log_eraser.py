@@ -182,7 +182,7 @@ class LogEraser:
             self._failed(its_log, str(error))
             # An error without an errno comes from the worker process, and ENOENT from a file that retention deleted.
             if self._is_served(partition) and error.errno is not None and error.errno != errno.ENOENT:
-                its_log.fail_unless_passing(error)
+                its_log.fail_unless_transient(error)
         finally:
             del self._rewriting.in_progress[its_log]
 

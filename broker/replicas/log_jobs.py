@@ -141,7 +141,7 @@ class LogJobs:
                 try:
                     its_log.write_snapshot()
                 except OSError as error:
-                    its_log.fail_unless_passing(error)
+                    its_log.fail_unless_transient(error)
                 else:
                     await self._flushed(its_log)
 

@@ -436,7 +436,7 @@ def expired_segments(
     the deletion, so that no reader is sent to a segment that is being deleted.
     """
     entries = log.epochs.entries
-    strays = remote_log.strays(log.end_offset, entries, is_compacted=log.config.is_compacted)
+    strays = remote_log.segments_outside_history(log.end_offset, entries, is_compacted=log.config.is_compacted)
     stray_ids = {each.segment_id for each in strays}
     excess_size = _size_of_both_tiers(log, remote_log, strays, high_watermark) - log.config.retention_bytes
     is_limited = log.config.is_deleted_by_retention

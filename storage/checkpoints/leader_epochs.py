@@ -125,7 +125,7 @@ class LeaderEpochs:
         self.entries = entries
         self._changed()
 
-    def precede(self, earlier: list[EpochStart]) -> None:
+    def insert_earlier(self, earlier: list[EpochStart]) -> None:
         """Insert `earlier`, the epochs of a part of the log that lies before the known one. Known epochs up to the last
         of `earlier` are replaced."""
         self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]

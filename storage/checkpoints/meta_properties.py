@@ -87,14 +87,14 @@ def parse_directory_id(path: str, text: str | None) -> bytes | None:
 
 
 def write_meta_properties(fs: FileSystem, directory: str, properties: MetaProperties) -> None:
-    lines = [f"cluster.id={escape(properties.cluster_id)}"]
+    lines = [f"cluster.id={escape_property(properties.cluster_id)}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_text(properties.directory_id)}")
     lines += [f"node.id={properties.node_id}", f"version={VERSION}"]
     write_atomically(fs, f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode("latin-1"))
 
 
-def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
+def directory_conflict(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
     """Return why the log directories cannot belong to one node, as a text for the operator; None if they can. `found`
     has the path of each directory and its properties."""
     for path, properties in found[1:]:
@@ -112,7 +112,7 @@ def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
     return None
 
 
-def escape(text: str) -> str:
+def escape_property(text: str) -> str:
     r"""Escape a value so that Java's Properties read it back: special characters get a backslash, and characters past
     ASCII become `\uXXXX`."""
     out = "".join(_ESCAPES.get(c, c) if ord(c) < 0x7F else f"\\u{ord(c):04x}" for c in text)

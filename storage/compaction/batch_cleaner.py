@@ -90,7 +90,7 @@ class BatchCleaner:
         self._transactions = transactions
         self._statistics = statistics
 
-    def cleaned(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
+    def clean_batch(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
         """Clean one batch.
 
         Returns the batch to write in place of it; None if the batch is removed. Raises `MalformedMessage`.
@@ -165,7 +165,7 @@ class BatchCleaner:
 
     def _with_horizon(self, header: BatchHeader, body: bytes, count: int, max_timestamp: int) -> CleanedBatch:
         horizon_ms = self._request.now_ms + self._request.delete_retention_ms
-        records = shifted(body, header.base_timestamp - horizon_ms)
+        records = with_shifted_timestamps(body, header.base_timestamp - horizon_ms)
         return self._rewritten(
             header, records, count, header.attributes | DELETE_HORIZON_BIT, horizon_ms, max_timestamp
         )
@@ -324,7 +324,7 @@ class CleanedTransactions:
                 self._aborted[aborted.producer_id] = aborted
 
 
-def shifted(records: bytes, shift: int) -> bytes:
+def with_shifted_timestamps(records: bytes, shift: int) -> bytes:
     """Return encoded records with `shift` (ms) added to every timestamp delta. The caller has checked the framing of
     the records."""
     out = bytearray()

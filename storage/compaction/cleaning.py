@@ -57,19 +57,19 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
     limits = request.limits
-    offsets = offset_map(request)
+    offsets = new_offset_map(request)
     sources = [SourceSegment(fs, request.directory, known) for known in request.segments]
     aborted = [*request.aborted_behind]
     for source in sources:
         aborted += source.aborted_transactions()
     step_size = PIECES_A_STEP * limits.io_buffer_size
-    yield from in_steps(build_map(request, sources, aborted, offsets, statistics), step_size)
+    yield from join_small_moves(build_map(request, sources, aborted, offsets, statistics), step_size)
     next_dirty_offset = max(offsets.latest_offset + 1, request.first_dirty_offset)
     cleaned_sources = [source for source in sources if source.base_offset < next_dirty_offset]
     groups = group_segments(
         cleaned_sources, request.segment_bytes, request.segment_index_bytes, request.first_uncleanable_offset
     )
-    ends = [*(group[0].base_offset for group in groups[1:]), end_of(cleaned_sources, request)]
+    ends = [*(group[0].base_offset for group in groups[1:]), end_offset_of_sources(cleaned_sources, request)]
     before: SegmentSize | None = None
     transactions = CleanedTransactions(
         aborted, keeps_from=request.tombstones_end_offset, open_before=request.open_before
@@ -79,7 +79,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
         cleaned = CleanedSegment(fs, request.directory, group[0].base_offset, request.index_interval_bytes)
         transactions.on_kept = cleaned.note_aborted
         try:
-            yield from in_steps(clean_group(request, group, cleaned, cleaner, statistics), step_size)
+            yield from join_small_moves(clean_group(request, group, cleaned, cleaner, statistics), step_size)
             suffixes = cleaned.finish()
         except (OSError, MalformedMessage, LogChanged):
             cleaned.discard()
@@ -95,7 +95,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     yield CleaningDone(next_dirty_offset, statistics)
 
 
-def offset_map(request: CleaningRequest) -> OffsetMap:
+def new_offset_map(request: CleaningRequest) -> OffsetMap:
     """Make the empty offset map of one round of cleaning.
 
     The table of the map is at most as large as the dirty part can fill. Entries are spread over the whole table, so all
@@ -108,7 +108,7 @@ def offset_map(request: CleaningRequest) -> OffsetMap:
     return OffsetMap(size, load_factor, request.salt, request.first_dirty_offset, dirty_count)
 
 
-def in_steps(moves: Iterator[BytesMoved], size_min: int) -> Iterator[BytesMoved]:
+def join_small_moves(moves: Iterator[BytesMoved], size_min: int) -> Iterator[BytesMoved]:
     """Yield the `BytesMoved` events of `moves`, joined so that each except the last has at least `size_min` bytes."""
     bytes_read = bytes_written = 0
     for move in moves:
@@ -121,7 +121,7 @@ def in_steps(moves: Iterator[BytesMoved], size_min: int) -> Iterator[BytesMoved]
         yield BytesMoved(bytes_read, bytes_written)
 
 
-def end_of(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
+def end_offset_of_sources(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
     """The base offset of the segment that follows `cleaned_sources` in the request; the first uncleanable offset if
     none follows."""
     count = len(cleaned_sources)
@@ -148,7 +148,7 @@ def build_map(
             yield BytesMoved(len(piece), 0)
             if is_full:
                 return
-        offsets.reach(end_offset - 1)  # An earlier round may have left a gap at the end of the segment.
+        offsets.raise_latest_offset(end_offset - 1)  # An earlier round may have left a gap at the end of the segment.
 
 
 def index_piece(
@@ -173,7 +173,7 @@ def index_piece(
         if offsets.latest_offset > header.last_offset:
             offsets.forget_fates()  # A record lies past the end of its batch, among the offsets of the next batch.
         if header.last_offset >= start_offset:
-            offsets.reach(header.last_offset)
+            offsets.raise_latest_offset(header.last_offset)
     return True
 
 
@@ -190,7 +190,7 @@ def clean_group(
         for piece in source.pieces(0, request.limits.io_buffer_size):
             kept: list[CleanedBatch] = []
             for header, batch in checked_batches(piece):
-                what_stays = cleaner.cleaned(header, batch)
+                what_stays = cleaner.clean_batch(header, batch)
                 if what_stays is not None:
                     kept.append(what_stays)
             size_before = cleaned.size

@@ -113,7 +113,7 @@ static PyObject *get(OffsetMap *self, PyObject *arguments) {
     return PyLong_FromLongLong(get_hashed(&self->map, first, second));
 }
 
-static PyObject *reach(OffsetMap *self, PyObject *argument) {
+static PyObject *raise_latest_offset(OffsetMap *self, PyObject *argument) {
     long long offset = PyLong_AsLongLong(argument);
     if (offset == -1 && PyErr_Occurred())
         return NULL;
@@ -218,7 +218,7 @@ static PyGetSetDef properties[] = {
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS, NULL},
     {"get", (PyCFunction)get, METH_VARARGS, NULL},
-    {"reach", (PyCFunction)reach, METH_O, NULL},
+    {"raise_latest_offset", (PyCFunction)raise_latest_offset, METH_O, NULL},
     {"fate", (PyCFunction)fate, METH_VARARGS, NULL},
     {"forget_fates", (PyCFunction)forget_fates, METH_NOARGS, NULL},
     {"index_run", (PyCFunction)index_run, METH_VARARGS, NULL},

@@ -124,7 +124,7 @@ class OffsetMap:
         second = hash(self._second_salt + key)
         return self._table[self._place(first, second) + 2] - 1
 
-    def reach(self, offset: int) -> None:
+    def raise_latest_offset(self, offset: int) -> None:
         """Raise `latest_offset` to `offset` if it is lower. The caller has read all records up to `offset` (inclusive),
         also those that do not enter the map."""
         if offset > self.latest_offset:

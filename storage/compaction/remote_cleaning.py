@@ -137,7 +137,7 @@ def _build_map(
 ) -> Iterator[RemoteCleaningEvent]:
     rules = request.rules
     transactions = CleanedTransactions(each for each in request.aborted if each.last_offset >= rules.first_dirty_offset)
-    offsets.reach(rules.first_dirty_offset - 1)
+    offsets.raise_latest_offset(rules.first_dirty_offset - 1)
     for source in request.map_sources:
         if source.is_downloaded:
             yield DownloadNeeded(source)
@@ -149,8 +149,8 @@ def _build_map(
                 return
         if source.is_downloaded:
             fs.unlink(source.path)
-        offsets.reach(source.end_offset - 1)
-    offsets.reach(request.map_end_offset - 1)
+        offsets.raise_latest_offset(source.end_offset - 1)
+    offsets.raise_latest_offset(request.map_end_offset - 1)
 
 
 def _clean_group(
@@ -170,7 +170,7 @@ def _clean_group(
     if group.is_copied:
         clean = partial(_as_it_is, transactions)
     else:
-        clean = BatchCleaner(rules, offsets, transactions, statistics).cleaned
+        clean = BatchCleaner(rules, offsets, transactions, statistics).clean_batch
     cleaned = CleanedSegment(fs, rules.directory, group.start_offset, rules.index_interval_bytes)
     transactions.on_kept = cleaned.note_aborted
     max_timestamp_ms, is_unchanged = NO_TIMESTAMP, not group.is_copied

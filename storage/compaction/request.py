@@ -83,7 +83,7 @@ def cleanable_part(
     if is_reset:
         first_dirty = log.log_start_offset
     dirty = dirty_segments(log, first_dirty)
-    limit = min(last_stable_offset, log.active.base_offset, young_offset(log, dirty, now_ms))
+    limit = min(last_stable_offset, log.active.base_offset, first_young_offset(log, dirty, now_ms))
     limit = max(limit, first_dirty)
     if limit <= log.active.base_offset:
         first_uncleanable = log.segments[bisect_right(log.segments, limit, key=_base_offset) - 1].base_offset
@@ -116,7 +116,7 @@ def dirty_segments(log: LogState, first_dirty_offset: int) -> list[Segment]:
     return segments_between(log.segments, first_dirty_offset, log.active.base_offset)
 
 
-def young_offset(log: LogState, dirty: list[Segment], now_ms: int) -> int:
+def first_young_offset(log: LogState, dirty: list[Segment], now_ms: int) -> int:
     """The base offset of the first dirty segment with a record younger than min.compaction.lag.ms; `INT64_MAX` if
     there is none."""
     lag_ms = log.config.min_compaction_lag_ms
@@ -137,7 +137,7 @@ def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
     return max(0, due_ms - min(timestamps, default=due_ms))
 
 
-def dirtiest(parts: Iterable[tuple[Name, CleanablePart, float]]) -> Name | None:
+def dirtiest_log(parts: Iterable[tuple[Name, CleanablePart, float]]) -> Name | None:
     """The name of the log to clean next: of the logs that have to be cleaned, the one with the largest dirty ratio.
 
     `parts` has the name, the cleanable part and the min.cleanable.dirty.ratio of each log. Returns None if no log has
@@ -246,13 +246,13 @@ def cleaning_request(
         compression_level=config.compression_level,
         limits=limits,
         tombstones_end_offset=tombstones_end_offset,
-        open_before=open_before(log),
+        open_before=producers_open_at_start(log),
         salt=salt,
         now_ms=now_ms,
     )
 
 
-def open_before(log: LogState) -> frozenset[int]:
+def producers_open_at_start(log: LogState) -> frozenset[int]:
     """The ids of the producers with an open transaction at the start of the local log, by the producer snapshot at that
     offset. Empty if the log is not tiered or has no such snapshot.
 

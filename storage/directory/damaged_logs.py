@@ -76,14 +76,14 @@ class DamagedLogs:
         )
         self.add(key, offsets)
 
-    def repaired(self, key: TopicPartition) -> None:
+    def forget_repaired(self, key: TopicPartition) -> None:
         """Remove a log from the damaged ones, because it is served. No effect if it is not among them."""
         self._offsets.pop(key, None)
 
     def high_watermarks(self) -> Offsets:
         return {key: offsets.high_watermark for key, offsets in self._offsets.items()}
 
-    def may_be_of(self, topic: str, partition: int, topic_id: bytes) -> bool:
+    def may_belong_to(self, topic: str, partition: int, topic_id: bytes) -> bool:
         """Whether the damaged log of a partition may belong to the topic with this id: its partition.metadata names the
         id, or cannot be read. Raises OSError."""
         try:
@@ -98,7 +98,7 @@ class DamagedLogs:
         remaining log. If the remaining log cannot be opened, move all of it and open an empty log.
 
         `unique` is part of the stray directory's name. Blocks while the log is read; may run in an executor thread. The
-        log is served only after `LogDirectory.adopt` is called with it. Raises OSError.
+        log is served only after `LogDirectory.serve_log` is called with it. Raises OSError.
         """
         path = f"{self._path}/{partition_directory_name(topic, partition)}"
         aside = f"{self._path}/{suffixed_directory_name(topic, partition, unique, STRAY_SUFFIX)}"

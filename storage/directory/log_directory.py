@@ -72,8 +72,8 @@ HighWatermarkOf = Callable[[TopicPartition], int | None]
 
 
 class LogDirectory:
-    """One log directory and its logs. Its methods run on the event loop; `load`, `make`, `damaged.repair`,
-    `close_share`, `close` and `CheckpointWork.run` may run in a thread.
+    """One log directory and its logs. Its methods run on the event loop; `load`, `make_unserved_log`, `damaged.repair`,
+    `close_logs`, `close` and `CheckpointWork.run` may run in a thread.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class LogDirectory:
         self.failure: OSError | None = None
         """The error for which the directory is offline; None while the directory is served."""
         self._closed: set[TopicPartition] = set()
-        """The logs that `close_share` has closed."""
+        """The logs that `close_logs` has closed."""
         self._close_error: OSError | None = None
         self.previous_run = PreviousRun(fs, path, boot_id)
         if self.previous_run.may_have_lost_writes:
@@ -244,7 +244,7 @@ class LogDirectory:
         if log.unflushed_count >= config.flush_messages:
             # A topic that promises durability: what the crash left in the page cache is synced before it is served.
             log.flush(now_ms)
-        self.adopt(log)
+        self.serve_log(log)
         return log
 
     # Serving
@@ -252,16 +252,18 @@ class LogDirectory:
     def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
         """Make a new, empty log and serve it. Raises OSError, and then leaves nothing of the log behind."""
         try:
-            log = self.make(topic, partition, topic_id, config, now_ms)
+            log = self.make_unserved_log(topic, partition, topic_id, config, now_ms)
         except OSError as error:
-            self.refused(error)
+            self.handle_error(error)
             raise
-        self.adopt(log)
+        self.serve_log(log)
         return log
 
-    def make(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
-        """Make a new, empty log, which is served once `adopt` is called. May run in an executor thread. Raises OSError,
-        which the caller passes to `refused` on the event loop."""
+    def make_unserved_log(
+        self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int
+    ) -> Log:
+        """Make a new, empty log, which is served once `serve_log` is called. May run in an executor thread. Raises
+        OSError, which the caller passes to `handle_error` on the event loop."""
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
         log = None
         try:
@@ -286,11 +288,11 @@ class LogDirectory:
         except OSError as error:
             raise OSError(errno.EIO, f"{path} is half made and cannot be removed: {error}") from error
 
-    def adopt(self, log: Log) -> None:
+    def serve_log(self, log: Log) -> None:
         """Serve a log that was opened in this directory."""
         self.logs[log.topic, log.partition] = log
-        self.damaged.repaired((log.topic, log.partition))
-        # The hooks are set here, because `make` and `load` may run in a thread, if errors are raised.
+        self.damaged.forget_repaired((log.topic, log.partition))
+        # The hooks are set here, because `make_unserved_log` and `load` may run in a thread, if errors are raised.
         reports = self._reports
         log.on_shortage = reports.shortage
         log.on_damage = bind(reports.damage, log) if reports.damage is not None else None
@@ -318,7 +320,7 @@ class LogDirectory:
         if self._reports.epochs_changed is not None and log.epochs.must_be_written(log.end_offset):
             self._reports.epochs_changed(log)
 
-    def refused(self, error: OSError) -> None:
+    def handle_error(self, error: OSError) -> None:
         """Handle the error of a failed operation. The directory goes offline, unless the error is transient."""
         if error.errno not in PASSING:
             self.fail(error)
@@ -403,13 +405,13 @@ class LogDirectory:
 
     # Closing
 
-    def abandon(self) -> None:
+    def close_after_failure(self) -> None:
         """Close all files and unlock the directory after a failure, so that the operator can unmount the disk."""
         for log in self.logs.values():
             log.close(0, clean=False)
         self._lock.release()
 
-    def close_share(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
+    def close_logs(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
         """Flush and close the logs of `keys`, as a first part of `close`. If a log cannot be closed, `close` ends
         unclean.
 

@@ -32,7 +32,7 @@ from moldau.protocol.erase_orders import Run, packed_runs, unpacked_runs
 from moldau.protocol.primitives import MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, TimestampType
 from moldau.storage.compaction.batch_cleaner import emptied_batch, rewritten_batch
-from moldau.storage.compaction.cleaning import in_steps
+from moldau.storage.compaction.cleaning import join_small_moves
 from moldau.storage.compaction.request import BytesMoved, LogChanged
 from moldau.storage.compaction.segments import (
     CleanedBatch,
@@ -175,12 +175,12 @@ def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
             continue
         source = SourceSegment(fs, request.directory, target.known)
         search = SegmentSearch(request, named, source, target.end_offset)
-        yield from in_steps(search.moves(), step_size)
+        yield from join_small_moves(search.moves(), step_size)
         if not search.has_found:
             continue
         rewriting = SegmentRewriting(fs, request, named, source)
         try:
-            yield from in_steps(rewriting.moves(), step_size)
+            yield from join_small_moves(rewriting.moves(), step_size)
             suffixes = rewriting.cleaned.finish()
         except (OSError, MalformedMessage, LogChanged):
             rewriting.cleaned.discard()

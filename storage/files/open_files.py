@@ -58,7 +58,7 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._holders)
 
-    def bound(self, count_max: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def limit_count(self, count_max: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """Limit the number of open files to `count_max`.
 
         `call_soon` schedules a callback on the event loop, and must be thread-safe.
@@ -66,7 +66,7 @@ class OpenFiles:
         self.count_max = count_max
         self._call_soon = call_soon
 
-    def unbound(self) -> None:
+    def remove_limit(self) -> None:
         """Remove the limit and forget the holders. Called before an executor thread closes the logs."""
         self.count_max = 0
         self._call_soon = None
@@ -75,8 +75,8 @@ class OpenFiles:
     def opened(self, holder: Holder) -> None:
         """Note that a holder has opened its file.
 
-        In a process that has set no limit (`bound`), such as one of Spark, this has no effect. So no reference to a
-        segment is kept here, and the process may drop a segment without closing it.
+        In a process that has set no limit (`limit_count`), such as one of Spark, this has no effect. So no reference to
+        a segment is kept here, and the process may drop a segment without closing it.
         """
         if self._call_soon is None:
             return
@@ -118,7 +118,9 @@ class OpenFiles:
                 self._holders[holder] = None
 
 
-def open_kept(fs: FileSystem, holder: Holder, path: str, *, create: bool = False, read_only: bool = False) -> OpenFile:
+def open_for_holder(
+    fs: FileSystem, holder: Holder, path: str, *, create: bool = False, read_only: bool = False
+) -> OpenFile:
     """Open a file that `holder` keeps open. Raises OSError. If the process has no descriptor left, other holders close
     their files soon, and the caller may try again."""
     try:
@@ -142,7 +144,7 @@ class OpenFile:
     def __del__(self) -> None:
         self.file.close()
 
-    def reads(self, *, waits: bool) -> Readable:
+    def readable(self, *, waits: bool) -> Readable:
         """Return the file for reading. Without `waits`, return a view of the file whose reads raise `NotCached` instead
         of waiting for the disk."""
         return self.file if waits else CachedReads(self)

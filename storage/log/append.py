@@ -207,14 +207,14 @@ def append_batch(
         PREFIX.pack_into(batch, 0, base_offset, header.batch_length, leader_epoch)
         buffers = [batch]
     try:
-        store(log, header, buffers, base_offset, leader_epoch, now_ms, marker)
+        store_batch(log, header, buffers, base_offset, leader_epoch, now_ms, marker)
     except OSError as error:
         return refuse_disk(log, error, base_offset)
     append_time_ms = now_ms if log.config.message_timestamp_type is LOG_APPEND_TIME else NO_TIME
     return AppendResult(NONE, base_offset, log.end_offset - 1, append_time_ms, log.log_start_offset)
 
 
-def store(
+def store_batch(
     log: LogState,
     header: BatchHeader,
     buffers: list[BytesLike],
@@ -250,7 +250,7 @@ def note_appended(
             completed = producers.note_marker(header, marker, base_offset)
             # Commits are not indexed: a read_committed consumer has to skip only what was aborted.
             if completed is not None and completed.is_aborted:
-                log.active.transaction_index.append(producers.aborted(completed))
+                log.active.transaction_index.append(producers.transaction_index_entry(completed))
     elif header.attributes & CONTROL_BIT:
         log.note_control_batch(base_offset)
     producers.map_end_offset = end_offset
@@ -398,8 +398,8 @@ def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
     DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
     """
     # No batch was noted and the file has its former size: the failed append changed nothing.
-    if log.end_offset == end_offset and log.active.is_as_noted():
-        log.fail_unless_passing(error)
+    if log.end_offset == end_offset and log.active.has_noted_size():
+        log.fail_unless_transient(error)
     else:
         log.fail(error)
     return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

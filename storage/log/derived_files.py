@@ -82,7 +82,7 @@ class IndexCheck:
                 return f"{segment.path(TRANSACTION_INDEX_SUFFIX)} is damaged"
         return None
 
-    def mend_rolled(self, end_slot: int) -> None:
+    def mend_indexes_before(self, end_slot: int) -> None:
         """Rebuild the indexes of each segment before `end_slot` whose indexes have a flaw. Raises OSError and
         `MalformedMessage`.
         """
@@ -94,7 +94,7 @@ class IndexCheck:
     def rebuild(self, slot: int, flaw: str) -> None:
         """Rebuild the three indexes of a segment from its batches. Raises OSError and `MalformedMessage`."""
         segment = self._segments[slot]
-        self.empty(segment, flaw)
+        self.empty_indexes(segment, flaw)
         producers = ProducerStates(INT64_MAX)
         load_producers(
             self._segments[:slot],
@@ -109,11 +109,11 @@ class IndexCheck:
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
             batch = segment.file().pread(header.size, position) if is_marker else None
             replay_batch(segment, producers, header, batch)
-        segment.seal()
+        segment.finish_indexes()
         self.rebuilt.append(segment)
         self._names |= {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
 
-    def empty(self, segment: Segment, flaw: str) -> None:
+    def empty_indexes(self, segment: Segment, flaw: str) -> None:
         """Empty the three indexes of a segment, or create them. The caller then fills them from the batches. Raises
         OSError.
 
@@ -203,7 +203,7 @@ def complete_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], log_start
         return
     earlier = epochs_of_batches(segments, log_start_offset, known_from)
     if earlier:
-        epochs.precede(earlier)
+        epochs.insert_earlier(earlier)
 
 
 def epochs_of_batches(segments: Sequence[Segment], start_offset: int, end_offset: int) -> list[EpochStart]:

@@ -4,7 +4,7 @@
     2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
     3  after a clean shutdown trust the files, and make a missing or damaged index again (`load_after_clean_shutdown`);
        after a crash check every batch from the recovery point on (`recover`)
-    4  compare the end of the log with what the other files say of it (`go_on_after_lost_end`)
+    4  compare the end of the log with what the other files say of it (`continue_after_lost_end`)
     5  bring epochs and snapshots within [log start offset, log end offset)
 
 Files that can be derived from the batches are made again from them (`derived_files`). No checkpoint makes a start
@@ -122,13 +122,13 @@ def load_log(request: LogRequest) -> LoadedLog:
         raise CorruptLog(f"{directory}: {error}, in a part of the log that was flushed") from error
     end_offset = end.offset
     if max(end_offset, request.log_start_offset) < stated_end_offset:
-        go_on_after_lost_end(request, segments, producers, end_offset, stated_end_offset)
+        continue_after_lost_end(request, segments, producers, end_offset, stated_end_offset)
         end_offset = stated_end_offset
     log_start_offset = start_offset_of(request, segments, end_offset)
     if log_start_offset < request.log_start_offset:
         load_producers(segments, snapshots, producers, log_start_offset, end_offset, request.now_ms)
     if end_offset < log_start_offset:
-        segments = [emptied(request, segments, end_offset, log_start_offset)]
+        segments = [restart_at_log_start(request, segments, end_offset, log_start_offset)]
         end_offset = log_start_offset
         producers.clear(end_offset)
         epochs.clear()
@@ -199,7 +199,7 @@ def end_offset_of_other_files(
     return agreed if request.clean_shutdown else min(agreed, flushed_end_offset)
 
 
-def go_on_after_lost_end(
+def continue_after_lost_end(
     request: LogRequest, segments: list[Segment], producers: ProducerStates, end_offset: int, stated_end_offset: int
 ) -> None:
     """Let a log that has lost its last records continue at `stated_end_offset`, so that no offset is used twice. Raises
@@ -218,7 +218,9 @@ def go_on_after_lost_end(
     producers.map_end_offset = stated_end_offset
 
 
-def emptied(request: LogRequest, segments: list[Segment], end_offset: int, log_start_offset: int) -> Segment:
+def restart_at_log_start(
+    request: LogRequest, segments: list[Segment], end_offset: int, log_start_offset: int
+) -> Segment:
     """Remove all segments of a log that ends before its log start offset because its end was lost. Returns the new
     first segment, which begins at the log start offset. Raises OSError."""
     request.report(
@@ -283,7 +285,7 @@ def load_after_clean_shutdown(
     if not request.clean_shutdown:
         return None
     last_slot = len(segments) - 1
-    check.mend_rolled(last_slot)
+    check.mend_indexes_before(last_slot)
     active = segments[last_slot]
     try:
         flaw = check.flaw_of(last_slot)
@@ -313,13 +315,13 @@ def recover(
     directory = request.directory
     # The last segment that begins before the recovery point holds it; everything before that segment was flushed.
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
-    check.mend_rolled(slot)
+    check.mend_indexes_before(slot)
     # A snapshot past the recovery point may describe batches that were lost in the crash.
     snapshots.remove_after(flushed_end_offset)
     flaws = [check.flaw_of(each) for each in range(slot, len(segments))]
     for segment, flaw in zip(segments[slot:], flaws, strict=True):
         if flaw is not None:
-            check.empty(segment, flaw)
+            check.empty_indexes(segment, flaw)
     load_recovered(request, segments, slot, check, snapshots, producers, is_sound=flaws[0] is None)
     # Past the recovery point the checkpoint may be older or newer than the batches, which are read in any case.
     epochs.truncate_from_end(request.recovery_point)

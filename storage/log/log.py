@@ -284,7 +284,7 @@ class Log(LogState):
             self.flush_in_flight.is_abandoned = True
         if clean and self.failure is None:
             assert self.flush_in_flight is None, "closed cleanly while a flush is under way, whose result is not known"
-            self.active.seal()
+            self.active.finish_indexes()
             self.snapshots.write(self.producers)
             # The next start drops an epoch without batches; so does the checkpoint.
             self.epochs.truncate_from_end(self.end_offset)

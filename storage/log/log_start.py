@@ -57,7 +57,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
             # A full disk has no room for a new segment: the last one stays, and deleting its neighbours makes room.
             count -= 1
     except OSError as error:
-        log.fail_unless_passing(error)
+        log.fail_unless_transient(error)
         raise
     if not log.config.is_tiered and log.log_start_offset < log.segments[0].base_offset:
         # The topic is not tiered any more: the part that is not local is given up.
@@ -89,7 +89,7 @@ def try_roll(log: LogState, now_ms: int) -> bool:
     try:
         log.roll(now_ms)
     except OSError as error:
-        log.fail_unless_passing(error)
+        log.fail_unless_transient(error)
         return False
     return True
 
@@ -138,7 +138,7 @@ def deletable_count(
         starts.append(end_offset)
         replicated_count += 1
     count = 0
-    for is_due in due_by(segments, config, log_start_offset, now_ms):
+    for is_due in deletion_rules(segments, config, log_start_offset, now_ms):
         while count < replicated_count and is_due(segments[count], starts[count]):
             count += 1
     return count
@@ -167,7 +167,7 @@ def _deletable_tiered(
     for segment, next_start in zip(segments, starts, strict=False):
         is_hidden = next_start <= log_start_offset
         is_due = (has_size and excess_size >= segment.size) or (
-            has_time and now_ms - segment.local_time(now_ms) > config.local_retention_ms
+            has_time and now_ms - segment.local_retention_ms(now_ms) > config.local_retention_ms
         )
         if not is_hidden and not (is_due and next_start <= tiered_end_offset):
             break
@@ -176,7 +176,7 @@ def _deletable_tiered(
     return count
 
 
-def due_by(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> list[IsDue]:
+def deletion_rules(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> list[IsDue]:
     """Return the rules of retention that apply to a log, in Kafka's order. Each rule continues at the segment at which
     the rule before it stopped.
     """

@@ -130,7 +130,7 @@ class LogState:
         self.on_shortage: Callable[[OSError], None] | None = None
         """Called with each error that may be transient: a full disk, or a lack of file descriptors."""
         self.last_flush_ms = now_ms
-        self.boundaries = Boundaries()
+        self.boundaries = RecentBatchPositions()
         self.directory_is_dirty = not loaded.was_clean
         """Whether file names were added or removed since the directory was last synced."""
         self.parent_is_dirty = not loaded.was_clean
@@ -185,7 +185,7 @@ class LogState:
         base_offset = max(base_offset, self.end_offset)
         if not self.active.size and self.active.base_offset == base_offset:
             return self.active
-        self.active.seal()
+        self.active.finish_indexes()
         # After a crash a start restores the producers from this snapshot instead of reading the whole log.
         if self.snapshots.write(self.producers):
             self.unsynced_paths.append(self.snapshots.path(self.producers.map_end_offset))
@@ -203,14 +203,14 @@ class LogState:
         if order_at(self.segments[-1:], base_offset) is not None:
             self.erase_orders.add(base_offset)
 
-    def hide_pending(self) -> None:
+    def hide_records_to_erase(self) -> None:
         """Hide the records that pending erase orders name from consumers, until this replica has erased them."""
         try:
             self.erase_orders.hide(self.segments)
         except MalformedMessage as malformed:
             self.damaged(str(malformed))
         except OSError as error:
-            self.fail_unless_passing(error)
+            self.fail_unless_transient(error)
 
     def is_hidden(self, base_offset: int) -> bool:
         """Whether a pending erase order hides offsets of the segment with this base offset."""
@@ -245,7 +245,7 @@ class LogState:
             return segment.base_offset  # The truncation itself meets the error.
         return min(offset, place.base_offset) if place else offset
 
-    def forget_after_end(self) -> None:
+    def forget_state_past_end(self) -> None:
         """Drop all state about the bytes past the new end, after a truncation.
 
         The current flush is affected, too: the bytes that it syncs past the new end are not those that are appended
@@ -286,7 +286,7 @@ class LogState:
             if self.on_damage is not None:
                 self.on_damage(reason)
 
-    def fail_unless_passing(self, error: OSError) -> None:
+    def fail_unless_transient(self, error: OSError) -> None:
         """Fail the log as `fail` does, unless the error is transient (a full disk, or a lack of file descriptors). A
         transient error fails only the one operation, which must have left the log unchanged."""
         if error.errno not in PASSING:
@@ -309,7 +309,7 @@ def _unsynced(loaded: LoadedLog, directory: str) -> list[str]:
 BOUNDARIES_KEPT = 16
 
 
-class Boundaries:
+class RecentBatchPositions:
     """Positions of batches in the active segment by base offset: the last `BOUNDARIES_KEPT` that were looked up.
 
     A reader at the end of the log asks for the offset at which its last read ended. The position of this offset is then

@@ -3,9 +3,10 @@
 This is needed when a log is opened and when it was truncated. A snapshot is written at each roll, so that at most about
 one segment of batch headers is read.
 
-A snapshot holds only the last batch of each producer; the batches before it are read from the log (`remember_repeats`).
-A client with five requests in flight when the broker restarts sends all five again. The requests that were stored must
-be recognized as duplicates. Otherwise the first of them would be out of order, and the client would fail.
+A snapshot holds only the last batch of each producer; the batches before it are read from the log
+(`restore_earlier_batches`). A client with five requests in flight when the broker restarts sends all five again. The
+requests that were stored must be recognized as duplicates. Otherwise the first of them would be out of order, and the
+client would fail.
 
 DIVERGES: Apache Kafka knows only the last batch after a restart from a snapshot.
 """
@@ -31,8 +32,8 @@ from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_bat
 from moldau.storage.segment.segment import Segment
 
 HEADERS_MAX = 256
-"""The most batch headers that `remember_repeats` reads: clients repeat only their latest batches, and a start must not
-read whole logs."""
+"""The most batch headers that `restore_earlier_batches` reads: clients repeat only their latest batches, and a start
+must not read whole logs."""
 IDLE_MS_MAX = 300_000
 """The age (ms), before the newest batch of the log, from which on a producer's last batch means that it has no request
 in flight: clients give up after delivery.timeout.ms, by default two minutes."""
@@ -61,7 +62,7 @@ def load_producers(
         producers.clear(log_start_offset)
     else:
         producers.restore(latest[1], latest[0], now_ms)
-        remember_repeats(earlier or segments, producers)
+        restore_earlier_batches(earlier or segments, producers)
     for segment, next_offset in zip(
         segments, [*(later.base_offset for later in segments[1:]), end_offset], strict=False
     ):
@@ -85,7 +86,7 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
             batch = segment.file().pread(header.size, batch_position) if is_marker else None
             replay_batch(segment, producers, header, batch)
     try:
-        check_remembered(segment, producers, first_offset, end_position)
+        check_remembered_batches(segment, producers, first_offset, end_position)
     except DamagedBatch as damage:
         raise MalformedMessage(f"{segment.path('.log')}: {damage}") from damage
 
@@ -103,7 +104,7 @@ def replay_batch(
     if completed is not None and completed.is_aborted:
         known = segment.transaction_index.entries()
         if not known or known[-1].last_offset < completed.last_offset:
-            segment.transaction_index.append(producers.aborted(completed))
+            segment.transaction_index.append(producers.transaction_index_entry(completed))
 
 
 def replay_transactional(segment: Segment, producers: ProducerStates, batches: list[InTransaction]) -> None:
@@ -123,7 +124,7 @@ def replay_transactional(segment: Segment, producers: ProducerStates, batches: l
         replay_batch(segment, producers, header, marker_batch or None)
 
 
-def check_remembered(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
+def check_remembered_batches(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
     """Verify the checksums of the batches that the producer state remembers. Raises OSError and `DamagedBatch`.
 
     Leaves out batches that end before `first_offset` or begin at `end_position` or later. Also leaves out producers for
@@ -151,7 +152,7 @@ def check_remembered(segment: Segment, producers: ProducerStates, first_offset: 
             verified_batch(Pieces(file, position, position + header.size), position)
 
 
-def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> None:
+def restore_earlier_batches(segments: Sequence[Segment], producers: ProducerStates) -> None:
     """Add to each producer of a restored snapshot the batches before its last one. Called only right after the snapshot
     was restored."""
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX

@@ -63,16 +63,16 @@ def read(
     damaged. Without `waits` it raises `NotCached` if the lookup would have to wait for the disk.
     """
     try:
-        return find(log, offset, size_max, end_offset, at_least_one, waits)
+        return locate_batches(log, offset, size_max, end_offset, at_least_one, waits)
     except OSError as error:
-        log.fail_unless_passing(error)
+        log.fail_unless_transient(error)
         return ErrorCode.KAFKA_STORAGE_ERROR
     except MalformedMessage as malformed:
         log.damaged(str(malformed))
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def find(
+def locate_batches(
     log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
 ) -> LogRead | ErrorCode:
     if not log.log_start_offset <= offset <= log.end_offset:
@@ -130,7 +130,7 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
 
 def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
     """The size in bytes of the batch at a position; 0 if no whole batch begins there."""
-    for place in walk_places(segment.open_file().reads(waits=waits), position, segment.size):
+    for place in walk_places(segment.open_file().readable(waits=waits), position, segment.size):
         return place.size
     return 0
 

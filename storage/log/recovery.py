@@ -140,7 +140,7 @@ class TailRecovery:
                             f"{segment.path('.log')}: removed the batches from offset {next_base_offset} on again:"
                             " they were truncated before the crash"
                         )
-                        segment.cut(position, now_ms)
+                        segment.truncate_file(position, now_ms)
                         break
                     self._refuse_disorder(segment, header, position)
                     size = header.batch_length + LOG_OVERHEAD
@@ -149,7 +149,7 @@ class TailRecovery:
         except DamagedBatch as damage:
             self._cut(segment, damage, later, now_ms)
             return False
-        segment.seal()
+        segment.finish_indexes()
         self._earlier_size += segment.size
         self._checked(self._earlier_size, self._size)
         return True
@@ -174,8 +174,8 @@ class TailRecovery:
         self.report(
             f"{segment.path('.log')}: {damage}; cut {cut_size} bytes from offset {self.next_offset} on{also}{why}"
         )
-        segment.cut(damage.position, now_ms)
-        segment.seal()
+        segment.truncate_file(damage.position, now_ms)
+        segment.finish_indexes()
 
     def _batch_behind(self, segment: Segment, position: int, later: Sequence[Segment]) -> int | None:
         """Return the base offset of the first whole batch after a damaged position, in this segment or a later one.
@@ -194,7 +194,7 @@ class TailRecovery:
     def _walk_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
         """Check and note the plain batches from `position` on, for as long as `pieces` has them. A plain batch is one
         that `BatchRun.walk` can check in a run. Returns the position after the last one."""
-        inside = pieces.reach(position, HEADER_SIZE)
+        inside = pieces.load_range(position, HEADER_SIZE)
         segment.begin_run(run)
         run.next_offset, run.leader_epoch = self.next_offset, self.last_epoch
         end = run.walk(pieces.data, inside, pieces.position)
@@ -202,7 +202,7 @@ class TailRecovery:
             return position
         segment.note_run(run)
         for producer_id, (epoch, batches) in run.producers.items():
-            self.producers.note_run(producer_id, epoch, batches)
+            self.producers.note_batches(producer_id, epoch, batches)
         replay_transactional(segment, self.producers, run.transactional)
         if run.next_offset > self.producers.map_end_offset:
             self.producers.map_end_offset = run.next_offset

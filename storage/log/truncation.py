@@ -90,7 +90,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
 
 def truncate_derived_state(log: LogState, now_ms: int) -> None:
     """Truncate indexes, epochs and producer state to the new end of the log. Raises OSError and `MalformedMessage`."""
-    log.forget_after_end()
+    log.forget_state_past_end()
     log.epochs.truncate_from_end(log.end_offset)
     log.snapshots.remove_after(log.end_offset)
     load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset, now_ms)

@@ -31,7 +31,7 @@ from moldau.storage.segment.batch_scan import walk_places
 OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
-def own_names(fs: FileSystem, directory: str, report: Callable[[str], None] | None = None) -> list[str]:
+def file_names_of_log(fs: FileSystem, directory: str, report: Callable[[str], None] | None = None) -> list[str]:
     """The names of the files in a log's directory, sorted. A file whose name ends like that of a segment's file but
     does not begin with an offset is left out and reported; it stays on the disk. Raises OSError.
 
@@ -50,7 +50,7 @@ def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], Non
     """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted, and the
     base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` if a `.swap` file
     does not consist of batches."""
-    names = own_names(fs, directory, report)
+    names = file_names_of_log(fs, directory, report)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     incomplete = [name for name in swaps if cleaned_offsets and offset_of_name(name) >= min(cleaned_offsets)]
@@ -61,7 +61,7 @@ def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], Non
     swaps = [name for name in swaps if name not in incomplete]
     if swaps:
         complete_swaps(fs, directory, swaps)
-    names = own_names(fs, directory)
+    names = file_names_of_log(fs, directory)
     present = set(names)
     orphans = [
         name
@@ -88,10 +88,10 @@ def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:
         first_offset = min(offset_of_name(name) for name in logs)
-        end_offset = max(end_offset_of(fs, directory, name) for name in logs)
+        end_offset = max(end_offset_of_file(fs, directory, name) for name in logs)
         replaced = [
             name
-            for name in own_names(fs, directory)
+            for name in file_names_of_log(fs, directory)
             if name.endswith(OFFSET_NAMED_SUFFIXES) and first_offset <= offset_of_name(name) < end_offset
         ]
         unlink(fs, directory, replaced)
@@ -100,7 +100,7 @@ def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
     fs.sync_directory(directory)
 
 
-def end_offset_of(fs: FileSystem, directory: str, name: str) -> int:
+def end_offset_of_file(fs: FileSystem, directory: str, name: str) -> int:
     """Read a .log file, and return the offset after its last batch. Raises OSError and `MalformedMessage`."""
     opened = OpenFile(fs.open(f"{directory}/{name}"))
     last_offset = offset_of_name(name)

@@ -325,9 +325,9 @@ class ProducerStates:
             if entry.open_transaction_offset == NO_OFFSET:
                 entry.open_transaction_offset = base_offset
                 self._open_transactions[base_offset] = producer_id
-            self.verifications.appended(header)
+            self.verifications.drop_guard_after_append(header)
 
-    def note_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
+    def note_batches(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
         """Note data batches of one producer that are outside of transactions, in order.
 
         Each tuple in `batches` has the fields of a `ProducerBatch`.
@@ -341,7 +341,7 @@ class ProducerStates:
     def note_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
         """Apply a transaction marker that is at `offset`. Returns the transaction that the marker ended; None if the
         producer had none open."""
-        self.verifications.appended(header)
+        self.verifications.drop_guard_after_append(header)
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id)
@@ -407,7 +407,7 @@ class ProducerStates:
         for first_offset in decided:
             del self.undecided[first_offset]
 
-    def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
+    def transaction_index_entry(self, completed: CompletedTransaction) -> AbortedTransaction:
         """The entry of the transaction index for an aborted transaction."""
         return AbortedTransaction(
             completed.producer_id,

@@ -43,7 +43,7 @@ class VerificationGuard:
         """Whether the client uses the protocol of transaction.version 2: its epoch is new in each transaction, and
         sequences begin at 0."""
 
-    def asked_again(self, producer_epoch: int, sequence: int) -> None:
+    def note_another_batch(self, producer_epoch: int, sequence: int) -> None:
         """Note that another batch of the producer waits for this verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
@@ -82,10 +82,10 @@ class Verifications:
                 producer_epoch, sequence, leader_epoch, now_ms, supports_epoch_bump=supports_epoch_bump
             )
         else:
-            guard.asked_again(producer_epoch, sequence)
+            guard.note_another_batch(producer_epoch, sequence)
         return guard
 
-    def appended(self, header: BatchHeader) -> None:
+    def drop_guard_after_append(self, header: BatchHeader) -> None:
         """Drop the guard of a producer when its transactional batch or its marker was appended.
 
         Under transaction.version 2 the guard is kept if the marker has the epoch of the guard: that marker ended the

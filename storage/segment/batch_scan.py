@@ -163,7 +163,7 @@ class Pieces:
         self.end_position = end_position
         self.data = b""
 
-    def reach(self, position: int, size: int) -> int:
+    def load_range(self, position: int, size: int) -> int:
         """Load `size` bytes from `position` of the file on into `data`, or all bytes up to the end of the range.
 
         Returns the index in `data` that stands for `position`. Raises OSError.
@@ -181,7 +181,7 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
 
     Raises `DamagedBatch` if there is no whole batch or its checksum is wrong, and OSError.
     """
-    inside = pieces.reach(position, HEADER_SIZE)
+    inside = pieces.load_range(position, HEADER_SIZE)
     try:
         header = parse_header(pieces.data, inside, True)
     except MalformedMessage as error:
@@ -189,7 +189,7 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
     size = header.batch_length + LOG_OVERHEAD
     if position + size > pieces.end_position:
         raise DamagedBatch(position, f"{pieces.end_position - position} bytes of a batch of {size}")
-    inside = pieces.reach(position, size)
+    inside = pieces.load_range(position, size)
     if not crc_is_valid(pieces.data, inside, header):
         raise DamagedBatch(position, "checksum mismatch")
     return header, inside
@@ -203,7 +203,7 @@ def whole_batch_after(file: File, position: int, end_position: int, offset_min: 
     """
     pieces = Pieces(file, position, end_position)
     while position + HEADER_SIZE <= end_position:
-        inside = pieces.reach(position, HEADER_SIZE)
+        inside = pieces.load_range(position, HEADER_SIZE)
         found = pieces.data.find(_MAGIC_BYTE, inside + MAGIC_POSITION)
         if found < 0 or found - MAGIC_POSITION + HEADER_SIZE > len(pieces.data):
             # The rest of the piece is too short for a header: the next piece begins with it.

@@ -23,7 +23,7 @@ from moldau.storage.files.log_paths import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from moldau.storage.files.open_files import OpenFile, open_kept
+from moldau.storage.files.open_files import OpenFile, open_for_holder
 from moldau.storage.files.port import File, FileSystem
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.batch_run import BatchRun
@@ -97,14 +97,14 @@ class SegmentFiles:
     def open_file(self) -> OpenFile:
         """Return the .log file, after opening it if it is not open. Raises OSError."""
         if self._open_file is None:
-            self._open_file = open_kept(self._fs, self, self.path(LOG_SUFFIX))
+            self._open_file = open_for_holder(self._fs, self, self.path(LOG_SUFFIX))
         return self._open_file
 
     def file(self) -> File:
         """The open .log file. The caller must use it before its next call on this object. Raises OSError."""
         return (self._open_file or self.open_file()).file
 
-    def is_as_noted(self) -> bool:
+    def has_noted_size(self) -> bool:
         """Whether the .log file has the size that is noted in `size`. A file that is not open counts as right."""
         return self._open_file is None or self._open_file.file.size() == self.size
 
@@ -241,7 +241,7 @@ class Segment(SegmentFiles):
         """
         segment = cls(fs, directory, base_offset, config, now_ms, 0)
         try:
-            opened = segment._open_file = open_kept(fs, segment, segment.path(LOG_SUFFIX), create=True)
+            opened = segment._open_file = open_for_holder(fs, segment, segment.path(LOG_SUFFIX), create=True)
             opened.file.truncate(0)
             segment.offset_index.entries.create()
             segment.time_index.entries.create()
@@ -333,7 +333,7 @@ class Segment(SegmentFiles):
         return age_ms > config.segment_ms - self.roll_jitter_ms or self._indexes_are_full
 
     def _has_full_index(self) -> bool:
-        """Whether one of the indexes is full. The time index keeps room for the entry that `seal` adds."""
+        """Whether one of the indexes is full. The time index keeps room for the entry that `finish_indexes` adds."""
         return (
             self.offset_index.entries.count >= self._index_size_max // OFFSET_ENTRY.size
             or self.time_index.entries.count >= self._index_size_max // TIME_ENTRY.size - 1
@@ -355,7 +355,7 @@ class Segment(SegmentFiles):
                 break
         return self._first_timestamp
 
-    def seal(self) -> None:
+    def finish_indexes(self) -> None:
         """End appending to the segment: add the largest timestamp to the time index as its last entry, and write both
         indexes.
 
@@ -377,7 +377,7 @@ class Segment(SegmentFiles):
         file does not consist of whole batches up to its recorded size, and OSError if the disk failed.
         """
         named_offset, position = self.offset_index.entry_at_or_before(offset, waits=waits)
-        reads = (self._open_file or self.open_file()).reads(waits=waits)
+        reads = (self._open_file or self.open_file()).readable(waits=waits)
         if start_position > position:
             return find_batch(reads, start_position, self.size, offset, is_whole=True)
         if 0 < position < self.size:
@@ -467,7 +467,7 @@ class Segment(SegmentFiles):
         self.load_timestamps()
         return self.max_timestamp if self.max_timestamp >= 0 else self._fs.modified_ms(self.path(LOG_SUFFIX))
 
-    def local_time(self, now_ms: int) -> int:
+    def local_retention_ms(self, now_ms: int) -> int:
         """The time (ms) by which local retention judges a copied segment: the largest timestamp of the records or, if
         that is past `now_ms`, the time at which the .log file was last changed."""
         largest = self.largest_timestamp()
@@ -487,10 +487,10 @@ class Segment(SegmentFiles):
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        self.cut(position, now_ms)
+        self.truncate_file(position, now_ms)
         return min(offset, place.base_offset) if place else offset
 
-    def cut(self, position: int, now_ms: int) -> None:
+    def truncate_file(self, position: int, now_ms: int) -> None:
         """Truncate the .log file to `position`; the caller truncates the indexes.
 
         Raises OSError and `MalformedMessage`.

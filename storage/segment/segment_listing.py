@@ -95,7 +95,7 @@ def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | Non
     return OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
 
 
-def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | None:
+def locate_batch(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | None:
     """Return the batch that contains `offset`, or the first one after it. Return None if all whole batches end before
     `offset`."""
     index = offset_index_of(fs, segment)
@@ -104,7 +104,7 @@ def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | 
     return find_batch(opened.file, position, segment.size, offset)
 
 
-def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_size: int) -> list[PositionRange]:
+def split_range(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_size: int) -> list[PositionRange]:
     """Cut a range of whole batches into slices of about `slice_size` bytes. The cuts are at index entries, so no batch
     is read.
 

@@ -21,7 +21,7 @@ from operator import itemgetter
 from struct import Struct
 
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.files.open_files import OpenFile, open_kept
+from moldau.storage.files.open_files import OpenFile, open_for_holder
 from moldau.storage.files.port import PASSING, File, FileSystem
 
 # DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls. Here they grow as they are
@@ -75,7 +75,7 @@ class SparseIndex:
 
     def create(self) -> None:
         """Make the index file, or empty it if it exists. Raises OSError."""
-        opened = self._open_file = open_kept(self._fs, self, self._path, create=True)
+        opened = self._open_file = open_for_holder(self._fs, self, self._path, create=True)
         opened.file.truncate(0)
         self._count = self._written_count = 0
         self._recent.clear()
@@ -199,7 +199,7 @@ class SparseIndex:
     def open_file(self) -> OpenFile:
         """Return the index file, after opening it if it is not open. Raises OSError."""
         if self._open_file is None:
-            self._open_file = open_kept(self._fs, self, self._path, read_only=self._read_only)
+            self._open_file = open_for_holder(self._fs, self, self._path, read_only=self._read_only)
         return self._open_file
 
     @property
@@ -271,7 +271,7 @@ class SparseIndex:
 
     def _bytes(self, slot: int, count: int, *, waits: bool) -> BytesLike:
         size = self._entry.size
-        data = (self._open_file or self.open_file()).reads(waits=waits).pread(count * size, slot * size)
+        data = (self._open_file or self.open_file()).readable(waits=waits).pread(count * size, slot * size)
         assert len(data) == count * size, f"{self._path} became shorter"
         return data
 

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from struct import Struct
 
 from moldau.protocol.late_tuple import NamedTuple
-from moldau.storage.files.open_files import OpenFile, open_kept
+from moldau.storage.files.open_files import OpenFile, open_for_holder
 from moldau.storage.files.port import FileSystem
 
 ENTRY = Struct(">hqqqq")
@@ -76,7 +76,7 @@ class TransactionIndex:
             "aborted transactions are noted in the order of their markers"
         )
         if self._open_file is None:
-            self._open_file = open_kept(self._fs, self, self._path, create=True)
+            self._open_file = open_for_holder(self._fs, self, self._path, create=True)
         self.is_unsynced = True
         self._open_file.file.append([ENTRY.pack(VERSION, *aborted)])
         entries.append(aborted)
@@ -125,7 +125,7 @@ class TransactionIndex:
     def open_file(self) -> OpenFile | None:
         """Return the index file, after opening it if it is not open; None if there is no file. Raises OSError."""
         if self._open_file is None and self._fs.exists(self._path):
-            self._open_file = open_kept(self._fs, self, self._path)
+            self._open_file = open_for_holder(self._fs, self, self._path)
         return self._open_file
 
     @property

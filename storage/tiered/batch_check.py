@@ -243,7 +243,7 @@ class TransactionWalk:
                 raise DamagedBatch(pieces.position, str(malformed)) from None
             completed = self._producers.replay(header, marker)
             if completed is not None and completed.is_aborted:
-                self._entries += ENTRY.pack(VERSION, *self._producers.aborted(completed))
+                self._entries += ENTRY.pack(VERSION, *self._producers.transaction_index_entry(completed))
             self._producers.on_high_watermark(self._producers.map_end_offset)
             inside, pieces.position = inside + header.size, pieces.position + header.size
         if data:
@@ -254,7 +254,7 @@ class TransactionWalk:
         self._pieces.finish()
 
 
-async def walk_of(
+async def walk_transactions(
     storage: RemoteStorage,
     cluster_id: str,
     partition: RemotePartition,

@@ -28,7 +28,7 @@ from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.batch_scan import DamagedBatch
 from moldau.storage.segment.sparse_index import OffsetIndex, TimeIndex
 from moldau.storage.segment.transaction_index import TransactionIndex
-from moldau.storage.tiered.batch_check import BatchCheck, offset_index_problem, time_index_problem, walk_of
+from moldau.storage.tiered.batch_check import BatchCheck, offset_index_problem, time_index_problem, walk_transactions
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
@@ -232,7 +232,7 @@ class RemoteIndexCache:
 
         Raises `RemoteStorageError`, and its subclass `CorruptObject` if the index cannot be made.
         """
-        walk = await walk_of(storage, cluster_id, partition, segment, remote_log)
+        walk = await walk_transactions(storage, cluster_id, partition, segment, remote_log)
         try:
             await self._read_log(storage, partition, segment, walk.add)
             walk.finish()

@@ -114,7 +114,7 @@ class JsonFields:
             self._fields = json.loads(bytes(data))
         except ValueError:
             raise CorruptObject(f"{key} is not JSON") from None
-        version = self.get("format_version", number_of)
+        version = self.get("format_version", checked_integer)
         if version != known_version:
             raise CorruptObject(f"{key} has format version {version}; this version reads {known_version}")
 
@@ -132,7 +132,7 @@ class JsonFields:
         return self.get(name, convert) if is_there else default
 
 
-def number_of(value: object) -> int:
+def checked_integer(value: object) -> int:
     """Convert a JSON value into an integer from -1 to 2^63 - 1, for `JsonFields.get`. Raises ValueError for any other
     value."""
     if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
@@ -140,20 +140,20 @@ def number_of(value: object) -> int:
     return value
 
 
-def text_of(value: object) -> str:
+def checked_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     return value
 
 
 def uuid_of(value: object) -> bytes:
-    return parse_uuid(text_of(value))
+    return parse_uuid(checked_text(value))
 
 
 def _epochs(value: object) -> tuple[EpochStart, ...]:
     if not isinstance(value, list) or not value:
         raise ValueError
-    return tuple(EpochStart(number_of(each["epoch"]), number_of(each["start_offset"])) for each in value)
+    return tuple(EpochStart(checked_integer(each["epoch"]), checked_integer(each["start_offset"])) for each in value)
 
 
 def uuids_of(value: object) -> tuple[bytes, ...]:
@@ -169,7 +169,7 @@ def _objects(value: object) -> dict[ObjectKind, ObjectSummary]:
     for kind, name, is_required in _OBJECTS:
         described = value.get(name)
         if described is not None:
-            found[kind] = ObjectSummary(number_of(described["size"]), int(text_of(described["crc32c"]), 16))
+            found[kind] = ObjectSummary(checked_integer(described["size"]), int(checked_text(described["crc32c"]), 16))
         elif is_required:
             raise ValueError
     return found
@@ -179,21 +179,21 @@ def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
     """Decode the manifest of a segment; `key` names the object in error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data)
     partition = RemotePartition(
-        fields.get("topic", text_of), fields.get("topic_id", uuid_of), fields.get("partition", number_of)
+        fields.get("topic", checked_text), fields.get("topic_id", uuid_of), fields.get("partition", checked_integer)
     )
     return SegmentManifest(
-        cluster_id=fields.get("cluster_id", text_of),
+        cluster_id=fields.get("cluster_id", checked_text),
         partition=partition,
         segment_id=fields.get("segment_id", uuid_of),
-        start_offset=fields.get("start_offset", number_of),
-        last_offset=fields.get("last_offset", number_of),
+        start_offset=fields.get("start_offset", checked_integer),
+        last_offset=fields.get("last_offset", checked_integer),
         epochs=fields.get("leader_epochs", _epochs),
-        max_timestamp_ms=fields.get("max_timestamp_ms", number_of),
+        max_timestamp_ms=fields.get("max_timestamp_ms", checked_integer),
         objects=fields.get("objects", _objects),
-        generation=fields.get("generation", number_of),
-        cleaned_end_offset=fields.get("cleaned_end_offset", number_of),
+        generation=fields.get("generation", checked_integer),
+        cleaned_end_offset=fields.get("cleaned_end_offset", checked_integer),
         ancestors=fields.get("ancestors", uuids_of),
-        erased_end_offset=fields.optional("erased_end_offset", number_of, 0),
+        erased_end_offset=fields.optional("erased_end_offset", checked_integer, 0),
     )
 
 
@@ -205,4 +205,4 @@ def encode_cluster_manifest(cluster_id: str) -> bytes:
 
 def decode_cluster_manifest(key: str, data: BytesLike) -> str:
     """Decode the manifest of a cluster, and return the cluster id. Raises `CorruptObject`."""
-    return JsonFields(key, data).get("cluster_id", text_of)
+    return JsonFields(key, data).get("cluster_id", checked_text)

@@ -27,8 +27,8 @@ from moldau.storage.tiered.manifest import (
     FORMAT_VERSION,
     JsonFields,
     SegmentManifest,
-    number_of,
-    text_of,
+    checked_integer,
+    checked_text,
     uuid_of,
     uuids_of,
 )
@@ -85,14 +85,14 @@ def decode_pin(key: str, data: BytesLike) -> Pin:
     """Decode a pin; `key` names the object in error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data)
     return Pin(
-        cluster_id=fields.get("cluster_id", text_of),
+        cluster_id=fields.get("cluster_id", checked_text),
         partition=RemotePartition(
-            fields.get("topic", text_of), fields.get("topic_id", uuid_of), fields.get("partition", number_of)
+            fields.get("topic", checked_text), fields.get("topic_id", uuid_of), fields.get("partition", checked_integer)
         ),
         segment_ids=fields.get("segments", uuids_of),
-        written_ms=fields.get("written_ms", number_of),
-        expires_ms=fields.get("expires_ms", number_of),
-        reason=fields.get("reason", text_of),
+        written_ms=fields.get("written_ms", checked_integer),
+        expires_ms=fields.get("expires_ms", checked_integer),
+        reason=fields.get("reason", checked_text),
     )
 
 

@@ -71,7 +71,7 @@ class SeenKeys:
             before, indexed = newest.count, 0
             if before + count <= newest.count_max:
                 indexed = newest.index_run(run, count, base_offset, 0)
-                newest.reach(OFFSET_MAX)
+                newest.raise_latest_offset(OFFSET_MAX)
             if indexed == count:
                 return newest, newest.count - before
             size = max(2 * newest.slots, int((count + 2) / LOAD_FACTOR)) * ENTRY_SIZE
@@ -80,7 +80,7 @@ class SeenKeys:
 
     def _new_map(self, size: int) -> OffsetMap:
         made = OffsetMap(size, LOAD_FACTOR, self._salt)
-        made.reach(OFFSET_MAX)  # A map chooses every record past the offset that it has reached.
+        made.raise_latest_offset(OFFSET_MAX)  # A map chooses every record past the offset that it has reached.
         return made
 
 

@@ -33,7 +33,7 @@ from moldau.protocol.schema import spec_of
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.batch_scan import walk_headers, walk_places
-from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate, offset_index_of
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate_batch, offset_index_of
 from moldau.tables.refusals import warn
 
 DIRECTORY: Final = "__cluster_metadata-0"
@@ -139,7 +139,7 @@ class ClusterMetadata:
         self.is_known = True
 
     def _read_segment(self, segment: ListedSegment) -> None:
-        start = locate(self._fs, segment, self._next_offset)
+        start = locate_batch(self._fs, segment, self._next_offset)
         if start is None:
             return
         opened = OpenFile(self._fs.open(segment.path(), read_only=True))

@@ -28,9 +28,9 @@ from moldau.storage.segment.segment_listing import (
     first_offset_at,
     largest_timestamp,
     list_segments,
-    locate,
+    locate_batch,
     offset_index_of,
-    split,
+    split_range,
 )
 from moldau.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from moldau.tables.origins.local_segments import LocalSegments, is_same_file
@@ -150,7 +150,7 @@ class LocalPartition:
         listed = self._listed(segment)
         start_position = 0
         if start_offset > segment.start_offset:
-            place = locate(self._fs, listed, start_offset)
+            place = locate_batch(self._fs, listed, start_offset)
             if place is None:
                 return []
             start_position = place.position
@@ -162,7 +162,7 @@ class LocalPartition:
             return []
         if end_position - start_position <= slice_size:
             return [Cut(start_position, end_position, last_offset)]
-        pieces = split(self._fs, listed, PositionRange(start_position, end_position), slice_size)
+        pieces = split_range(self._fs, listed, PositionRange(start_position, end_position), slice_size)
         last_piece = len(pieces) - 1
         return [Cut(*each, last_offset if index == last_piece else None) for index, each in enumerate(pieces)]
 

@@ -15,7 +15,7 @@ from moldau.storage.files.port import FileSystem
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.segment.batch_scan import walk_headers
-from moldau.storage.segment.segment_listing import ListedSegment, locate
+from moldau.storage.segment.segment_listing import ListedSegment, locate_batch
 from moldau.tables.origins.port import StoredSegment
 
 
@@ -62,7 +62,7 @@ def follow_transactions(
     """Read the transactional batches and markers with offsets in [start, end) of a segment, and apply them to `opened`,
     the first offset of the open transaction of each producer id."""
     listed = ListedSegment(directory, segment.start_offset, segment.size, segment.end_offset)
-    place = locate(fs, listed, start) if start > segment.start_offset else None
+    place = locate_batch(fs, listed, start) if start > segment.start_offset else None
     if start > segment.start_offset and place is None:
         return
     file = fs.open(segment.name, read_only=True)

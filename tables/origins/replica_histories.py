@@ -29,7 +29,7 @@ from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name, offset_of_na
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.batch_scan import walk_places
-from moldau.storage.segment.segment_listing import ListedSegment, locate, offset_index_of
+from moldau.storage.segment.segment_listing import ListedSegment, locate_batch, offset_index_of
 from moldau.tables.refusals import HistoriesDiffer
 
 
@@ -51,7 +51,7 @@ class ReplicaFiles:
         if slot < 0:
             return None
         try:
-            place = locate(self.fs, self._listed(slot), offset)
+            place = locate_batch(self.fs, self._listed(slot), offset)
             if place is None or place.base_offset > offset:
                 return None
             opened = OpenFile(self.fs.open(self._path(slot), read_only=True))

@@ -491,7 +491,7 @@ MUTANTS: Final = (
         73,
         "a restart forgets all but the last batch",
         "storage/log/producer_replay.py",
-        "        remember_repeats(earlier or segments, producers)\n",
+        "        restore_earlier_batches(earlier or segments, producers)\n",
         "",
         Hunt.SCENARIOS,
     ),

@@ -67,7 +67,7 @@ SHELL_MUTANTS: Final = (
         139,
         "the damaged log of a former topic is repaired for the next one",
         "broker/replicas/local_logs.py",
-        "            if assigned is None or not directory.damaged.may_be_of(*key, assigned.topic_id):\n",
+        "            if assigned is None or not directory.damaged.may_belong_to(*key, assigned.topic_id):\n",
         "            if assigned is None:\n",
         Hunt.STORIES,
     ),

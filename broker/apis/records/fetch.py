@@ -247,7 +247,7 @@ async def warm(services: Services, cold: PageCacheMiss, plan_again: Callable[[bo
         await services.environment.offload(cold.place.warm)
     except OSError as error:
         log.error("an index cannot be read for a fetch: %s", error)
-        cold.log.fail_unless_passing(error)
+        cold.log.fail_unless_transient(error)
         has_failed = True
     # In the next iteration of the loop: by then the partition of a log that failed is offline.
     asyncio.get_running_loop().call_soon(plan_again, has_failed)

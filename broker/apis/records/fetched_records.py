@@ -141,5 +141,5 @@ def _unreadable(read: PlannedRead, error: OSError) -> None:
     request are not affected."""
     assert read.partition is not None
     log.error("%s-%d cannot be read for a fetch: %s", read.partition.topic, read.partition.index, error)
-    read.partition.log.fail_unless_passing(error)
+    read.partition.log.fail_unless_transient(error)
     failed(read.data, ErrorCode.KAFKA_STORAGE_ERROR)

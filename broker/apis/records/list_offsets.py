@@ -220,7 +220,7 @@ def _answer(
                 else its_log.offset_for_timestamp(requested.timestamp)
             )
         except OSError as error:
-            its_log.fail_unless_passing(error)
+            its_log.fail_unless_transient(error)
             return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
         except RecordSizeExceeded:
             return _refused(requested, ErrorCode.INVALID_RECORD)

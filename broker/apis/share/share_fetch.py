@@ -411,7 +411,7 @@ class ShareFetch:
                     except OSError as error:
                         assert read.partition is not None
                         log.error("%s-%d cannot be read: %s", read.partition.topic, read.partition.index, error)
-                        read.partition.log.fail_unless_passing(error)
+                        read.partition.log.fail_unless_transient(error)
                         read.data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 found.append((read, data))
             for shared in ready.values():

@@ -125,14 +125,14 @@ class EpochSegments:
         # Timestamps may not ascend: the maximum may be that of an earlier row.
         return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
 
-    def outside(self, start_offset: int, end_offset: int) -> list[int]:
+    def rows_outside(self, start_offset: int, end_offset: int) -> list[int]:
         """The referenced rows that begin before `start_offset`. All referenced rows if `highest_offset` is at or past
         `end_offset`."""
         if self.highest_offset >= end_offset:
             return list(self._rows)
         return list(self._rows[: bisect_left(self._starts, start_offset)])
 
-    def referenced(self, first_offset: int = 0) -> list[int]:
+    def referenced_rows(self, first_offset: int = 0) -> list[int]:
         """The referenced rows that may have an offset at or past `first_offset`, in the order of their offsets."""
         return list(self._rows[max(0, bisect_right(self._starts, first_offset) - 1) :])
 

@@ -44,7 +44,7 @@ from moldau.storage.tiered.metadata.remote_segment import (
     SegmentState,
     SegmentUpdate,
 )
-from moldau.storage.tiered.metadata.replacing import ancestors_of, twin_of
+from moldau.storage.tiered.metadata.replacing import ancestors_of, replaced_twin
 from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -157,7 +157,7 @@ class RemoteLog:
         slots: Sequence[int] = range(len(segment.epochs))
         self._has_lineages |= lineage is not None
         if lineage is not None and lineage.ancestor_count:
-            twin = twin_of(segment, lineage, self._epochs, self._segments)
+            twin = replaced_twin(segment, lineage, self._epochs, self._segments)
             ancestors = ancestors_of(segment, lineage, self._epochs, self._segments) if twin is None else twin
             if ancestors is None:
                 self._superseded_ms[row] = segment.event_timestamp_ms
@@ -284,14 +284,14 @@ class RemoteLog:
 
     def read_segments(self) -> list[RemoteSegment]:
         """The segments that are read in at least one leader epoch (see `EpochSegments`), each once, by start offset."""
-        rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
+        rows = {row for epoch in self._epochs.values() for row in epoch.referenced_rows()}
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
     def read_from(self, epoch: int, offset: int, count_max: int) -> list[RemoteSegment]:
         """The first `count_max` of the segments that are read in a leader epoch and may have an offset at or past
         `offset`."""
         segments = self._epochs.get(epoch)
-        rows = segments.referenced(offset)[:count_max] if segments is not None else []
+        rows = segments.referenced_rows(offset)[:count_max] if segments is not None else []
         return list(map(self._segments.get, rows))
 
     def oldest_first(self) -> Iterator[RemoteSegment]:
@@ -299,13 +299,13 @@ class RemoteLog:
         others. `replay` must not be called during the iteration."""
         key, spanning = self._segments.start_key, self._spanning
         rows = merge(
-            *(filterfalse(spanning.__contains__, epoch.referenced()) for epoch in self._epochs.values()),
+            *(filterfalse(spanning.__contains__, epoch.referenced_rows()) for epoch in self._epochs.values()),
             sorted(spanning, key=key),
             key=key,
         )
         return map(self._segments.get, rows)
 
-    def strays(
+    def segments_outside_history(
         self, log_end_offset: int, entries: Sequence[EpochStart], *, is_compacted: bool = False
     ) -> list[RemoteSegment]:
         """The segments that are read but do not belong to the history of a log with these leader epochs and this end
@@ -315,11 +315,11 @@ class RemoteLog:
         for epoch, segments in self._epochs.items():
             slot = slots.get(epoch)
             if slot is None:
-                suspects.update(segments.referenced())
+                suspects.update(segments.referenced_rows())
                 continue
             start_offset = entries[slot].start_offset if slot else 0
             end_offset = entries[slot + 1].start_offset if slot + 1 < len(entries) else log_end_offset
-            suspects.update(segments.outside(start_offset, end_offset))
+            suspects.update(segments.rows_outside(start_offset, end_offset))
         found = sorted(suspects, key=self._segments.start_key)
         return [
             each

@@ -12,7 +12,7 @@ from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 
-def twin_of(
+def replaced_twin(
     segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
 ) -> dict[int, RemoteSegment] | None:
     """Return the segment that `segment` replaces, by its row. It must be the only ancestor, still be read, and have the
@@ -24,7 +24,7 @@ def twin_of(
         return None
     wanted = (segment.start_offset, segment.last_offset, segment.epochs)
     for epoch, start_offset in segment.epochs:
-        for row in epochs[epoch].referenced(start_offset)[:1]:
+        for row in epochs[epoch].referenced_rows(start_offset)[:1]:
             found = table.get(row)
             is_same = (found.start_offset, found.last_offset, found.epochs) == wanted
             if is_same and ancestor_digest([found.segment_id]) == lineage.ancestor_digest:
@@ -43,7 +43,7 @@ def ancestors_of(
     ancestors: dict[int, RemoteSegment] = {}
     for slot, (epoch, start_offset) in enumerate(segment.epochs):
         last_offset = segment.last_offset_in(slot)
-        for row in epochs[epoch].referenced(start_offset):
+        for row in epochs[epoch].referenced_rows(start_offset):
             if table.offsets(row)[0] > last_offset:
                 break
             if table.last_offset_in(row, epoch) >= start_offset:

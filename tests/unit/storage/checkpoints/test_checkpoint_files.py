@@ -10,7 +10,7 @@ from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
 from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
-    disagreement,
+    directory_conflict,
     read_meta_properties,
     write_meta_properties,
 )
@@ -168,7 +168,7 @@ def test_meta_properties_that_cannot_be_served_say_why(tmp_path: Path, text: str
 
 def test_directories_of_one_node_agree() -> None:
     one = MetaProperties("c", 1, ID)
-    assert disagreement([("/a", one), ("/b", MetaProperties("c", 1, ID[::-1]))]) is None
-    assert "cluster d" in (disagreement([("/a", one), ("/b", MetaProperties("d", 1, None))]) or "")
-    assert "node 2" in (disagreement([("/a", one), ("/b", MetaProperties("c", 2, None))]) or "")
-    assert "copy" in (disagreement([("/a", one), ("/b", one)]) or "")
+    assert directory_conflict([("/a", one), ("/b", MetaProperties("c", 1, ID[::-1]))]) is None
+    assert "cluster d" in (directory_conflict([("/a", one), ("/b", MetaProperties("d", 1, None))]) or "")
+    assert "node 2" in (directory_conflict([("/a", one), ("/b", MetaProperties("c", 2, None))]) or "")
+    assert "copy" in (directory_conflict([("/a", one), ("/b", one)]) or "")

@@ -83,8 +83,8 @@ def test_many_keys_fill_it_to_the_load_factor(form: ModuleType) -> None:
 def test_it_reaches_further_than_its_keys(form: ModuleType) -> None:
     offsets = form.OffsetMap(240, 0.9, SALT)
     offsets.put(b"a", 5)
-    offsets.reach(9)
-    offsets.reach(7)
+    offsets.raise_latest_offset(9)
+    offsets.raise_latest_offset(7)
     assert offsets.latest_offset == 9 and offsets.get(b"a") == 5
 
 
@@ -163,7 +163,7 @@ def test_what_is_kept_is_what_the_rules_say(
             if each.key is not None and each.offset <= latest_offset:
                 offsets.put(each.key, each.offset, each.value is None)
                 known[each.key] = each.offset
-        offsets.reach(latest_offset)
+        offsets.raise_latest_offset(latest_offset)
         expected = [
             each
             for each in stored

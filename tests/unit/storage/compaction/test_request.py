@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from moldau.storage.compaction.request import CleanablePart, cleanable_part, dirtiest
+from moldau.storage.compaction.request import CleanablePart, cleanable_part, dirtiest_log
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -83,10 +83,10 @@ def part(clean: int, cleanable: int, overdue_ms: int = 0) -> CleanablePart:
 
 
 def test_the_dirtiest_of_the_wanted_logs_is_next() -> None:
-    assert dirtiest([]) is None
-    assert dirtiest([("empty", part(0, 0), 0.0)]) is None
-    assert dirtiest([("half", part(5, 5), 0.5)]) is None
+    assert dirtiest_log([]) is None
+    assert dirtiest_log([("empty", part(0, 0), 0.0)]) is None
+    assert dirtiest_log([("half", part(5, 5), 0.5)]) is None
     parts = [("a", part(5, 6), 0.5), ("b", part(1, 6), 0.5), ("c", part(0, 9), 1.0)]
-    assert dirtiest(parts) == "b"
-    assert dirtiest([*parts, ("late", part(0, 1, 5), 1.0)]) == "late"
-    assert dirtiest([("late", part(9, 0, 5), 0.5)]) is None
+    assert dirtiest_log(parts) == "b"
+    assert dirtiest_log([*parts, ("late", part(0, 1, 5), 1.0)]) == "late"
+    assert dirtiest_log([("late", part(9, 0, 5), 0.5)]) is None

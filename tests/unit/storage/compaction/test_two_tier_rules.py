@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.request import cleaning_request, open_before
+from moldau.storage.compaction.request import cleaning_request, producers_open_at_start
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -89,7 +89,7 @@ def test_the_marker_of_a_transaction_that_was_open_where_the_local_log_begins_st
     log.tiered_end_offset = marker
     for path in log.delete_old_segments(NOW_MS, log.end_offset):
         disk.unlink(path)
-    assert log.local_start_offset == marker and open_before(log) == {7}
+    assert log.local_start_offset == marker and producers_open_at_start(log) == {7}
     for passed_ms in (0, 5000, 10_000):
         clean_again(disk, log, NOW_MS + passed_ms, INT64_MAX)
     log.log_start_offset = log.local_start_offset

@@ -72,7 +72,7 @@ def test_logs_that_are_closed_in_shares_are_as_durable() -> None:
     directory = LogDirectory.open(disk, "/data", ignore)
     for partition in range(4):
         append(directory.create("orders", partition, TOPIC_ID, SMALL, NOW_MS), f"of {partition}")
-    directory.close_share([("orders", 2), ("orders", 0)], NOW_MS)
+    directory.close_logs([("orders", 2), ("orders", 0)], NOW_MS)
     assert directory.close(NOW_MS, 77)
     disk.crash()
     again = LogDirectory.open(disk, "/data", ignore)
@@ -87,9 +87,9 @@ def test_an_error_while_a_share_is_closed_makes_the_end_unclean() -> None:
     for partition in range(3):
         append(directory.create("t", partition, TOPIC_ID, SMALL, NOW_MS), "a")
     disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
-    directory.close_share([("t", 0)], NOW_MS)
+    directory.close_logs([("t", 0)], NOW_MS)
     steps = disk.steps
-    directory.close_share([("t", 1)], NOW_MS)
+    directory.close_logs([("t", 1)], NOW_MS)
     assert disk.steps == steps, "after an error nothing more is written"
     assert not directory.close(NOW_MS, 3)
     assert not disk.exists("/data/.kafka_cleanshutdown")

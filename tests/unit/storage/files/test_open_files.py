@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, count_max: int) -> None:
         self.due: list[object] = []
         self.files = OpenFiles()
-        self.files.bound(count_max, self.due.append)
+        self.files.limit_count(count_max, self.due.append)
         self.holders: list[Holder] = []
 
     def open(self, count: int) -> None:
@@ -93,7 +93,7 @@ def test_what_is_closed_does_not_count_and_without_a_bound_nothing_goes() -> Non
     bench.files.closed(bench.holders[0])
     bench.open(1)
     assert not bench.due and len(bench.files) == 2
-    bench.files.unbound()
+    bench.files.remove_limit()
     bench.open(5)
     bench.files.give_back()
     assert not bench.due and len(bench.files) == 0
@@ -116,7 +116,7 @@ def relax(disk: SimulatedDisk) -> None:
 def test_many_logs_work_with_few_open_files() -> None:
     disk = SimulatedDisk()
     due: list[Callable[[], None]] = []
-    disk.open_files.bound(12, due.append)
+    disk.open_files.limit_count(12, due.append)
 
     def next_turn() -> None:
         while due:

@@ -77,7 +77,7 @@ def start(path: Path, *, is_clean: bool, is_only: bool = False, boot: str = "a b
     try:
         log = directory.load(*KEY, SMALL, NOW_MS, told.append, is_only_replica=is_only)
     finally:
-        directory.abandon()
+        directory.close_after_failure()
     return log, told
 
 
@@ -238,7 +238,7 @@ def test_a_file_named_like_a_partition_is_no_log(node: tuple[Path, Facts]) -> No
     directory = LogDirectory.open(LocalFiles(), str(path), told.append)
     assert [each.topic for each in directory.partitions(report=told.append)] == ["t"]
     assert told == [f"{path}/backup-20261128 is a file and no directory of a partition: it is ignored"]
-    directory.abandon()
+    directory.close_after_failure()
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])

@@ -10,7 +10,7 @@ import pytest
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log_config import LogConfig
-from moldau.storage.segment.segment_listing import PositionRange, list_segments, locate, split
+from moldau.storage.segment.segment_listing import PositionRange, list_segments, locate_batch, split_range
 from tests.unit.storage.stories import NOW_MS, append, open_log
 
 FS = LocalFiles()
@@ -31,16 +31,16 @@ def test_every_offset_is_found_in_the_segment_that_holds_it(directory: str) -> N
     for segment in segments:
         end_offset = segment.next_base_offset or 600
         for offset in range(segment.base_offset, end_offset, 7):
-            place = locate(FS, segment, offset)
+            place = locate_batch(FS, segment, offset)
             assert place is not None and place.base_offset == offset == place.last_offset
         if segment.next_base_offset is None:
-            assert locate(FS, segment, 600) is None
+            assert locate_batch(FS, segment, 600) is None
 
 
 def test_a_segment_splits_into_slices_of_whole_batches(directory: str) -> None:
     for segment in list_segments(FS, directory):
         data = Path(segment.path()).read_bytes()
-        slices = split(FS, segment, PositionRange(0, segment.size), 3000)
+        slices = split_range(FS, segment, PositionRange(0, segment.size), 3000)
         assert slices[0].start_position == 0 and slices[-1].end_position == segment.size
         assert all(before.end_position == after.start_position for before, after in itertools.pairwise(slices))
         assert sum(len(list(iterate_batches(data, *each))) for each in slices) == len(list(iterate_batches(data)))
@@ -52,9 +52,9 @@ def test_a_segment_without_an_index_is_read_from_its_start(directory: str) -> No
     for path in Path(directory).glob("*index"):
         path.unlink()
     segment = list_segments(FS, directory)[1]
-    place = locate(FS, segment, segment.base_offset + 50)
+    place = locate_batch(FS, segment, segment.base_offset + 50)
     assert place is not None and place.base_offset == segment.base_offset + 50
-    assert split(FS, segment, PositionRange(0, segment.size), 3000) == [PositionRange(0, segment.size)]
+    assert split_range(FS, segment, PositionRange(0, segment.size), 3000) == [PositionRange(0, segment.size)]
 
 
 class SwappingFiles(LocalFiles):

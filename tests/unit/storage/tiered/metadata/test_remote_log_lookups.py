@@ -66,7 +66,9 @@ def test_lookups_find_what_a_walk_finds(seed: int) -> None:
     for _ in range(5):
         log_end = random.randrange(100, 260)
         entries = drawn_epochs(random, log_end)
-        assert log.strays(log_end, entries) == [each for each in read if not is_in_history(each, log_end, entries)]
+        assert log.segments_outside_history(log_end, entries) == [
+            each for each in read if not is_in_history(each, log_end, entries)
+        ]
     for epoch in range(6):
         places = [log.find(epoch, offset) for offset in range(240)]
         for _ in range(10):
