@@ -430,9 +430,9 @@ def performance_page() -> str:
 
 def api_versions() -> str:
     """The module of the keys and versions that a node tells before it imports the declarations."""
-    from moldau.broker.apis.catalogue import CATALOGUE, declared, request_of
+    from moldau.broker.apis.catalogue import CATALOGUE, declared_versions, request_of
 
-    rows = [f'    "{name}": {declared(request_of(name))},' for name in CATALOGUE]
+    rows = [f'    "{name}": {declared_versions(request_of(name))},' for name in CATALOGUE]
     return "\n".join([*_VERSIONS_BEGIN, *rows, "}", ""])
 
 

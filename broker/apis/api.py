@@ -12,9 +12,9 @@ from dataclasses import field
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
-from moldau.broker.apis.lists import AtMost, OnePass, bounded
-from moldau.broker.apis.needs import Rule, controller_asks, guarded
-from moldau.broker.apis.parts import Parts, in_parts
+from moldau.broker.apis.lists import AtMost, OnePass, bounded_handler
+from moldau.broker.apis.needs import Rule, controller_asks, guarded_handler
+from moldau.broker.apis.parts import Parts, handler_in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRole, RequestContext, Route
 from moldau.broker.runtime.pending import Pending
@@ -158,12 +158,12 @@ def bind(
     assert handle is not None, f"{api.name} is not served behind a listener of this role"
     answer: Handler = partial(handle, services)
     if is_guarded:
-        answer = guarded(api.rule_of(role), role, services, answer)
+        answer = guarded_handler(api.rule_of(role), role, services, answer)
     parts, bounds = api.parts, api.bounds
     if bounds:
-        answer = bounded(bounds, answer, is_cut=parts is not None)
+        answer = bounded_handler(bounds, answer, is_cut=parts is not None)
     if parts is not None:
-        answer = in_parts(parts, lambda: services.long_requests, answer)
+        answer = handler_in_parts(parts, lambda: services.long_requests, answer)
     if wrap is not None:
         answer = wrap(answer)
     return Binding(

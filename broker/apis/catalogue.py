@@ -140,16 +140,16 @@ class Line(NamedTuple):
     def api(self) -> Api[Any]:
         """The declaration of the API. Imports the API's module, if there is one."""
         if not isinstance(self.source, str):
-            return decided(self.source, self.listeners)
+            return controller_decided_api(self.source, self.listeners)
         request = self.request
-        assert declared(request) == (self.key, self.first, self.last), f"{self.name}: run docs/compute.py"
+        assert declared_versions(request) == (self.key, self.first, self.last), f"{self.name}: run docs/compute.py"
         module = import_module(f"{__package__}.{self.source}")
         apis: Iterable[Api[Any]] = module.APIS if hasattr(module, "APIS") else (module.API,)
         (found,) = (each for each in apis if each.request is request)
         return replace(found, listeners=self.listeners)
 
 
-def decided(row: ControllerApi, listeners: Listeners) -> Api[Any]:
+def controller_decided_api(row: ControllerApi, listeners: Listeners) -> Api[Any]:
     """Make the declaration of an API that the controller decides. Brokers forward requests of clients (KIP-590).
     Brokers also send registrations and heartbeats of their own (KIP-631), and tools may connect to controllers
     (KIP-919)."""
@@ -171,7 +171,7 @@ def request_of(name: str) -> type[object]:
     return found
 
 
-def declared(request: type[object]) -> tuple[int, int, int]:
+def declared_versions(request: type[object]) -> tuple[int, int, int]:
     """The API key, the first version and the last version that a request class declares."""
     return key_of(request), *spec_of(request).versions
 
@@ -181,14 +181,14 @@ def lines_of(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[Cont
     controller. The request of an API that `VERSIONS` lacks is imported."""
     lines = {each.name: each for each in map(line_of_row, rows)}
     for name, (module, listeners) in catalogue.items():
-        lines[name] = Line(name, *(VERSIONS.get(name) or declared(request_of(name))), listeners, module)
+        lines[name] = Line(name, *(VERSIONS.get(name) or declared_versions(request_of(name))), listeners, module)
     return dict(sorted(lines.items(), key=lambda item: item[1].key))
 
 
 def line_of_row(row: ControllerApi) -> Line:
     """The line of an API that the controller decides: brokers forward the requests of clients."""
     listeners = Listeners((BOTH if row.is_for_clients else CONTROLLER).role, is_forwardable=row.is_forwardable)
-    return Line(row.request.__name__.removesuffix("Request"), *declared(row.request), listeners, row)
+    return Line(row.request.__name__.removesuffix("Request"), *declared_versions(row.request), listeners, row)
 
 
 LINES: Final = lines_of(CATALOGUE, CONTROLLER_APIS.values())

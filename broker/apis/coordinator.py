@@ -1,8 +1,8 @@
 """Handles requests to coordinators: a handler passes an event to the state machine of a group or of a transactional id.
 
 `submit_event` answers a request, or a part of one, whose key (a group id or a transactional id) belongs to one state
-machine. `join_answers` makes one response of the answers to several parts. `after_hashes` computes topic hashes for a
-heartbeat in slices, because a step of a state machine cannot be interrupted. The functions from `describe_groups` on
+machine. `join_answers` makes one response of the answers to several parts. `hash_then_submit` computes topic hashes for
+a heartbeat in slices, because a step of a state machine cannot be interrupted. The functions from `describe_groups` on
 describe groups with target assignments.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from moldau.broker.apis.needs import GROUP_OPERATIONS, Answer, Rule, change_response, on_topic, permitted
+from moldau.broker.apis.needs import GROUP_OPERATIONS, Answer, Rule, change_response, on_topic, permitted_operations
 from moldau.broker.apis.parts import Answering
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
@@ -88,14 +88,16 @@ def join_answers(
     return reply
 
 
-def subscribed(
+def submit_heartbeat(
     services: Services, context: RequestContext, topics: Sequence[str] | None, submitted: Callable[[], object]
 ) -> object:
     """Submit a member's heartbeat and return its answer. The hashes of subscribed topics are computed first."""
-    return services.long_requests.answer(context, after_hashes(services, topics, submitted)) if topics else submitted()
+    return (
+        services.long_requests.answer(context, hash_then_submit(services, topics, submitted)) if topics else submitted()
+    )
 
 
-def after_hashes(services: Services, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
+def hash_then_submit(services: Services, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
     """Compute the hashes of the topics that a member subscribes to, in slices, then submit its heartbeat. The state
     machine of the group needs the hashes."""
     for name in dict.fromkeys(topics):
@@ -134,7 +136,7 @@ def describe_groups(
     def answering(parts: list[Any]) -> Answering:
         groups = yield from complete_descriptions(parts)
         if request.include_authorized_operations:
-            add_operations(context.access, groups)
+            add_authorized_operations(context.access, groups)
         response: Any = response_class_of(type(request))
         return response(groups=groups)
 
@@ -144,11 +146,13 @@ def describe_groups(
     return reply
 
 
-def add_operations(access: Access, described: Iterable[Any]) -> None:
+def add_authorized_operations(access: Access, described: Iterable[Any]) -> None:
     """Set the operations that the client may do on the group, in each description without an error."""
     for group in described:
         if group.error_code == ErrorCode.NONE:
-            group.authorized_operations = permitted(access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id)
+            group.authorized_operations = permitted_operations(
+                access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id
+            )
 
 
 def without_hidden_topics(

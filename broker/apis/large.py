@@ -210,7 +210,7 @@ class LargeMetadata:
         return self.known(question, version) or await self._made(question, version, make)
 
     async def _made(self, question: MetadataQuery, version: int, make: MakeAnswer) -> EncodedResponse:
-        response, missing = await self._environment.offload(lambda: made(question, version, make))
+        response, missing = await self._environment.offload(lambda: encode_metadata(question, version, make))
         self.made_count += 1
         for name in missing:
             self._topics.create(name)
@@ -225,7 +225,7 @@ class LargeMetadata:
         self._kept = [*current, kept]
 
 
-def made(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[EncodedResponse, list[str]]:
+def encode_metadata(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[EncodedResponse, list[str]]:
     """Make and encode the response to the question of a Metadata request. Returns it with the names of the topics to
     create."""
     from moldau.protocol.compiler import encoder_of

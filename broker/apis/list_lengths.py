@@ -22,12 +22,12 @@ class LengthGuard:
 
     def handle(self, context: object, request: object) -> object:
         """Pass a request whose lists have more than `most` elements together to `answer_long`, others to `answer`."""
-        if exceeds(request, self._lists, self._most):
+        if lists_exceed(request, self._lists, self._most):
             return self._answer_long(context, request)
         return self._answer(context, request)
 
 
-def exceeds(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> bool:
+def lists_exceed(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> bool:
     """Whether the lists of a request have more than `most` elements together. `lists` has the path of each list, of
     which the innermost lists are counted. An element whose inner list is empty counts as one. The count stops above
     `most`."""
@@ -39,13 +39,13 @@ def exceeds(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> b
         left -= len(elements)
         if len(names) > 1 and left >= 0:
             for element in elements:
-                left -= weight(element, names, 1, left) - 1
+                left -= elements_in(element, names, 1, left) - 1
         if left < 0:
             return True
     return False
 
 
-def weight(element: object, names: Sequence[str], at: int, most: int) -> int:
+def elements_in(element: object, names: Sequence[str], at: int, most: int) -> int:
     """The number of elements in the lists at the path `names[at:]` inside an element, but at least 1. The count stops
     above `most`."""
     if at == len(names):
@@ -57,7 +57,7 @@ def weight(element: object, names: Sequence[str], at: int, most: int) -> int:
         return len(below)
     total = 0
     for each in below:
-        total += weight(each, names, at + 1, most)
+        total += elements_in(each, names, at + 1, most)
         if total > most:
             break
     return total

@@ -40,7 +40,7 @@ def one_pass(what: str, *paths: str) -> OnePass:
     return OnePass(what, paths)
 
 
-def bounded(limits: Mapping[str, int], answer: Handler, *, is_cut: bool = False) -> Handler:
+def bounded_handler(limits: Mapping[str, int], answer: Handler, *, is_cut: bool = False) -> Handler:
     """Make a handler that refuses a request if a list has more elements than `limits` says, and otherwise calls
     `answer`.
 

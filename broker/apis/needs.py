@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from moldau.broker.apis.parts import Answering, consumed
+from moldau.broker.apis.parts import Answering, consume_elements
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.apis import CONTROLLER_APIS
@@ -218,7 +218,7 @@ def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
     the others, unless the whole request failed. A permission of several elements is decided and logged once."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-        allowed, denied = divided(services, context, getattr(request, elements), need_of)
+        allowed, denied = split_by_need(services, context, getattr(request, elements), need_of)
         if not denied:
             return answer(context, request)
         refusals = refusals_of(context, request, elements, results, denied)
@@ -228,7 +228,7 @@ def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
     return ask
 
 
-def divided(
+def split_by_need(
     services: Services, context: RequestContext, elements: Iterable[Element], need_of: NeedOf
 ) -> tuple[list[Element], list[tuple[Element, ErrorCode]]]:
     """Split the elements of a list into those that are allowed, and the refused ones with their errors."""
@@ -272,7 +272,7 @@ def visible(results: str, of: Of, operation: AclOperation, field: str) -> Rule:
 
         def chosen(whole: object) -> Answering:
             shown = []
-            for element in consumed(getattr(whole, results)):
+            for element in consume_elements(getattr(whole, results)):
                 yield
                 if of(operation, getattr(element, field)).is_met_quietly(access):
                     shown.append(element)
@@ -327,7 +327,7 @@ CLUSTER_OPERATIONS: Final = _bits(
 )
 
 
-def permitted(access: Access, operations: int, kind: ResourceKind, name: str) -> int:
+def permitted_operations(access: Access, operations: int, kind: ResourceKind, name: str) -> int:
     """Which of some operations the client may do on a resource, as a bit field. The decisions are not logged."""
     if access.is_unrestricted:
         return operations
@@ -345,10 +345,10 @@ def permitted_cluster_operations(access: Access) -> int:
     """The operations that the client may do on the cluster, as a bit field; 0 if it may not describe the cluster."""
     if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
         return 0
-    return permitted(access, CLUSTER_OPERATIONS, ResourceKind.CLUSTER, CLUSTER_NAME)
+    return permitted_operations(access, CLUSTER_OPERATIONS, ResourceKind.CLUSTER, CLUSTER_NAME)
 
 
-def guarded(
+def guarded_handler(
     rule: Rule, role: ListenerRole, services: Services, answer: Answer
 ) -> Callable[[RequestContext, object], object]:
     """Make the handler of an API that first applies a rule. `role` is that of the listener, BROKER or CONTROLLER."""

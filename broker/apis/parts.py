@@ -20,7 +20,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, cast
 
-from moldau.broker.apis.list_lengths import LengthGuard, exceeds, weight
+from moldau.broker.apis.list_lengths import LengthGuard, elements_in, lists_exceed
 from moldau.broker.network.route import Handler, RequestContext
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
@@ -92,7 +92,7 @@ class Parts:
 
     def is_long(self, request: object) -> bool:
         """Whether a request has so many elements that it is cut."""
-        return exceeds(request, self.names, max(self.size, self.long_from))
+        return lists_exceed(request, self.names, max(self.size, self.long_from))
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
@@ -110,7 +110,7 @@ class Parts:
             elements = getattr(request, path[0])
             if not elements:
                 continue
-            rest, seen = consumed(elements), set[object]()
+            rest, seen = consume_elements(elements), set[object]()
             for piece in pieces(distinct(rest, seen) if self.is_distinct else rest, path[1:], self.size):
                 part = copy(request)
                 for name in names:
@@ -175,7 +175,7 @@ def pieces(
     piece: list[object] = []
     left = size
     for element in elements:
-        need = weight(element, inner, 0, size)
+        need = elements_in(element, inner, 0, size)
         if need > left and piece:
             yield ListPiece(piece, continues=False)
             piece, left = [], size
@@ -185,7 +185,7 @@ def pieces(
             continue
         is_first = True
         inside = getattr(element, inner[0])
-        for below in pieces(consumed(inside) if consumes else inside, inner[1:], size, consumes=consumes):
+        for below in pieces(consume_elements(inside) if consumes else inside, inner[1:], size, consumes=consumes):
             cut = copy(element)
             setattr(cut, inner[0], below.elements)
             yield ListPiece([cut], continues=not is_first)
@@ -204,7 +204,7 @@ def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, o
     return heapq.merge(*runs)
 
 
-def consumed(elements: list[object]) -> Iterator[object]:
+def consume_elements(elements: list[object]) -> Iterator[object]:
     """Iterate over a list, and remove each element from it, because freeing all elements at once would take long."""
     elements.reverse()
     while elements:
@@ -545,7 +545,7 @@ class LongRequest:
                 cast("Pending[object]", response).abandon()
 
 
-def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
+def handler_in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
     """Make a handler that handles long requests in parts. `turns` gives the scheduler of the node's long requests."""
 
     def answer_long(context: RequestContext, request: object) -> object:

@@ -53,7 +53,7 @@ FEATURES: Final = {
 """The features that ApiVersions lists, by the first release that has them."""
 
 
-def order(release: str) -> tuple[int, ...]:
+def sort_key(release: str) -> tuple[int, ...]:
     """The numbers of a release, as a sort key."""
     return tuple(map(int, release.split(".")))
 
@@ -62,17 +62,19 @@ def versions_of(release: str) -> dict[int, int]:
     """The last version of each API that a release serves, by API key."""
     versions: dict[int, int] = {}
     for each, changes in CHANGES.items():
-        if order(each) <= order(release):
+        if sort_key(each) <= sort_key(release):
             versions.update((int(key), int(last)) for key, _, last in (one.partition(":") for one in changes.split()))
     return versions
 
 
 def features_of(release: str) -> frozenset[str]:
     """The features that ApiVersions of a release lists."""
-    return frozenset(name for first, names in FEATURES.items() if order(first) <= order(release) for name in names)
+    return frozenset(
+        name for first, names in FEATURES.items() if sort_key(first) <= sort_key(release) for name in names
+    )
 
 
-def limit(routes: Mapping[int, Route], release: str) -> dict[int, Route]:
+def limit_routes(routes: Mapping[int, Route], release: str) -> dict[int, Route]:
     """The routes of the APIs that a release has. The last version of each route is lowered to that of the release."""
     versions, limited = versions_of(release), {}
     for key, route in routes.items():

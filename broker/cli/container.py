@@ -78,11 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format the directories and serve until a signal stops the node."""
     properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
-    from moldau.broker.config.image_variables import translated
+    from moldau.broker.config.image_variables import translate_variables
     from moldau.broker.config.sources import unknown_variables
 
     try:
-        variables, warning = translated(invocation.variables, lambda path: Path(path).read_text(encoding="utf-8"))
+        variables, warning = translate_variables(
+            invocation.variables, lambda path: Path(path).read_text(encoding="utf-8")
+        )
     except OSError as refusal:
         raise CommandError(f"{refusal.filename} cannot be read: {refusal.strerror}") from None
     settings = container_settings(properties, variables)

@@ -72,31 +72,31 @@ def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Js
     CommandError for an unknown name.
     """
     from moldau.broker.cli import dumped_files
-    from moldau.broker.cli.dumped_files import dump_batches
+    from moldau.broker.cli.dumped_files import dumped_batches
     from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
 
     name = path.name.removesuffix(".deleted")
     if name.endswith((".log", ".checkpoint")):
         topic = path.absolute().parent.name.rpartition("-")[0]
         guessed = Contents.METADATA if name.endswith(".checkpoint") else CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
-        return dump_batches(path, guessed if contents == "auto" else Contents(contents), deep=deep)
+        return dumped_batches(path, guessed if contents == "auto" else Contents(contents), deep=deep)
     by_suffix = {
-        ".index": dumped_files.dump_offset_index,
-        ".timeindex": dumped_files.dump_time_index,
-        ".txnindex": dumped_files.dump_transaction_index,
-        ".snapshot": dumped_files.dump_producer_snapshot,
+        ".index": dumped_files.dumped_offset_index,
+        ".timeindex": dumped_files.dumped_time_index,
+        ".txnindex": dumped_files.dumped_transaction_index,
+        ".snapshot": dumped_files.dumped_producer_snapshot,
     }
     for suffix, dump in by_suffix.items():
         if name.endswith(suffix):
             return dump(path)
     if name in _CHECKPOINTS:
-        return dumped_files.dump_offset_checkpoint(path)
+        return dumped_files.dumped_offset_checkpoint(path)
     if name == "leader-epoch-checkpoint":
-        return dumped_files.dump_leader_epochs(path)
+        return dumped_files.dumped_leader_epochs(path)
     if name in _PROPERTIES:
-        return dumped_files.dump_properties(path)
+        return dumped_files.dumped_properties(path)
     if name in _JSON_FILES:
-        return dumped_files.dump_json(path)
+        return dumped_files.dumped_json(path)
     raise CommandError(f"{path}: no file of a log directory has such a name")
 
 

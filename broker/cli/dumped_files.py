@@ -19,7 +19,7 @@ from moldau.storage.segment import sparse_index, transaction_index
 # Batches and their records
 
 
-def dump_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict[str, Json]]:
+def dumped_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict[str, Json]]:
     """Dump a log file: one object for each batch, and with `deep` one for each record.
 
     If the file ends in bytes that are not a whole batch, one more object describes them.
@@ -112,7 +112,7 @@ def _tail(position: int, size: int, why: str) -> dict[str, Json]:
 # Indexes, snapshots and checkpoints
 
 
-def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_offset_index(path: Path) -> Iterator[dict[str, Json]]:
     """Dump an offset index: one object for each entry. The preallocated zeros at the end of an active segment's index
     are left out.
     """
@@ -126,7 +126,7 @@ def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
             yield {"type": "offset_index_entry", "offset": base_offset + delta, "position": position}
 
 
-def dump_time_index(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_time_index(path: Path) -> Iterator[dict[str, Json]]:
     """Dump a time index: one object for each entry. The preallocated zeros at the end of an active segment's index are
     left out.
     """
@@ -137,7 +137,7 @@ def dump_time_index(path: Path) -> Iterator[dict[str, Json]]:
         yield {"type": "time_index_entry", "timestamp": timestamp, "offset": base_offset + delta}
 
 
-def dump_transaction_index(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_transaction_index(path: Path) -> Iterator[dict[str, Json]]:
     """Dump a transaction index: one object for each aborted transaction."""
     entry = transaction_index.ENTRY
     for version, producer_id, first, last, stable in entry.iter_unpack(_whole_entries(path, entry.size)):
@@ -151,7 +151,7 @@ def dump_transaction_index(path: Path) -> Iterator[dict[str, Json]]:
         }
 
 
-def dump_producer_snapshot(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_producer_snapshot(path: Path) -> Iterator[dict[str, Json]]:
     """Dump a producer snapshot: one object for each producer."""
     data = path.read_bytes()
     try:
@@ -174,7 +174,7 @@ def dump_producer_snapshot(path: Path) -> Iterator[dict[str, Json]]:
         }
 
 
-def dump_offset_checkpoint(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_offset_checkpoint(path: Path) -> Iterator[dict[str, Json]]:
     """Dump a checkpoint of offsets of a log directory: one object for each partition."""
     for line in _checkpoint_lines(path):
         if isinstance(line, dict):
@@ -189,7 +189,7 @@ def dump_offset_checkpoint(path: Path) -> Iterator[dict[str, Json]]:
         }
 
 
-def dump_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
     """Dump a leader-epoch-checkpoint: one object for each leader epoch."""
     for line in _checkpoint_lines(path):
         if isinstance(line, dict):
@@ -199,7 +199,7 @@ def dump_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
         yield {"type": "leader_epoch", "epoch": int(epoch), "start_offset": int(start_offset)}
 
 
-def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_properties(path: Path) -> Iterator[dict[str, Json]]:
     """Dump partition.metadata or meta.properties: one object with the properties."""
     from moldau.storage.checkpoints.java_properties import read_properties
 
@@ -210,7 +210,7 @@ def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
     yield {"type": path.name, **settings}
 
 
-def dump_json(path: Path) -> Iterator[dict[str, Json]]:
+def dumped_json(path: Path) -> Iterator[dict[str, Json]]:
     """Dump a JSON file (quorum-state, .kafka_cleanshutdown): one object with its content."""
     content: Json = json.loads(path.read_text("utf-8"))
     yield {"type": path.name, "content": content}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from moldau.broker.cli.client_channels import address_of, client_channels
 from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from moldau.broker.tiering.remote_log_metadata import decode, send_and_wait
+from moldau.broker.tiering.remote_log_metadata import decode_changes, send_and_wait
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.list_offsets import (
@@ -379,7 +379,7 @@ class ClusterReader:
             if not records:
                 raise CommandError(f"{name} gave nothing at offset {position}, before its end at {end_offset}")
             try:
-                changes, position, unreadable = decode(records, position)
+                changes, position, unreadable = decode_changes(records, position)
             except MalformedMessage as malformed:
                 raise CommandError(f"{name} is damaged at offset {position}: {malformed}") from None
             for offset, reason in unreadable:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from moldau.broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
-from moldau.broker.config.listeners import ListenerAddress, resolved
+from moldau.broker.config.listeners import ListenerAddress, with_bound_addresses
 
-__all__ = ["Config", "ConfigError", "ConfigValues", "ControllerVoter", "ListenerAddress", "resolved"]
+__all__ = ["Config", "ConfigError", "ConfigValues", "ControllerVoter", "ListenerAddress", "with_bound_addresses"]

@@ -8,7 +8,7 @@ from moldau.broker.config.change_rules import broken_change_rules
 from moldau.broker.config.config import Config, ConfigError
 from moldau.broker.config.group_rules import ASSIGNMENT_INTERVALS, interval_refusal
 from moldau.broker.config.layers import BrokerLayers, is_dynamic, is_settled_at_start, known_setting
-from moldau.broker.config.loading import overlaid
+from moldau.broker.config.loading import config_and_broken_rules
 from moldau.broker.config.reasons import REASONS
 from moldau.broker.config.setting import HIDDEN, Stance
 from moldau.broker.config.values import InvalidValue, default_value, parse
@@ -43,7 +43,7 @@ def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_defau
     message = message or _stance_problem(fresh)
     if message is None and not set(ASSIGNMENT_INTERVALS).isdisjoint(fresh):
         values = {name: parse(setting, fresh[name]) for name in fresh if (setting := known_setting(name)) is not None}
-        message = interval_refusal(effective(layers).settings, values)
+        message = interval_refusal(effective_config(layers).settings, values)
     if message is None:
         message = _rule_problem(
             BrokerLayers(
@@ -104,11 +104,11 @@ def _stance_problem(changed: Mapping[str, str]) -> str | None:
 
 def _rule_problem(after: BrokerLayers, before: BrokerLayers) -> str | None:
     try:
-        current, broken_before = overlaid(before)
+        current, broken_before = config_and_broken_rules(before)
     except ConfigError:
         current, broken_before = None, []
     try:
-        changed, broken_after = overlaid(after)
+        changed, broken_after = config_and_broken_rules(after)
     except ConfigError as problem:
         return problem.problems[0]
     broken = [f"requirement failed: {rule}" for rule in broken_after if rule not in broken_before]
@@ -117,9 +117,9 @@ def _rule_problem(after: BrokerLayers, before: BrokerLayers) -> str | None:
     return broken[0] if broken else None
 
 
-def effective(layers: BrokerLayers) -> Config:
+def effective_config(layers: BrokerLayers) -> Config:
     """The configuration in force, merged from the layers.
 
     A dynamic value that cannot be parsed counts as not set, as when Apache Kafka restarts.
     """
-    return overlaid(layers)[0]
+    return config_and_broken_rules(layers)[0]

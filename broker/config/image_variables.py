@@ -67,7 +67,7 @@ def _is_of_service(name: str, value: str) -> bool:
     return re.fullmatch(_SERVICE_PORT, name) is not None and re.fullmatch(_SERVICE_URL, value) is not None
 
 
-def translated(variables: Mapping[str, str], read: Callable[[str], str]) -> Translation:
+def translate_variables(variables: Mapping[str, str], read: Callable[[str], str]) -> Translation:
     """Translate the variables of other images. If a variable with the new name is set already, its value is kept.
     `read` reads a text file; its exceptions are passed on.
     """

@@ -77,7 +77,7 @@ def read_listeners(
     return tuple(listeners)
 
 
-def resolved(
+def with_bound_addresses(
     listeners: Iterable[ListenerAddress], host_name: str, bound_ports: Mapping[str, int]
 ) -> tuple[ListenerAddress, ...]:
     """Complete advertised addresses for clients: an empty host becomes `host_name`, port 0 becomes the bound port."""

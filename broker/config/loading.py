@@ -58,7 +58,7 @@ def is_setting(name: str) -> bool:
     return is_known or bool(refusal_of(name) or advice_for(name)) or name.startswith(tuple(_PLUGIN_PREFIXES))
 
 
-def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
+def config_and_broken_rules(layers: BrokerLayers) -> tuple[Config, list[str]]:
     """The configuration of a running node with its dynamic settings, and the rules that it breaks."""
     reading = _Reading()
     flat = layers.flattened()

@@ -131,7 +131,7 @@ class KafkaClient:
 
         if self.access.is_unrestricted:
             return send(self._context(line, version), request)
-        from moldau.broker.apis.needs import guarded
+        from moldau.broker.apis.needs import guarded_handler
 
         if isinstance(request, FetchRequest):
             # The handler of Fetch asks the ACLs itself, so the other broker would ask them for this node.
@@ -139,7 +139,9 @@ class KafkaClient:
                 each for each in request.topics if self.may(AclOperation.READ, ResourceKind.TOPIC, each.topic)
             ]
         rule = line.api().rule_of(ListenerRole.BROKER)
-        return guarded(rule, ListenerRole.BROKER, self.ports.services, send)(self._context(line, version), request)
+        return guarded_handler(rule, ListenerRole.BROKER, self.ports.services, send)(
+            self._context(line, version), request
+        )
 
 
 def with_own_bytes(message: object) -> object:

@@ -20,7 +20,7 @@ from moldau.broker.faults.faults import Faults, text_of
 from moldau.broker.faults.messages import message_from_json
 from moldau.broker.faults.parts import part_of
 from moldau.broker.faults.subjects import TopicNames, give_topic_ids, subject_of, topic_name
-from moldau.broker.network.replies import encoded
+from moldau.broker.network.replies import encode_response
 from moldau.broker.network.route import Handler, RequestContext
 from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.protocol.errors import ErrorCode
@@ -83,14 +83,16 @@ class FaultyRequests:
             return held
         result = handle(context, request)
         if action.throttle_ms is not None:
-            return change_response(result, lambda response: throttled(context, response, action.throttle_ms or 0))
+            return change_response(
+                result, lambda response: throttle_response(context, response, action.throttle_ms or 0)
+            )
         if action.delay_ms is not None:
             late: Pending[object] = Pending()
             delay_s = action.delay_ms / 1000
             when_ready(result, lambda response: self._later(delay_s, lambda: late.complete(response)))
             return late
         lost: Pending[object] = Pending()
-        when_ready(result, lambda response: lose(context, response, is_cut=action.cut_answer))
+        when_ready(result, lambda response: lose_response(context, response, is_cut=action.cut_answer))
         return lost
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
@@ -121,7 +123,7 @@ def refused_named(
     refusal = None if named is None else refused_parts(named, context.version, error)
     if others is None or not has_elements(refusal):
         return refused(request, context.version, error)
-    return joined(handle(context, others), refusal)
+    return merge_responses(handle(context, others), refusal)
 
 
 def without_records(response: object, scope: Scope, error: ErrorCode, name_of: TopicNames) -> object:
@@ -144,7 +146,7 @@ def has_elements(response: object) -> bool:
     )
 
 
-def joined(one: object, other: object) -> object:
+def merge_responses(one: object, other: object) -> object:
     """Join the responses to the two parts of a split request: the lists of `other` are appended to those of `one`. A
     part may be a pending reply.
     """
@@ -160,7 +162,7 @@ def joined(one: object, other: object) -> object:
     return both
 
 
-def throttled(context: RequestContext, response: object, throttle_ms: int) -> object:
+def throttle_response(context: RequestContext, response: object, throttle_ms: int) -> object:
     """Set the throttle time of a response, and throttle its connection."""
     if hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = throttle_ms
@@ -175,7 +177,7 @@ def break_off(context: RequestContext, reason: str) -> None:
     connection.abort()
 
 
-def lose(context: RequestContext, response: object, *, is_cut: bool) -> None:
+def lose_response(context: RequestContext, response: object, *, is_cut: bool) -> None:
     """Close the connection of a request without sending its response. If `is_cut`, the first half of the response is
     sent.
     """
@@ -183,7 +185,7 @@ def lose(context: RequestContext, response: object, *, is_cut: bool) -> None:
     if not is_cut or response is None:
         break_off(context, "a fault loses the answer")
         return
-    pieces, _ = encoded(context, response)
+    pieces, _ = encode_response(context, response)
     whole = b"".join(bytes(piece) for piece in pieces if isinstance(piece, (bytes, bytearray, memoryview)))
     half = whole[: len(whole) // 2]
     connection.replies.put(context, [half], len(half))

@@ -201,9 +201,9 @@ class ActiveController:
         except NoRoom as error:
             if decision.reply is None:
                 return False, None
-            from moldau.broker.metadata.refusals import undone
+            from moldau.broker.metadata.refusals import failed_write_response
 
-            return False, undone(decision.reply, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return False, failed_write_response(decision.reply, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         return True, decision.reply
 
     def _append_batch(self, records: Sequence[object]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Final, Protocol
 
-from moldau.broker.config.altering import effective
+from moldau.broker.config.altering import effective_config
 from moldau.broker.config.config import Config
 from moldau.broker.config.describing import ConfigEntry, topic_entries
 from moldau.broker.config.layers import BrokerLayers
@@ -127,7 +127,7 @@ class DynamicConfig:
         if default == self.layers.dynamic_default and own == self.layers.dynamic_broker:
             return
         self.layers = BrokerLayers.of(self.started_with, default, own)
-        self.config = effective(self.layers)
+        self.config = effective_config(self.layers)
         self._log_configs.clear()
         self._topic_entries = ()
         for listener in self._listeners:

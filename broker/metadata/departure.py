@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moldau.broker.metadata.publisher import MetadataPublisher
-from moldau.broker.metadata.registration import Registration, ask
+from moldau.broker.metadata.registration import Registration, ask_controller
 from moldau.broker.metadata.topic_creation import ControllerPort
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.place import LEFT_STATUS
@@ -65,7 +65,7 @@ class Holdings:
         return len(self.to_move) + self.moving
 
 
-def holdings(image: MetadataImage, node_id: int) -> Iterator[Holdings]:
+def holdings_of_node(image: MetadataImage, node_id: int) -> Iterator[Holdings]:
     """Collect the replicas of a broker. Yields the incomplete result after each slice of partitions, and the complete
     one at the end.
     """
@@ -89,7 +89,9 @@ def target_of(partition: PartitionRegistration) -> list[int]:
     return [replica for replica in partition.replicas if replica not in partition.removing_replicas]
 
 
-def moves(found: Holdings, node_id: int, heirs: Sequence[int], count_max: int) -> Iterator[tuple[str, int, list[int]]]:
+def planned_moves(
+    found: Holdings, node_id: int, heirs: Sequence[int], count_max: int
+) -> Iterator[tuple[str, int, list[int]]]:
     """Choose the next moves, at most `count_max`. Yields topic, partition index and the new replicas of the partition.
     Broker `node_id` is replaced by the heir with the fewest replicas that has no replica of this partition. If every
     heir has one, the partition gets one replica fewer.
@@ -175,7 +177,7 @@ class Departure:
 
     async def _holdings(self) -> Holdings:
         found = Holdings()
-        for found in holdings(self._publisher.image, self._node_id):  # noqa: B007 the last one is whole
+        for found in holdings_of_node(self._publisher.image, self._node_id):  # noqa: B007 the last one is whole
             await asyncio.sleep(0)
         return found
 
@@ -189,13 +191,13 @@ class Departure:
         """
         heirs = self._serving_heirs()
         topics: dict[str, ReassignableTopic] = {}
-        for name, index, target in moves(found, self._node_id, heirs, UNDER_WAY_MAX - found.moving):
+        for name, index, target in planned_moves(found, self._node_id, heirs, UNDER_WAY_MAX - found.moving):
             partition = ReassignablePartition(partition_index=index, replicas=target)
             topics.setdefault(name, ReassignableTopic(name=name)).partitions.append(partition)
         if not topics:
             return
         request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
-        response = await ask(self._controller, request, AlterPartitionReassignmentsResponse)
+        response = await ask_controller(self._controller, request, AlterPartitionReassignmentsResponse)
         for text in refusals_in(response):
             log.warning("a replica cannot be moved yet: %s", text)
 

@@ -24,7 +24,7 @@ resources.
 """
 
 
-def undone(response: object, error: ErrorCode, message: str) -> object:
+def failed_write_response(response: object, error: ErrorCode, message: str) -> object:
     """The response to a request whose decision could not be written. Each success in `response` becomes `error`;
     refusals keep their errors.
     """

@@ -118,11 +118,11 @@ class Registration:
             log_dirs=list(identity.directory_ids),
             previous_broker_epoch=identity.previous_epoch,
         )
-        response = await ask(self._controller, request, BrokerRegistrationResponse)
+        response = await ask_controller(self._controller, request, BrokerRegistrationResponse)
         while response.error_code in PASSING and patience_ms > 0:
             await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
             patience_ms -= REGISTRATION_RETRY_MS
-            response = await ask(self._controller, request, BrokerRegistrationResponse)
+            response = await ask_controller(self._controller, request, BrokerRegistrationResponse)
         if response.error_code != ErrorCode.NONE:
             raise RegistrationRefused(
                 f"the controller refused broker {identity.node_id}: {ErrorCode(response.error_code).name}"
@@ -157,7 +157,7 @@ class Registration:
 
     async def unregister(self) -> ErrorCode:
         """Take this broker out of the cluster, after its controlled shutdown. Returns the controller's error."""
-        response = await ask(
+        response = await ask_controller(
             self._controller, UnregisterBrokerRequest(broker_id=self._broker_id), UnregisterBrokerResponse
         )
         return ErrorCode(response.error_code)
@@ -195,7 +195,7 @@ class Registration:
             offline_log_dirs=list(self._failed_directories),
             cordoned_log_dirs=self._cordoned,
         )
-        response = await ask(self._controller, request, BrokerHeartbeatResponse)
+        response = await ask_controller(self._controller, request, BrokerHeartbeatResponse)
         if response.error_code != ErrorCode.NONE:
             log.warning("a heartbeat was refused: %s", ErrorCode(response.error_code).name)
         else:
@@ -203,7 +203,7 @@ class Registration:
         return response
 
 
-async def ask(controller: ControllerPort, request: object, kind: type[Response]) -> Response:
+async def ask_controller(controller: ControllerPort, request: object, kind: type[Response]) -> Response:
     """Send a request to the active controller, and wait for its response, which is of the class `kind`."""
     future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 

@@ -26,7 +26,7 @@ from moldau.broker.network.replies import (
     Output,
     QueuedReply,
     ReplyQueue,
-    encoded,
+    encode_response,
     step_name,
 )
 from moldau.broker.network.route import Authentication, FrameHook, RequestContext, Route
@@ -437,7 +437,7 @@ class Connection(asyncio.BufferedProtocol):
             pending.listen(lambda response: self._complete(reply, response))
             must_wait = True
         else:
-            pieces, size = encoded(context, response)
+            pieces, size = encode_response(context, response)
             must_wait = replies.put(context, pieces, size)
             if must_wait:
                 context.encoded_ns = clock.read()
@@ -461,7 +461,7 @@ class Connection(asyncio.BufferedProtocol):
             self.listener.resources.spawn(self.hold_during(encoding))
             return
         try:
-            pieces, size = encoded(context, response)
+            pieces, size = encode_response(context, response)
         except Exception:
             _failed(self)
             return

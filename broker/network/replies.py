@@ -77,7 +77,7 @@ class QueuedReply:
         """The memory (bytes) of the pieces of the encoded reply."""
 
 
-def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
+def encode_response(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
     """Encode a response with its header. Returns the pieces of the reply frame, and the size of the frame in bytes."""
     chunks: list[Chunk] = [b""]
     route = context.route

@@ -483,9 +483,9 @@ class NodeParts:
         release = self.config.text_or_none("moldau.emulated.release")
         if release is None:
             return found
-        from moldau.broker.apis.releases import limit
+        from moldau.broker.apis.releases import limit_routes
 
-        return limit(found, release) if role is ListenerRole.BROKER else found
+        return limit_routes(found, release) if role is ListenerRole.BROKER else found
 
     def _compose_faults(self) -> Wrap | None:
         """The function that gives request handlers faults on demand; None on a node without faults."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moldau import __version__
 from moldau.broker.config.config import Config
-from moldau.broker.config.listeners import EVERY_INTERFACE, ListenerAddress, read_http_address, resolved
+from moldau.broker.config.listeners import EVERY_INTERFACE, ListenerAddress, read_http_address, with_bound_addresses
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 from moldau.broker.release import KAFKA_VERSION, is_compiled, python
 from moldau.protocol.late_dataclass import dataclass
@@ -41,8 +41,8 @@ def with_advertised_hosts(config: Config, host_name: Callable[[], str]) -> Confi
     name, ports = host_name(), {each.name: each.port for each in config.listeners}
     return replace(
         config,
-        advertised_listeners=resolved(own, name, ports),
-        advertised_controller_listeners=resolved(controllers, name, ports),
+        advertised_listeners=with_bound_addresses(own, name, ports),
+        advertised_controller_listeners=with_bound_addresses(controllers, name, ports),
     )
 
 
@@ -151,7 +151,7 @@ def report_of(
         cluster_id=cluster_id,
         listeners={each.name: address_text(each) for each in config.advertised_listeners},
         controller_listeners={each.name: address_text(each) for each in config.advertised_controller_listeners},
-        data=tuple(map(absolute, config.log_dirs)),
+        data=tuple(map(absolute_path, config.log_dirs)),
         metrics=http_url(config, "/metrics"),
         console=http_url(config, "/") if config.flag("moldau.console") and config.is_broker else None,
         control=control,
@@ -172,7 +172,7 @@ def report_in(greeting: Mapping[str, Any]) -> StartReport:
     return StartReport(**fields)
 
 
-def absolute(path: str) -> str:
+def absolute_path(path: str) -> str:
     """The absolute form of a path."""
     if path.startswith("/"):
         return path

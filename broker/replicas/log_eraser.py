@@ -142,7 +142,7 @@ class LogEraser:
 
     def _note_changed_logs(self) -> None:
         for its_log in self._changes.take():
-            if has_orders(its_log):
+            if has_erase_orders(its_log):
                 self._candidates.setdefault(its_log, 0)
 
     async def _gather_orders(self) -> None:
@@ -164,7 +164,7 @@ class LogEraser:
     async def _visit(self, its_log: Log) -> None:
         """Carry out the committed erase orders of one log, unless the log is being compacted."""
         partition = self._replicas.of_log(its_log)
-        if partition is None or its_log.failure is not None or not has_orders(its_log):
+        if partition is None or its_log.failure is not None or not has_erase_orders(its_log):
             del self._candidates[its_log]  # It is noted again when the log is served, or has another order.
             return
         if its_log in self._rewriting.in_progress or self._environment.monotonic_ms() < self._candidates[its_log]:
@@ -333,7 +333,7 @@ class LogEraser:
         return paths
 
 
-def has_orders(its_log: Log) -> bool:
+def has_erase_orders(its_log: Log) -> bool:
     return bool(its_log.erase_orders.offsets or its_log.erase_orders.tiered)
 
 

@@ -43,11 +43,11 @@ from moldau.broker.tiering.segment_contents import (
     CannotCopy,
     CopyableSegment,
     DamagedSegment,
-    checked,
+    check_segment,
     contents_of,
     copy_limit,
-    copyable,
-    described,
+    copyable_segments,
+    describe_segment,
     is_due,
 )
 from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic, TransferQuota
@@ -198,7 +198,7 @@ class SegmentCopier:
             return None
         copied_end = followed.end_offset(its_log.epochs, its_log.end_offset)
         limit = copy_limit(its_log, partition.last_stable_offset)
-        found = copyable(its_log, max(copied_end, its_log.log_start_offset), limit)
+        found = copyable_segments(its_log, max(copied_end, its_log.log_start_offset), limit)
         return found[0] if found and is_due(its_log, found[0], self._environment.wall_ms()) else None
 
     def _leads(self, partition: Partition, epoch: int) -> bool:
@@ -225,7 +225,7 @@ class SegmentCopier:
     ) -> None:
         environment, its_log = self._environment, partition.log
         try:
-            sound = await checked(its_log, found, environment)
+            sound = await check_segment(its_log, found, environment)
         except DamagedSegment as damage:
             self._check(partition, epoch)
             if found.segment in its_log.segments and len(partition.isr) > 1:
@@ -235,7 +235,7 @@ class SegmentCopier:
         if found.segment not in its_log.segments:
             return
         segment_id, now_ms = environment.entropy(ID_SIZE), environment.wall_ms()
-        segment = described(its_log, found, segment_id, self._node_id, now_ms, sound.max_timestamp)
+        segment = describe_segment(its_log, found, segment_id, self._node_id, now_ms, sound.max_timestamp)
         contents = await contents_of(its_log, found, sound, environment)
         if found.segment not in its_log.segments:
             return  # The log cleaner has replaced the segment, and the contents may be of both versions.

@@ -268,7 +268,9 @@ class RemoteLogMetadataReader:
         has advanced.
         """
         try:
-            read, next_offset, unreadable = await self._ports.environment.offload(lambda: decode(data, position))
+            read, next_offset, unreadable = await self._ports.environment.offload(
+                lambda: decode_changes(data, position)
+            )
         except MalformedMessage as malformed:
             log.error("%s-%d is damaged at offset %d: %s", REMOTE_LOG_METADATA_TOPIC, index, position, malformed)
             return False
@@ -307,7 +309,7 @@ class RemoteLogMetadataReader:
                 followed.is_complete = True
 
 
-def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[tuple[int, str]]]:
+def decode_changes(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[tuple[int, str]]]:
     """Decode whole batches of the metadata topic from the offset `position` on. Returns the decoded changes, the next
     offset, and for each record that cannot be decoded its offset and the reason.
 

@@ -78,7 +78,7 @@ def copy_limit(log: Log, last_stable_offset: int) -> int:
     return min(limit, log.first_dirty_offset or 0) if log.config.is_compacted else limit
 
 
-def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[CopyableSegment]:
+def copyable_segments(log: Log, from_offset: int, last_stable_offset: int) -> list[CopyableSegment]:
     """The segments that may be copied, oldest first: rolled, wholly below the last stable offset, and with an offset at
     or past `from_offset`.
 
@@ -117,7 +117,7 @@ def largest_timestamp(log: Log, segment: Segment) -> int:
     return segment.max_timestamp if segment.max_timestamp >= 0 else log.fs.modified_ms(segment.path(LOG_SUFFIX))
 
 
-async def checked(log: Log, found: CopyableSegment, environment: Environment) -> CheckedSegment:
+async def check_segment(log: Log, found: CopyableSegment, environment: Environment) -> CheckedSegment:
     """Check every batch of a segment before it is copied, in executor threads.
 
     The indexes of the copy are made from the checked batches, so that damage of the local index files is not copied.
@@ -186,7 +186,7 @@ def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, 
             logger.warning("%s: %s. Its remote copy is made from the batches; the file stays as it is", path, problem)
 
 
-def described(
+def describe_segment(
     log: Log, found: CopyableSegment, segment_id: bytes, broker_id: int, now_ms: int, max_timestamp: int
 ) -> RemoteSegment:
     """The metadata of a segment whose copy begins. The log start offset may lie inside of the segment. Then the log has

@@ -183,8 +183,9 @@ MUTANTS: Final = (
         18,
         "a torn tail is kept at recovery",
         "storage/log/recovery.py",
-        "        segment.cut(damage.position, now_ms)\n        segment.seal()\n\n    def _batch_behind",
-        "        segment.seal()\n\n    def _batch_behind",
+        "        segment.truncate_file(damage.position, now_ms)\n        segment.finish_indexes()\n\n"
+        "    def _batch_behind",
+        "        segment.finish_indexes()\n\n    def _batch_behind",
         faults=POWER,
     ),
     Mutant(

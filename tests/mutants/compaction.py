@@ -24,7 +24,7 @@ COMPACTION_MUTANTS: Final = (
         "storage/compaction/cleaning.py",
         "                if read_count < count:\n                    return False\n",
         "                if read_count < count:\n"
-        "                    offsets.reach(header.last_offset)\n"
+        "                    offsets.raise_latest_offset(header.last_offset)\n"
         "                    return False\n",
         Hunt.LOG_CLEANER,
     ),

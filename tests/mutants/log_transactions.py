@@ -29,8 +29,8 @@ LOG_TRANSACTION_MUTANTS: Final = (
         192,
         "the transaction index is not cut with the log",
         "storage/segment/segment.py",
-        "        self.transaction_index.truncate_to(offset)\n        self.cut(position, now_ms)\n",
-        "        self.cut(position, now_ms)\n",
+        "        self.transaction_index.truncate_to(offset)\n        self.truncate_file(position, now_ms)\n",
+        "        self.truncate_file(position, now_ms)\n",
         Hunt.REPLICAS,
     ),
     Mutant(
@@ -45,7 +45,8 @@ LOG_TRANSACTION_MUTANTS: Final = (
         194,
         "a produce after the marker opens a transaction again: the marker leaves the guard",
         "storage/producers/producer_state.py",
-        "        self.verifications.appended(header)\n        entry = self.entries.get(header.producer_id)\n",
+        "        self.verifications.drop_guard_after_append(header)\n"
+        "        entry = self.entries.get(header.producer_id)\n",
         "        entry = self.entries.get(header.producer_id)\n",
         Hunt.REPLICAS,
     ),

@@ -62,8 +62,8 @@ OTHER_BROKER_MUTANTS: Final = (
         676,
         "what a fault refuses has its effect nevertheless",
         "broker/faults/requests.py",
-        "    return joined(handle(context, others), refusal)\n",
-        "    return joined(handle(context, request), refusal)\n",
+        "    return merge_responses(handle(context, others), refusal)\n",
+        "    return merge_responses(handle(context, request), refusal)\n",
         Hunt.STORIES,
     ),
 )

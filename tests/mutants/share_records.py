@@ -122,7 +122,7 @@ SHARE_RECORD_MUTANTS: Final = (
         463,
         "a snapshot lacks the update that caused it",
         SHARD,
-        "    snapshot = updated(entry.state, update)._replace(\n",
+        "    snapshot = updated_state(entry.state, update)._replace(\n",
         "    snapshot = entry.state._replace(\n",
         Hunt.SHARE_RECORDS,
     ),

@@ -188,7 +188,7 @@ def need_of_settings(operation: AclOperation, services: Services, context: Reque
     return on_cluster(operation)
 
 
-def loggers_allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def check_logger_changes(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """A rule for brokers. A change of this broker's loggers needs ALTER_CONFIGS on the cluster. For all other resources
     the controller checks the ACLs."""
     assert isinstance(request, IncrementalAlterConfigsRequest)
@@ -219,7 +219,7 @@ APIS: Final = (
         broker=alter_incrementally,
         controller=alter_incrementally,
         needs=CHANGED,
-        broker_needs=loggers_allowed,
+        broker_needs=check_logger_changes,
         lists=RESOURCES,
     ),
 )

@@ -45,24 +45,24 @@ def handle(services: Services, context: RequestContext, request: QuorumRequest) 
     return services.quorum.receive(request, context.version, context.listener.name)
 
 
-def of_members(request: type[Any]) -> Api[Any]:
+def quorum_member_api(request: type[Any]) -> Api[Any]:
     """Declare an API that is used only between members of the quorum."""
     needed = needs_cluster(AclOperation.CLUSTER_ACTION)
     return Api(request, controller=handle, needs=needed, lists=[at_most(ENTRIES_MAX)])
 
 
-def of_clients(request: type[Any], operation: AclOperation) -> Api[Any]:
+def quorum_client_api(request: type[Any], operation: AclOperation) -> Api[Any]:
     needed = needs_cluster(operation)
     return Api(request, broker=forward, controller=handle, needs=needed, lists=[at_most(ENTRIES_MAX)])
 
 
 APIS: Final = (
-    of_members(VoteRequest),
-    of_members(BeginQuorumEpochRequest),
-    of_members(EndQuorumEpochRequest),
-    of_clients(DescribeQuorumRequest, AclOperation.DESCRIBE),
-    of_members(FetchSnapshotRequest),
-    of_clients(AddRaftVoterRequest, AclOperation.ALTER),
-    of_clients(RemoveRaftVoterRequest, AclOperation.ALTER),
-    of_members(UpdateRaftVoterRequest),
+    quorum_member_api(VoteRequest),
+    quorum_member_api(BeginQuorumEpochRequest),
+    quorum_member_api(EndQuorumEpochRequest),
+    quorum_client_api(DescribeQuorumRequest, AclOperation.DESCRIBE),
+    quorum_member_api(FetchSnapshotRequest),
+    quorum_client_api(AddRaftVoterRequest, AclOperation.ALTER),
+    quorum_client_api(RemoveRaftVoterRequest, AclOperation.ALTER),
+    quorum_member_api(UpdateRaftVoterRequest),
 )

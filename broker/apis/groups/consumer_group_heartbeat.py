@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, submit_event, subscribed
+from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, submit_event, submit_heartbeat
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
 from moldau.broker.apis.services import Services
@@ -55,7 +55,7 @@ def handle(services: Services, context: RequestContext, request: ConsumerGroupHe
         services.groups.compile_regex(regex, lambda: when_ready(submitted(), reply.complete))
         return reply
 
-    return subscribed(services, context, request.subscribed_topic_names, with_regex)
+    return submit_heartbeat(services, context, request.subscribed_topic_names, with_regex)
 
 
 API: Final = Api(

@@ -41,7 +41,7 @@ GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
     """Submit one event for each shard. Results of groups whose shard is not on this broker come first."""
-    shards = by_shard(services.groups, request.groups_names)
+    shards = group_ids_by_shard(services.groups, request.groups_names)
     parts = [submit_part(services, context.version, names) for names in shards]
     parts.sort(key=lambda part: isinstance(part, Pending))
     return join_answers(
@@ -49,7 +49,7 @@ def handle(services: Services, context: RequestContext, request: DeleteGroupsReq
     )
 
 
-def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
+def group_ids_by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
     """The group ids, without repetitions, in one list for each shard. A group whose shard is not on this broker has a
     list of its own.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import add_operations
+from moldau.broker.apis.coordinator import add_authorized_operations
 from moldau.broker.apis.needs import each_in, on_group
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
@@ -22,7 +22,7 @@ from moldau.security.access import AclOperation
 def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     groups = [describe(services.groups, group_id, context.version) for group_id in request.groups]
     if request.include_authorized_operations:
-        add_operations(context.access, groups)
+        add_authorized_operations(context.access, groups)
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -12,7 +12,7 @@ from moldau.protocol.refusals import refused_elements
 from moldau.protocol.schema import ZERO_UUID
 
 
-def divide(cluster: ClusterView, request: Any, version: int, *, by_id: bool = False) -> list[Any]:
+def remove_missing(cluster: ClusterView, request: Any, version: int, *, by_id: bool = False) -> list[Any]:
     """Remove the partitions that do not exist from a request, and add the missing names or ids of its topics. Returns
     results with errors for the removed partitions, by topic. `by_id`: whether this version of the request names topics
     by id."""
@@ -34,10 +34,10 @@ def divide(cluster: ClusterView, request: Any, version: int, *, by_id: bool = Fa
                 named.topic_id = known.id
             accepted.append(named)
     request.topics = accepted
-    return joined([], missing, by_id=by_id)
+    return merge_topics([], missing, by_id=by_id)
 
 
-def merged(missing: list[Any], by_id: bool, response: Any) -> Any:
+def add_missing(missing: list[Any], by_id: bool, response: Any) -> Any:
     """Merge the coordinator's response with the results of partitions that do not exist (`missing`, which come
     first)."""
     if not by_id:
@@ -45,11 +45,11 @@ def merged(missing: list[Any], by_id: bool, response: Any) -> Any:
             if hasattr(topic, "topic_id"):
                 topic.topic_id = ZERO_UUID
     if missing and not getattr(response, "error_code", ErrorCode.NONE):
-        response.topics = joined(missing, response.topics, by_id=by_id)
+        response.topics = merge_topics(missing, response.topics, by_id=by_id)
     return response
 
 
-def joined(results: list[Any], more: list[Any], *, by_id: bool) -> list[Any]:
+def merge_topics(results: list[Any], more: list[Any], *, by_id: bool) -> list[Any]:
     """Merge two lists of results, so that each topic has one element."""
     known = {topic.topic_id if by_id else topic.name: topic for topic in results}
     for topic in more:

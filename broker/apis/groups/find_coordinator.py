@@ -34,10 +34,10 @@ NO_NODE: Final = -1
 def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= BATCH_VERSION else [request.key]
     found = find(services, context, keys, request.key_type)
-    return in_version(found, context.version, is_share=request.key_type == KeyType.SHARE)
+    return response_of(found, context.version, is_share=request.key_type == KeyType.SHARE)
 
 
-def in_version(found: list[Coordinator], version: int, *, is_share: bool = False) -> FindCoordinatorResponse:
+def response_of(found: list[Coordinator], version: int, *, is_share: bool = False) -> FindCoordinatorResponse:
     """Make the response in the form of the request's version. From 4 on, only keys of an unknown type get a message."""
     if version >= BATCH_VERSION:
         for coordinator in found:
@@ -59,19 +59,19 @@ def find(services: Services, context: RequestContext, keys: Sequence[str], key_t
     coordinator = services.coordinators.of_key_type(key_type)
     is_share = key_type == KeyType.SHARE
     if coordinator is None or (is_share and context.version < SHARE_VERSION):
-        return [refused(key, ErrorCode.INVALID_REQUEST) for key in keys]
+        return [refused_coordinator(key, ErrorCode.INVALID_REQUEST) for key in keys]
     nodes: dict[int, NodeAddress | None] = {}
     found = []
     for key in keys:
         if is_share and not is_share_key(key):
-            found.append(refused(key, ErrorCode.INVALID_REQUEST))
+            found.append(refused_coordinator(key, ErrorCode.INVALID_REQUEST))
             continue
         index = coordinator.partition_of(key)
         if index not in nodes:
             nodes[index] = _leader(services, context, coordinator.topic, index)
         node = nodes[index]
         found.append(
-            refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            refused_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if node is None
             else Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
         )
@@ -91,12 +91,12 @@ def _leader(services: Services, context: RequestContext, topic: InternalTopic, i
     return next((node for node in live if node.id == partition.leader), None)
 
 
-def refused(key: str, error: ErrorCode) -> Coordinator:
+def refused_coordinator(key: str, error: ErrorCode) -> Coordinator:
     text = ERROR_TEXTS[error]
     return Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=error, error_message=text)
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: DESCRIBE on each group or transactional id, and CLUSTER_ACTION for keys of share state, which only
     brokers request. If the version does not have the type of keys, no permission is needed, because the request is
     refused anyway."""
@@ -123,4 +123,4 @@ def _coordinated(kind: int, key: str) -> Need:
     return on_cluster(AclOperation.CLUSTER_ACTION)
 
 
-API: Final = Api(FindCoordinatorRequest, broker=handle, needs=allowed, lists=[cut("coordinator_keys", "coordinators")])
+API: Final = Api(FindCoordinatorRequest, broker=handle, needs=acl_rule, lists=[cut("coordinator_keys", "coordinators")])

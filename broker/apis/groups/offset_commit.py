@@ -11,7 +11,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
-from moldau.broker.apis.groups.existing_partitions import divide, merged
+from moldau.broker.apis.groups.existing_partitions import add_missing, remove_missing
 from moldau.broker.apis.needs import all_of, elements_rule, needs, on_group, topic_by_id
 from moldau.broker.apis.parts import RECORDS_SIZE, cut
 from moldau.broker.apis.services import Services
@@ -27,7 +27,7 @@ TOPIC_ID_VERSION: Final = 10
 
 def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> object:
     by_id = context.version >= TOPIC_ID_VERSION
-    merge = partial(merged, divide(services.cluster, request, context.version, by_id=by_id), by_id)
+    merge = partial(add_missing, remove_missing(services.cluster, request, context.version, by_id=by_id), by_id)
     if not request.topics:
         return merge(OffsetCommitResponse())
     return submit_event(

@@ -10,7 +10,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
-from moldau.broker.apis.groups.existing_partitions import divide, merged
+from moldau.broker.apis.groups.existing_partitions import add_missing, remove_missing
 from moldau.broker.apis.needs import all_of, each_in, needs, on_group, on_topic
 from moldau.broker.apis.parts import RECORDS_SIZE, cut
 from moldau.broker.apis.services import Services
@@ -28,7 +28,7 @@ def handle(services: Services, context: RequestContext, request: OffsetDeleteReq
         context.version,
         lambda waiter: DeleteOffsets(waiter, request),
         lambda error: OffsetDeleteResponse(error_code=error if request.group_id else ErrorCode.INVALID_GROUP_ID),
-        partial(merged, divide(services.cluster, request, context.version), False),
+        partial(add_missing, remove_missing(services.cluster, request, context.version), False),
     )
 
 

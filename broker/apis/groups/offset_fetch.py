@@ -12,7 +12,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
-from moldau.broker.apis.needs import Answer, change_response, divided, on_group, on_topic, topic_by_id, with_field
+from moldau.broker.apis.needs import Answer, change_response, on_group, on_topic, split_by_need, topic_by_id, with_field
 from moldau.broker.apis.parts import LIGHT_SIZE, ListPath, Parts
 from moldau.broker.apis.services import Services
 from moldau.broker.metadata.cluster_view import ClusterView
@@ -50,7 +50,7 @@ def handle(services: Services, context: RequestContext, request: OffsetFetchRequ
     if not groups:
         return OffsetFetchResponse()
     answers = [fetch_offsets(services, group, version, require_stable=request.require_stable) for group in groups]
-    return join_answers(answers, lambda answers: in_version(answers, version))
+    return join_answers(answers, lambda answers: response_for_version(answers, version))
 
 
 def fetch_offsets(
@@ -58,7 +58,7 @@ def fetch_offsets(
 ) -> Reply[OffsetFetchResponseGroup]:
     """Fetch the offsets of one group of a request."""
     cluster = services.cluster
-    response_of = partial(with_unknown, cluster, replace_topic_ids(cluster, group, version), version)
+    response_of = partial(add_unknown, cluster, replace_topic_ids(cluster, group, version), version)
     runner = services.groups.runner_of(group.group_id)
     if not isinstance(runner, ErrorCode) and not require_stable:
         return response_of(runner.shard.offsets(group))
@@ -71,19 +71,19 @@ def fetch_offsets(
     )
 
 
-def with_unknown(
+def add_unknown(
     cluster: ClusterView, unknown: list[OffsetFetchResponseTopics], version: int, response: object
 ) -> OffsetFetchResponseGroup:
     """Complete the state machine's response for a group: add the topic ids, and the results of topic ids that do not
     exist (`unknown`)."""
     assert isinstance(response, OffsetFetchResponseGroup)
     if version >= TOPIC_ID_VERSION:
-        response.topics = [topic for topic in response.topics if identify(cluster, topic)]
+        response.topics = [topic for topic in response.topics if set_topic_id(cluster, topic)]
     response.topics.extend(unknown)
     return response
 
 
-def identify(cluster: ClusterView, topic: OffsetFetchResponseTopics) -> bool:
+def set_topic_id(cluster: ClusterView, topic: OffsetFetchResponseTopics) -> bool:
     """Set the id of a topic in a response. Returns False if the topic does not exist any more."""
     known = cluster.image.topics.by_name(topic.name)
     if known is None:
@@ -140,7 +140,7 @@ def no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetch
     )
 
 
-def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+def response_for_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
     """Make the response in the form of the request's version."""
     if version >= GROUPS_VERSION:
         if version < TOPIC_ID_VERSION:
@@ -169,7 +169,7 @@ def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFe
     )
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: DESCRIBE on each group and topic. A request for all offsets of a group gets those of allowed topics."""
     assert isinstance(request, OffsetFetchRequest)
     if context.version < GROUPS_VERSION:
@@ -211,7 +211,7 @@ def _divided(
     """Split the topics of a group: returns an element with the allowed topics, and refusals for the others."""
     if each.topics is None:
         return each, []
-    allowed, denied = divided(services, context, each.topics, _described)
+    allowed, denied = split_by_need(services, context, each.topics, _described)
     refusals = [no_offsets(wish, error) for wish, error in denied]
     return with_field(each, "topics", allowed), refusals
 
@@ -250,7 +250,7 @@ def _offsets_of_one(services: Services, context: RequestContext, request: Offset
     def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
         if denied and response.error_code == ErrorCode.NONE:
             group_of_denied = OffsetFetchResponseGroup(group_id=request.group_id, topics=denied)
-            response.topics.extend(in_version([group_of_denied], context.version).topics)
+            response.topics.extend(response_for_version([group_of_denied], context.version).topics)
         return response
 
     return change_response(answer(context, with_field(request, "topics", allowed)), add)
@@ -259,7 +259,7 @@ def _offsets_of_one(services: Services, context: RequestContext, request: Offset
 API: Final = Api(
     OffsetFetchRequest,
     broker=handle,
-    needs=allowed,
+    needs=acl_rule,
     lists=[
         Parts(
             (

@@ -38,13 +38,13 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupDes
             for group in response.groups:
                 if group.error_code == ErrorCode.NONE:
                     group.topology_description_status = NOT_STORED
-        response.groups = [as_seen(group, context.access) for group in response.groups]
+        response.groups = [without_hidden_topology(group, context.access) for group in response.groups]
         return response
 
     return change_response(described, seen)
 
 
-def as_seen(group: DescribedGroup, access: Access) -> DescribedGroup:
+def without_hidden_topology(group: DescribedGroup, access: Access) -> DescribedGroup:
     """The description of a group, or a refusal if the client may not describe one of its topics. A denial goes to the
     audit log."""
     if access.is_unrestricted or group.topology is None:

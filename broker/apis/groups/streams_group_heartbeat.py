@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, after_hashes, submit_event
+from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, hash_then_submit, submit_event
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs, on_cluster, on_group, on_topic
 from moldau.broker.apis.parts import Answering
@@ -65,7 +65,7 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupHea
     def looking() -> Answering:
         names = topics_of(subtopologies)
         refusal = yield from refusal_of_topics(names, access)
-        return refusal or (yield from after_hashes(services, names, submitted))
+        return refusal or (yield from hash_then_submit(services, names, submitted))
 
     return services.long_requests.answer(context, looking())
 

@@ -45,7 +45,7 @@ PROTOCOL_VERSION: Final = 5
 """The first version in which members name the protocol."""
 
 
-def names_protocol(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def check_protocol_names(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """A rule: like Apache Kafka, refuse a request without the protocol's type or name before the ACLs are checked."""
     assert isinstance(request, SyncGroupRequest)
     lacks = context.version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name)
@@ -57,7 +57,7 @@ def names_protocol(services: Services, context: RequestContext, request: object,
 API: Final = Api(
     SyncGroupRequest,
     broker=handle,
-    needs=all_of(names_protocol, needs(on_group, AclOperation.READ, "group_id")),
+    needs=all_of(check_protocol_names, needs(on_group, AclOperation.READ, "group_id")),
     lists=[
         one_pass(
             "the assignments become those of the members, of which group.max.size bounds the number", "assignments"

@@ -50,7 +50,7 @@ DOCUMENTATION: Final = "What an erase order removed from the replica of this bro
 _NAME: Final = re.compile(r"moldau\.erase\.(\d{1,10})\.([0-9a-f]{32})\.(\d{1,6})")
 
 
-def appended_order(
+def append_order(
     services: Services,
     context: RequestContext,
     partition: Partition,

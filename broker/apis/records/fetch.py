@@ -214,7 +214,7 @@ class Fetch:
                 self._lookups_left = 0
             reply.follow(self._attempt(is_last) or self._wait())
 
-        self._services.spawn(warm(self._services, cold, plan_again))
+        self._services.spawn(warm_page_cache(self._services, cold, plan_again))
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[FetchResponse]:
@@ -229,7 +229,7 @@ class Fetch:
         def plan_again() -> None:
             reply.follow(self._attempt(is_last or not self.awaits_remote) or self._wait())
 
-        when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
+        plan_again_when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
         return reply
 
     def _respond(self, reads: list[PlannedRead]) -> FetchResponse:
@@ -239,7 +239,7 @@ class Fetch:
         return response
 
 
-async def warm(services: Services, cold: PageCacheMiss, plan_again: Callable[[bool], None]) -> None:
+async def warm_page_cache(services: Services, cold: PageCacheMiss, plan_again: Callable[[bool], None]) -> None:
     """Read the bytes for a lookup into the page cache in an executor thread. Then call `plan_again` with True if the
     disk failed, otherwise with False."""
     has_failed = False
@@ -253,7 +253,7 @@ async def warm(services: Services, cold: PageCacheMiss, plan_again: Callable[[bo
     asyncio.get_running_loop().call_soon(plan_again, has_failed)
 
 
-def when_read(remote: PendingRemoteRead, wait_ms: int, plan_again: Callable[[], None]) -> None:
+def plan_again_when_read(remote: PendingRemoteRead, wait_ms: int, plan_again: Callable[[], None]) -> None:
     """Call `plan_again` once: when a read of remote storage ends, or after `wait_ms`."""
     loop, is_over = asyncio.get_running_loop(), False
 
@@ -356,7 +356,7 @@ def response_size(reads: Iterable[PlannedRead], version: int) -> int:
     return SIZE_SIZE + sum(map(len, pieces)) + records_size
 
 
-def from_metadata_log(services: Services, context: RequestContext, request: FetchRequest) -> Pending[object]:
+def fetch_metadata_log(services: Services, context: RequestContext, request: FetchRequest) -> Pending[object]:
     """Pass a fetch of the metadata log, by a member of the quorum, to the Raft state machine, which answers it."""
     return services.quorum.receive(request, context.version, context.listener.name)
 
@@ -364,7 +364,7 @@ def from_metadata_log(services: Services, context: RequestContext, request: Fetc
 API: Final = Api(
     FetchRequest,
     broker=handle,
-    controller=from_metadata_log,
+    controller=fetch_metadata_log,
     needs=needs_cluster(AclOperation.CLUSTER_ACTION),
     broker_needs=handler_asks,
     lists=[FetchParts()],

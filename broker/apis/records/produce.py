@@ -20,14 +20,14 @@ from moldau.broker.apis.large import LargeBatch
 from moldau.broker.apis.needs import (
     Answer,
     change_response,
-    divided,
     on_transactional_id,
     refusals_of,
+    split_by_need,
     topic_by_id,
     with_field,
 )
 from moldau.broker.apis.parts import RECORDS_SIZE, cut
-from moldau.broker.apis.records.erasure import appended_order
+from moldau.broker.apis.records.erasure import append_order
 from moldau.broker.apis.records.produce_hook import produce_hook
 from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, fill, finish, must_wait
 from moldau.broker.apis.records.unverified_batches import (
@@ -129,7 +129,7 @@ class Produce:
         result = partition.append(records, self._request.acks, self._now_ms, version)
         if result.error is ErrorCode.INVALID_RECORD:
             acks, now_ms = self._request.acks, self._now_ms
-            result = appended_order(self._services, self._context, partition, records, acks, now_ms, result)
+            result = append_order(self._services, self._context, partition, records, acks, now_ms, result)
         answer = answer_of(partition.index, result)
         self._appended(partition, records, None, answer, result)
         return answer
@@ -230,7 +230,7 @@ class Produce:
         return finish(self._services, self._context, self._request, self._responses, self._parked, has_failed)
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: WRITE on each topic, and on the transactional id if a batch belongs to a transaction. All batches of a
     partition are checked for that (CVE-2018-17196). An unknown topic id needs no permission: it gets the usual error,
     which reveals no topic."""
@@ -244,7 +244,9 @@ def allowed(services: Services, context: RequestContext, request: object, answer
             error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             refused_all: ProduceResponse = refused(request, context.version, error)
             return _not_produced(context, request, refused_all.responses)
-    allowed, denied = divided(services, context, request.topic_data, topic_by_id(AclOperation.WRITE, TOPIC_ID_VERSION))
+    allowed, denied = split_by_need(
+        services, context, request.topic_data, topic_by_id(AclOperation.WRITE, TOPIC_ID_VERSION)
+    )
     if not denied:
         return answer(context, request)
     refusals = refusals_of(context, request, "topic_data", "responses", denied)
@@ -275,7 +277,7 @@ def _not_produced(
 API: Final = Api(
     ProduceRequest,
     broker=handle,
-    needs=allowed,
+    needs=acl_rule,
     lists=[cut("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE)],
     hook=produce_hook,
     errors_before={11: ABORTABLE, 12: {ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS}},

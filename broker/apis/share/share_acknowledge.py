@@ -70,13 +70,15 @@ def handle(services: Services, context: RequestContext, request: ShareAcknowledg
         reply.complete(response_of(services, context, group_id, outcomes))
 
     def acknowledging() -> Answering:
-        yield from acknowledge(services, context, key, named(request), ended, is_renewal=request.is_renew_ack)
+        yield from acknowledge(services, context, key, partitions_in(request), ended, is_renewal=request.is_renew_ack)
         return reply
 
     return services.long_requests.answer(context, acknowledging())
 
 
-def named(request: ShareAcknowledgeRequest | ShareFetchRequest) -> Iterator[tuple[SessionPartition, AboutPartition]]:
+def partitions_in(
+    request: ShareAcknowledgeRequest | ShareFetchRequest,
+) -> Iterator[tuple[SessionPartition, AboutPartition]]:
     """The partitions in a request, with their elements."""
     for topic in request.topics:
         for each in topic.partitions:

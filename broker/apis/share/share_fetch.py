@@ -23,7 +23,13 @@ from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import Answering
 from moldau.broker.apis.records.current_leaders import Leaders
-from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, SIZE_SIZE, fetch_size_max, warm, when_read
+from moldau.broker.apis.records.fetch import (
+    COLD_LOOKUPS_MAX,
+    SIZE_SIZE,
+    fetch_size_max,
+    plan_again_when_read,
+    warm_page_cache,
+)
 from moldau.broker.apis.services import Services
 from moldau.broker.apis.share.share_acknowledge import (
     ACKNOWLEDGED,
@@ -31,7 +37,7 @@ from moldau.broker.apis.share.share_acknowledge import (
     RENEW_VERSION,
     Outcomes,
     acknowledge,
-    named,
+    partitions_in,
     refusal_of,
     release_session,
 )
@@ -118,7 +124,7 @@ def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCo
 
 
 def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
-    partitions = [*named(request)]
+    partitions = [*partitions_in(request)]
     return ShareFetchWish(
         key,
         request.share_session_epoch,
@@ -211,7 +217,7 @@ class ShareFetch:
     def _begin(self) -> Iterator[None]:
         request, wish = self._request, self._wish
         if wish.has_acknowledgements:
-            asked, is_renewal = named(request), request.is_renew_ack
+            asked, is_renewal = partitions_in(request), request.is_renew_ack
             yield from acknowledge(
                 self._services, self._context, wish.key, asked, self._acknowledged, is_renewal=is_renewal
             )
@@ -361,7 +367,7 @@ class ShareFetch:
                 self._lookups_left = 0
             reply.follow(self._attempt(is_last) or self._wait())
 
-        self._services.spawn(warm(self._services, cold, plan_again))
+        self._services.spawn(warm_page_cache(self._services, cold, plan_again))
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[Fetched]:
@@ -374,7 +380,7 @@ class ShareFetch:
         def plan_again() -> None:
             reply.follow(self._attempt(is_last or not self.awaits_remote) or self._wait())
 
-        when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
+        plan_again_when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
         return reply
 
     # Reading and acquiring

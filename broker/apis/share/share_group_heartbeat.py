@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import submit_event, subscribed
+from moldau.broker.apis.coordinator import submit_event, submit_heartbeat
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
 from moldau.broker.apis.services import Services
@@ -40,7 +40,7 @@ def handle(services: Services, context: RequestContext, request: ShareGroupHeart
             lambda error: refused(Refusal(error)),
         )
 
-    return subscribed(services, context, request.subscribed_topic_names, submitted)
+    return submit_heartbeat(services, context, request.subscribed_topic_names, submitted)
 
 
 API: Final = Api(

@@ -267,7 +267,7 @@ def altered(
             if topic.topic_name in hidden:
                 answer = StateAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif answer is None:
-                answer = unknown()
+                answer = unknown_topic_answer()
             result.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(
                     partition_index=each.partition_index, error_code=answer.error, error_message=answer.message
@@ -310,7 +310,7 @@ def delete(services: Services, context: RequestContext, request: DeleteShareGrou
     return reply
 
 
-def unknown() -> StateAnswer:
+def unknown_topic_answer() -> StateAnswer:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return StateAnswer(error, ERROR_TEXTS[error])
 
@@ -324,7 +324,7 @@ def removed(
         by_topic[topic_id].append(each)
     for name in names:
         topic = services.cluster.image.topics.by_name(name)
-        answer = unknown()
+        answer = unknown_topic_answer()
         topic_id = ZERO_UUID
         if name in hidden:
             answer = StateAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -23,7 +23,7 @@ from moldau.protocol.refusals import refused
 from moldau.security.access import AclOperation
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: CREATE on the cluster, or on each topic. The response has the settings of a topic only if the client
     has DESCRIBE_CONFIGS on it."""
     assert isinstance(request, CreateTopicsRequest)
@@ -70,7 +70,7 @@ API: Final = Api(
     CreateTopicsRequest,
     broker=forward_for_partitions,
     controller=forward,
-    needs=allowed,
+    needs=acl_rule,
     lists=[
         cut("topics", open_max=OPEN_MAX, refuses=too_many_topics),
         at_most(NEW_PARTITIONS_MAX, "topics.assignments"),

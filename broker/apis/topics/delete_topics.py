@@ -24,7 +24,7 @@ FAILED_TEXT: Final = ERROR_TEXTS[FAILED]
 UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: DELETE on the cluster or on each topic, and DESCRIBE on each topic that is named. The result for an id
     has the name only if the client may describe the topic. What the controller refuses for every client needs no
     permission: a topic named twice, or by name and id, an unknown id, and everything while deletion is disabled."""
@@ -87,6 +87,6 @@ API: Final = Api(
     DeleteTopicsRequest,
     broker=forward,
     controller=forward,
-    needs=allowed,
+    needs=acl_rule,
     lists=[Parts((ListPath("topics", "responses"), ListPath("topic_names", "responses")), open_max=OPEN_MAX)],
 )

@@ -16,10 +16,10 @@ from moldau.broker.apis.needs import (
     Answer,
     Need,
     change_response,
-    divided,
     on_topic,
-    permitted,
+    permitted_operations,
     refusals_of,
+    split_by_need,
     with_field,
 )
 from moldau.broker.apis.parts import SIZE, ListPath, Parts, Pause, RequestPart, sorted_in_slices
@@ -70,7 +70,7 @@ def handle(
         left -= len(indexes)
     if not context.access.is_unrestricted:
         for each in response.topics:
-            each.topic_authorized_operations = permitted(
+            each.topic_authorized_operations = permitted_operations(
                 context.access, TOPIC_OPERATIONS, ResourceKind.TOPIC, each.name or ""
             )
     return response
@@ -117,7 +117,7 @@ def _partition(
     )
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: DESCRIBE on each topic. A request for all topics gets the allowed ones."""
     assert isinstance(request, DescribeTopicPartitionsRequest)
     access = context.access
@@ -136,7 +136,7 @@ def allowed(services: Services, context: RequestContext, request: object, answer
         if not names:
             return DescribeTopicPartitionsResponse()
         return answer(context, with_field(asked, "topics", [TopicRequest(name=name) for name in names]))
-    allowed, denied = divided(services, context, request.topics, _need)
+    allowed, denied = split_by_need(services, context, request.topics, _need)
     if not denied:
         return answer(context, request)
     refusals: dict[str, DescribeTopicPartitionsResponseTopic] = {
@@ -198,4 +198,4 @@ class TopicPages(Parts):
                 return
 
 
-API: Final = Api(DescribeTopicPartitionsRequest, broker=handle, needs=allowed, lists=[TopicPages()])
+API: Final = Api(DescribeTopicPartitionsRequest, broker=handle, needs=acl_rule, lists=[TopicPages()])

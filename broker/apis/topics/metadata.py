@@ -22,8 +22,8 @@ from moldau.broker.apis.needs import (
     handler_asks,
     on_cluster,
     on_topic,
-    permitted,
     permitted_cluster_operations,
+    permitted_operations,
 )
 from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart
 from moldau.broker.apis.services import Services
@@ -159,9 +159,9 @@ def operations_on(
     for each in requested or ():
         known = _found(topics, each)
         if known is not None:
-            operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
+            operations[known.id] = permitted_operations(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
         elif each.name is not None:
-            operations[each.name] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, each.name)
+            operations[each.name] = permitted_operations(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, each.name)
     return operations
 
 

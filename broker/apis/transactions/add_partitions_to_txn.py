@@ -47,7 +47,7 @@ def handle(
     transactions = transactions_of(request, context.version)
     ids = [transaction.transactional_id for transaction in transactions]
     answers = [add_partitions(services, context.version, transaction) for transaction in transactions]
-    return join_answers(answers, lambda errors: in_version(list(zip(ids, errors, strict=True)), context.version))
+    return join_answers(answers, lambda errors: response_of(list(zip(ids, errors, strict=True)), context.version))
 
 
 def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
@@ -99,7 +99,7 @@ def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:
     return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
 
 
-def in_version(results: list[tuple[str, Errors]], version: int) -> AddPartitionsToTxnResponse:
+def response_of(results: list[tuple[str, Errors]], version: int) -> AddPartitionsToTxnResponse:
     """Make the response in the form of the request's version."""
     response = AddPartitionsToTxnResponse()
     for transactional_id, errors in results:
@@ -126,7 +126,7 @@ def results_of(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitions
     return list(by_topic.values())
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: CLUSTER_ACTION in versions for brokers (4 and later), otherwise WRITE on the transactional id and on
     each topic. If one topic is refused, no partition is added."""
     assert isinstance(request, AddPartitionsToTxnRequest)
@@ -162,7 +162,7 @@ def allowed(services: Services, context: RequestContext, request: object, answer
 API: Final = Api(
     AddPartitionsToTxnRequest,
     broker=handle,
-    needs=allowed,
+    needs=acl_rule,
     lists=[
         Parts(
             (

@@ -64,7 +64,7 @@ def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
     return reply
 
 
-def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: WRITE on the transactional id. A request without one needs IDEMPOTENT_WRITE on the cluster, or WRITE on
     any topic (KIP-679)."""
     assert isinstance(request, InitProducerIdRequest)
@@ -79,4 +79,4 @@ def allowed(services: Services, context: RequestContext, request: object, answer
     return answer(context, request)
 
 
-API: Final = Api(InitProducerIdRequest, broker=handle, needs=allowed, errors_before={4: FENCED})
+API: Final = Api(InitProducerIdRequest, broker=handle, needs=acl_rule, errors_before={4: FENCED})

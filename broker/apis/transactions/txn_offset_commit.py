@@ -14,7 +14,7 @@ from typing import Final
 
 from moldau.broker.apis.api import ABORTABLE, Api
 from moldau.broker.apis.coordinator import submit_event
-from moldau.broker.apis.groups.existing_partitions import divide, merged
+from moldau.broker.apis.groups.existing_partitions import add_missing, remove_missing
 from moldau.broker.apis.needs import all_of, elements_rule, needs, on_group, on_transactional_id, topic_by_id
 from moldau.broker.apis.parts import RECORDS_SIZE, cut
 from moldau.broker.apis.services import Services
@@ -50,7 +50,7 @@ def handle(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Reply[TxnOffsetCommitResponse]:
     by_id = context.version >= TOPIC_ID_VERSION
-    merge: Merge = partial(merged, divide(services.cluster, request, context.version, by_id=by_id), by_id)
+    merge: Merge = partial(add_missing, remove_missing(services.cluster, request, context.version, by_id=by_id), by_id)
     if not request.topics:
         return merge(TxnOffsetCommitResponse())
     if not request.group_id:
@@ -58,7 +58,7 @@ def handle(
     index = services.groups.partition_of(request.group_id)
     guard = guard_for(services, request, index, context.version)
     commit = partial(commit_offsets, services, context.version, request, index, guard, merge)
-    return commit() if guard is None else verified(services, context.version, request, index, commit, merge)
+    return commit() if guard is None else commit_when_verified(services, context.version, request, index, commit, merge)
 
 
 def commit_offsets(
@@ -79,7 +79,7 @@ def commit_offsets(
     )
 
 
-def verified(
+def commit_when_verified(
     services: Services,
     version: int,
     request: TxnOffsetCommitRequest,

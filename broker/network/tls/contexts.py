@@ -165,7 +165,7 @@ def _names(settings: TlsSettings, key: OwnKey) -> CertificateNames:
         raise InvalidStore(f"{settings.key_store.location_name}: the certificate cannot be read: {error}") from None
 
 
-class PeerChain(NamedTuple):
+class HandshakeChain(NamedTuple):
     """The chain of a peer's certificate after a handshake."""
 
     verified: tuple[bytes, ...]
@@ -183,7 +183,7 @@ class TrustedConnection(Protocol):
         """Close the connection, because the authority of the peer's certificate is not trusted any more."""
 
 
-class VerifiedChain(NamedTuple):
+class RememberedChain(NamedTuple):
     """What is remembered of a certificate chain that a full handshake verified."""
 
     anchor: bytes
@@ -204,7 +204,7 @@ class ReloadingTls:
         self._contexts = make_contexts(settings)
         self._trusting: dict[TrustedConnection, bytes] = {}
         """For each connection whose peer presented a certificate: the trusted certificate of its chain."""
-        self._sessions: dict[bytes, VerifiedChain] = {}
+        self._sessions: dict[bytes, RememberedChain] = {}
         """The chains of the sessions that clients can resume in the current context, by session id, the oldest
         first.
         """
@@ -227,7 +227,7 @@ class ReloadingTls:
         """The TLS context for a connection that this node makes now."""
         return self._contexts.client
 
-    def register(self, connection: TrustedConnection, presented: PeerChain | None) -> str | None:
+    def register(self, connection: TrustedConnection, presented: HandshakeChain | None) -> str | None:
         """Register a connection that its certificate authenticated, until `forget`. Returns why the connection is
         refused, or None if it is accepted. `presented` is None if the peer presented no certificate.
         """
@@ -247,14 +247,14 @@ class ReloadingTls:
         self._trusting[connection] = chain.anchor
         return None
 
-    def _remembered(self, certificates: tuple[bytes, ...], session_id: bytes) -> VerifiedChain:
+    def _remembered(self, certificates: tuple[bytes, ...], session_id: bytes) -> RememberedChain:
         """The chain of a full handshake. It is remembered if the client can resume the session."""
         anchor = self._anchors.setdefault(certificates[-1], certificates[-1])
         try:
             ends_at_ms = min(map(validity_end_ms, certificates))
         except MalformedCertificate:  # OpenSSL can read the time, and checks it in the next full handshake.
             ends_at_ms = 0
-        chain = VerifiedChain(anchor, ends_at_ms)
+        chain = RememberedChain(anchor, ends_at_ms)
         if session_id:
             if len(self._sessions) >= SESSIONS_MAX:
                 del self._sessions[next(iter(self._sessions))]

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from moldau.broker.network.replies import TAKES_FILES
-from moldau.broker.network.tls.contexts import PeerChain
+from moldau.broker.network.tls.contexts import HandshakeChain
 from moldau.broker.network.tls.handshakes import Handshakes
 from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.storage.files.file_slice import FileSlice
@@ -133,7 +133,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """The peer's certificate in DER; None if it presented none."""
         return self._ssl.getpeercert(binary_form=True)
 
-    def peer_chain(self) -> PeerChain | None:
+    def peer_chain(self) -> HandshakeChain | None:
         """The chain of the peer's certificate; None if it presented none."""
         if self._ssl.getpeercert(binary_form=True) is None:
             return None
@@ -141,9 +141,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         session_id = b"" if session is None else session.id
         known = getattr(self._ssl, "get_verified_chain", None)
         if known is not None:  # Available from Python 3.13 on.
-            return PeerChain(tuple(known()), session_id)
+            return HandshakeChain(tuple(known()), session_id)
         chain = cast("Any", self._ssl)._sslobj.get_verified_chain()
-        return PeerChain(tuple(ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain or ()), session_id)
+        return HandshakeChain(tuple(ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain or ()), session_id)
 
     # Called by the raw transport
 

@@ -60,6 +60,8 @@ def test_delivery_counts_that_begin_anew_are_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_updates_that_a_new_coordinator_loses_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_shard, "updated", lambda state, update: state._replace(leader_epoch=update.leader_epoch))
+    monkeypatch.setattr(
+        state_shard, "updated_state", lambda state, update: state._replace(leader_epoch=update.leader_epoch)
+    )
     with pytest.raises(Violation):
         run_many()

@@ -53,14 +53,14 @@ def epochs_that_stay(patch: pytest.MonkeyPatch) -> None:
         after = with_next_epoch(before, timeout_ms, wall_ms, goes_on=goes_on)
         return after._replace(producer_epoch=before.producer_epoch)
 
-    patch.setattr(lifecycle, "bumped", same)
+    patch.setattr(lifecycle, "with_next_epoch", same)
 
 
 def fences_that_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
     def same(before: Transaction, wall_ms: int) -> Transaction:
         return as_fenced_transaction(before, wall_ms)._replace(producer_epoch=before.producer_epoch)
 
-    patch.setattr(lifecycle, "fenced", same)
+    patch.setattr(lifecycle, "as_fenced_transaction", same)
 
 
 def markers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def ends_that_do_not_move_the_epoch(patch: pytest.MonkeyPatch) -> None:
         after = as_prepared_transaction(before, **options)  # type: ignore[arg-type]
         return after._replace(producer_epoch=before.producer_epoch)
 
-    patch.setattr(lifecycle, "prepared", same)
+    patch.setattr(lifecycle, "as_prepared_transaction", same)
 
 
 PLANTED: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from moldau.broker.apis.lists import bounded
+from moldau.broker.apis.lists import bounded_handler
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 
@@ -29,7 +29,7 @@ def heartbeat(*topics: int) -> StreamsGroupHeartbeatRequest:
 
 def answered(request: StreamsGroupHeartbeatRequest, *, is_cut: bool = False) -> object:
     """The answer of the handler, or the error of the refusal."""
-    handle = bounded(BOUNDS, lambda context, request: "answered", is_cut=is_cut)
+    handle = bounded_handler(BOUNDS, lambda context, request: "answered", is_cut=is_cut)
     answer = handle(cast("Any", SimpleNamespace(version=0)), request)
     return getattr(answer, "error_code", answer)
 
@@ -45,5 +45,5 @@ def test_where_the_outer_list_is_cut_each_counts_by_itself() -> None:
         def __init__(self) -> None:
             self.outer = [Subtopology(subtopology_id="a", source_topics=["t"] * 4) for _ in range(3)]
 
-    handle = bounded({"outer.source_topics": 4}, lambda context, request: "answered", is_cut=True)
+    handle = bounded_handler({"outer.source_topics": 4}, lambda context, request: "answered", is_cut=True)
     assert handle(cast("Any", None), Request()) == "answered"

@@ -15,7 +15,7 @@ from bench.frames import request_frame
 from moldau.broker.apis import parts
 from moldau.broker.apis.api import Api, list_paths
 from moldau.broker.apis.groups import offset_fetch
-from moldau.broker.apis.needs import guarded
+from moldau.broker.apis.needs import guarded_handler
 from moldau.broker.apis.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
 from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
 from moldau.broker.runtime.pending import Pending
@@ -287,7 +287,7 @@ def test_the_decisions_of_all_slices_are_one_entry_for_each_outcome(count: int) 
         connection: Any = StillConnection()
         connection.access = authorizer.access(Principal("User", "alice"), "10.0.0.1")
         context = RequestContext(connection, ROUTE, 6, 0, None)
-        guarded(asking, ListenerRole.BROKER, cast("Any", None), cast("Any", None))(context, object())
+        guarded_handler(asking, ListenerRole.BROKER, cast("Any", None), cast("Any", None))(context, object())
         await asyncio.gather(*tasks)
         assert connection.access.begin_request(), "the request has ended"
 

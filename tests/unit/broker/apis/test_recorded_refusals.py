@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.lists import bounded
+from moldau.broker.apis.lists import bounded_handler
 from moldau.broker.apis.topics.create_topics import too_many_topics
 from moldau.broker.faults.fault import Scope
 from moldau.broker.faults.requests import refused_named
@@ -180,7 +180,7 @@ def refused_in_login(request: object, version: int) -> object:
 
 
 def refused_for_length(api: Api[Any], request: object, version: int) -> object:
-    handle = bounded({next(iter(api.bounds)): -1}, cast("Any", None))
+    handle = bounded_handler({next(iter(api.bounds)): -1}, cast("Any", None))
     return handle(cast("Any", SimpleNamespace(version=version)), request)
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from confluent_kafka import Producer
 
-from moldau.broker.apis.releases import CHANGES, features_of, order, versions_of
+from moldau.broker.apis.releases import CHANGES, features_of, sort_key, versions_of
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.testing import Cluster
@@ -45,7 +45,7 @@ def test_what_the_release_lacks_ends_the_connection() -> None:
 
 
 def test_a_later_release_offers_what_an_earlier_one_does() -> None:
-    releases = sorted(CHANGES, key=order)
+    releases = sorted(CHANGES, key=sort_key)
     assert releases == list(CHANGES)
     for earlier, later in pairwise(releases):
         first, second = versions_of(earlier), versions_of(later)

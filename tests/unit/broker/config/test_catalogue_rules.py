@@ -8,7 +8,7 @@ from typing import SupportsIndex, cast
 import pytest
 
 from moldau.broker.apis.cluster import telemetry
-from moldau.broker.config.altering import effective
+from moldau.broker.config.altering import effective_config
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.catalogue_rules import CatalogueRules, client_metrics_refusal
 from moldau.broker.config.describing import ConfigEntry, describe_resource, topic_entries
@@ -29,7 +29,7 @@ class InForce:
     def __init__(self, dynamic_default: dict[str, str] | None = None) -> None:
         started_with = checked_config(single_node_defaults("./data"))
         self.layers = BrokerLayers.of(started_with, dynamic_default)
-        self.config = effective(self.layers)
+        self.config = effective_config(self.layers)
 
     @property
     def topic_entries(self) -> tuple[ConfigEntry, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.config.image_variables import translated, without_services
+from moldau.broker.config.image_variables import translate_variables, without_services
 from moldau.broker.config.sources import from_environment, unknown_variables
 
 KUBERNETES = {
@@ -39,7 +39,7 @@ def test_a_port_that_is_no_address_of_a_service_stays_a_setting() -> None:
 
 def test_variables_of_this_image_stay_as_they_are() -> None:
     variables = {"KAFKA_NODE_ID": "1", "CLUSTER_ID": "x", "PATH": "/bin", "KAFKA_CFG_": ""}
-    assert translated(variables, unread) == (variables, None)
+    assert translate_variables(variables, unread) == (variables, None)
 
 
 def test_variables_of_bitnamis_image_are_translated_with_one_warning() -> None:
@@ -50,7 +50,7 @@ def test_variables_of_bitnamis_image_are_translated_with_one_warning() -> None:
         "KAFKA_KRAFT_CLUSTER_ID": "id",
         "ALLOW_PLAINTEXT_LISTENER": "yes",
     }
-    found, warning = translated(variables, unread)
+    found, warning = translate_variables(variables, unread)
     assert found == {"KAFKA_NODE_ID": "0", "KAFKA_NUM_PARTITIONS": "5", "CLUSTER_ID": "id"}
     assert warning is not None and warning.count("\n") == 0
     for words in (
@@ -63,7 +63,7 @@ def test_variables_of_bitnamis_image_are_translated_with_one_warning() -> None:
 
 def test_files_of_keys_and_passwords_are_those_in_the_folder_of_secrets() -> None:
     files = {"/etc/kafka/secrets/keystore-creds": "secret\n", "/etc/kafka/secrets/key-creds": "other"}
-    found, warning = translated(
+    found, warning = translate_variables(
         {
             "KAFKA_SSL_KEYSTORE_FILENAME": "keystore.pem",
             "KAFKA_SSL_KEYSTORE_CREDENTIALS": "keystore-creds",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.config import Config, ConfigError, ListenerAddress, resolved
+from moldau.broker.config import Config, ConfigError, ListenerAddress, with_bound_addresses
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import single_node_defaults
 from moldau.storage.checkpoints.java_properties import read_properties
@@ -335,7 +335,7 @@ def test_static_voters_say_where_the_controller_is() -> None:
 
 def test_clients_are_told_this_machines_name_and_the_ports_that_were_bound() -> None:
     config = load("listeners=PLAINTEXT://:0,CONTROLLER://:9093")
-    assert resolved(config.advertised_listeners, "me", {"PLAINTEXT": 1234}) == (
+    assert with_bound_addresses(config.advertised_listeners, "me", {"PLAINTEXT": 1234}) == (
         ListenerAddress("PLAINTEXT", "me", 1234, "PLAINTEXT"),
     )
 

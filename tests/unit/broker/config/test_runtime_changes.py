@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.config.altering import broker_refusal, effective
+from moldau.broker.config.altering import broker_refusal, effective_config
 from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
 from moldau.broker.config.describing import (
     AUTHORIZER_SETTINGS,
@@ -36,12 +36,12 @@ LAYERS = BrokerLayers.of(CONFIG)
 
 
 def broker_entry(name: str, layers: BrokerLayers = LAYERS) -> ConfigEntry:
-    (entry,) = [each for each in describe_broker(effective(layers), layers) if each.name == name]
+    (entry,) = [each for each in describe_broker(effective_config(layers), layers) if each.name == name]
     return entry
 
 
 def topic_entry(name: str, overrides: dict[str, str], layers: BrokerLayers = LAYERS) -> ConfigEntry:
-    entries = describe_topic(topic_entries(effective(layers), layers), overrides)
+    entries = describe_topic(topic_entries(effective_config(layers), layers), overrides)
     (entry,) = [each for each in entries if each.name == name]
     return entry
 
@@ -173,7 +173,7 @@ def test_a_log_without_overrides_has_apache_kafkas_defaults() -> None:
 
 def test_what_changes_for_all_brokers_reaches_the_logs() -> None:
     layers = BrokerLayers.of(CONFIG, {"log.retention.ms": "7", "message.max.bytes": "5"})
-    config = log_config(effective(layers), {})
+    config = log_config(effective_config(layers), {})
     assert (config.retention_ms, config.max_message_bytes) == (7, 5)
 
 
@@ -375,13 +375,13 @@ def test_what_this_version_cannot_change_at_run_time_is_refused() -> None:
 
 
 def test_a_dynamic_text_that_cannot_be_read_counts_as_not_set() -> None:
-    config = effective(BrokerLayers.of(CONFIG, {"log.segment.bytes": "x", "num.partitions": "7"}))
+    config = effective_config(BrokerLayers.of(CONFIG, {"log.segment.bytes": "x", "num.partitions": "7"}))
     assert config.integer("log.segment.bytes") == 1 << 30
     assert config.integer("num.partitions") == 1
 
 
 def test_a_change_in_a_finer_unit_hides_the_coarser_one() -> None:
-    config = effective(BrokerLayers.of(CONFIG, {"log.retention.ms": "5"}))
+    config = effective_config(BrokerLayers.of(CONFIG, {"log.retention.ms": "5"}))
     assert config.log_retention_ms == 5
     assert config.settings.integer_or_none("log.retention.minutes") is None
 

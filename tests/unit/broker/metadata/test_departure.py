@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.metadata.departure import Holdings, holdings, moves, target_of
+from moldau.broker.metadata.departure import Holdings, holdings_of_node, planned_moves, target_of
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.topics import PartitionRegistration
 from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
@@ -33,11 +33,11 @@ def image(*partitions: list[int], removing: list[int] | None = None) -> Metadata
 
 
 def of(found: MetadataImage) -> Holdings:
-    return [*holdings(found, LEAVER)][-1]
+    return [*holdings_of_node(found, LEAVER)][-1]
 
 
 def moved(found: MetadataImage, heirs: list[int], count_max: int = 20) -> dict[int, list[int]]:
-    return {index: target for _, index, target in moves(of(found), LEAVER, heirs, count_max)}
+    return {index: target for _, index, target in planned_moves(of(found), LEAVER, heirs, count_max)}
 
 
 def test_each_replica_goes_to_the_heir_that_has_the_fewest_and_keeps_its_place() -> None:

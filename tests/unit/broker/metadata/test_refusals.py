@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.metadata.refusals import PARTS, error_of, undone
+from moldau.broker.metadata.refusals import PARTS, error_of, failed_write_response
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
@@ -57,20 +57,20 @@ def test_a_decision_that_was_not_written_is_an_error_in_the_response_of_each_api
     if not hasattr(success, "error_code"):
         (name,) = (each for each in PARTS if hasattr(success, each))
         getattr(success, name).append(PART[name]())
-    response = undone(success, ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+    response = failed_write_response(success, ErrorCode.KAFKA_STORAGE_ERROR, "no room")
     assert error_of(response) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_the_response_has_nothing_of_a_change_that_was_not_made() -> None:
     token = default_struct(CreateDelegationTokenResponse)
     token.hmac, token.throttle_time_ms = b"secret", 7
-    failed = undone(token, ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+    failed = failed_write_response(token, ErrorCode.KAFKA_STORAGE_ERROR, "no room")
     assert isinstance(failed, CreateDelegationTokenResponse)
     assert (failed.hmac, failed.throttle_time_ms) == (default_struct(CreateDelegationTokenResponse).hmac, 7)
     deleted = DeleteAclsResponse(
         filter_results=[DeleteAclsFilterResult(matching_acls=[default_struct(DeleteAclsMatchingAcl)])]
     )
-    (part,) = undone(deleted, ErrorCode.KAFKA_STORAGE_ERROR, "no room").filter_results  # type: ignore[attr-defined]
+    (part,) = failed_write_response(deleted, ErrorCode.KAFKA_STORAGE_ERROR, "no room").filter_results  # type: ignore[attr-defined]
     assert (part.matching_acls, part.error_message) == ([], "no room")
 
 
@@ -79,7 +79,7 @@ def test_a_refusal_keeps_its_reason_where_other_parts_were_not_written() -> None
         ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, error_message="why", entity=[]),
         ResponseEntryData(error_code=0, error_message=None, entity=[]),
     ]
-    undone(AlterClientQuotasResponse(entries=parts), ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+    failed_write_response(AlterClientQuotasResponse(entries=parts), ErrorCode.KAFKA_STORAGE_ERROR, "no room")
     assert [(each.error_code, each.error_message) for each in parts] == [
         (ErrorCode.INVALID_REQUEST, "why"),
         (ErrorCode.KAFKA_STORAGE_ERROR, "no room"),

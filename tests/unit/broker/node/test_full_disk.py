@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moldau.broker.metadata.refusals import undone
+from moldau.broker.metadata.refusals import failed_write_response
 from moldau.broker.replicas.log_directories import FullDisks
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
@@ -289,5 +289,5 @@ def test_a_disk_has_room_again_when_it_says_so_and_refuses_no_more() -> None:
 def test_what_was_refused_already_keeps_its_reason() -> None:
     was = AlterConfigsResourceResponse(error_code=40, error_message="why", resource_type=2, resource_name="t")
     good = AlterConfigsResourceResponse(resource_type=2, resource_name="u", error_message=None)
-    undone(AlterConfigsResponse(responses=[was, good]), ErrorCode.KAFKA_STORAGE_ERROR, "full")
+    failed_write_response(AlterConfigsResponse(responses=[was, good]), ErrorCode.KAFKA_STORAGE_ERROR, "full")
     assert (was.error_code, was.error_message, good.error_code, good.error_message) == (40, "why", STORAGE, "full")

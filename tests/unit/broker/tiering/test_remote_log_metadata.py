@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataReader, decode
+from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataReader, decode_changes
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
@@ -35,17 +35,17 @@ def test_a_batch_whose_number_of_offsets_rotted_is_refused_and_not_skipped() -> 
     data = stored(0, 1)
     data[LAST_OFFSET_DELTA] ^= 0x80
     with pytest.raises(MalformedMessage, match="checksum"):
-        decode(data, 0)
+        decode_changes(data, 0)
 
 
 def test_batches_in_the_wrong_order_are_refused() -> None:
     """No checksum covers the base offset."""
     with pytest.raises(MalformedMessage, match="the batch at offset 1 follows offset 3"):
-        decode(stored(3, 1), 0)
+        decode_changes(stored(3, 1), 0)
 
 
 def test_the_first_batch_may_have_been_read_before() -> None:
-    changes, next_offset, unreadable = decode(stored(4, 5), 5)
+    changes, next_offset, unreadable = decode_changes(stored(4, 5), 5)
     assert (changes, next_offset, [offset for offset, _ in unreadable]) == ([], 6, [5])
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from moldau.broker.tiering.cleaning import remote_request, remote_rules
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
 from moldau.broker.tiering.rewriting import replacement
-from moldau.broker.tiering.segment_contents import copy_limit, copyable, described
+from moldau.broker.tiering.segment_contents import copy_limit, copyable_segments, describe_segment
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.record_batch import BatchHeader
@@ -138,11 +138,11 @@ class TwoTiers:
         """The leader copies its next segment."""
         log = self.leader.log
         start = max(self.leader.copied_end_offset, log.log_start_offset)
-        found = copyable(log, start, copy_limit(log, log.last_stable_offset(log.end_offset)))
+        found = copyable_segments(log, start, copy_limit(log, log.last_stable_offset(log.end_offset)))
         if found:
             source = found[0].segment
             timestamp = source.largest_timestamp()
-            segment = described(log, found[0], self.new_id(), self.leader_index, self.now_ms, timestamp)
+            segment = describe_segment(log, found[0], self.new_id(), self.leader_index, self.now_ms, timestamp)
             data = source.slice(0, source.size).read() if source.size else b""
             self.objects[segment.segment_id] = StoredObject(data, tuple(source.transaction_index.entries()))
             self.write(segment)

@@ -68,7 +68,7 @@ def test_a_type_of_keys_that_a_version_does_not_have_needs_no_permission_to_be_r
     keys = ["a", "b"] if version >= 4 else []
     request = FindCoordinatorRequest(key="" if keys else "a", key_type=key_type, coordinator_keys=keys)
     context = SimpleNamespace(access=access_of(), version=version)
-    find_coordinator.allowed(cast("Any", None), cast("Any", context), request, answer)
+    find_coordinator.acl_rule(cast("Any", None), cast("Any", context), request, answer)
     assert any(seen) is is_refused_to_all
 
 
@@ -85,7 +85,7 @@ def test_the_topic_of_the_metadata_log_is_refused_by_the_controller_and_not_by_a
     ]
     context = SimpleNamespace(access=access_of())
     request = CreateTopicsRequest(topics=topics)
-    response = cast("Any", create_topics.allowed(cast("Any", None), cast("Any", context), request, answer))
+    response = cast("Any", create_topics.acl_rule(cast("Any", None), cast("Any", context), request, answer))
     assert asked == ["__cluster_metadata"]
     assert [(each.name, each.error_code) for each in response.topics] == [
         ("mine", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -147,7 +147,9 @@ class Deletion:
 
     def refusals(self, *, names: list[str] | None = None, topics: list[DeleteTopicState] | None = None) -> Any:
         request = DeleteTopicsRequest(topic_names=names or [], topics=topics or [], timeout_ms=1000)
-        response = delete_topics.allowed(cast("Any", self._services), cast("Any", self._context), request, self._answer)
+        response = delete_topics.acl_rule(
+            cast("Any", self._services), cast("Any", self._context), request, self._answer
+        )
         return [(each.name, each.error_code) for each in cast("DeleteTopicsResponse", response).responses]
 
 

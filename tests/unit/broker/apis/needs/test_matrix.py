@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 import pytest
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import guarded
+from moldau.broker.apis.needs import guarded_handler
 from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
@@ -330,7 +330,7 @@ class Stage:
             quorum=SimpleNamespace(active_controller=object()),
             long_requests=short_answers(),
         )
-        self.handle = guarded(api.rule_of(role), role, cast("Any", self.services), self.answer)
+        self.handle = guarded_handler(api.rule_of(role), role, cast("Any", self.services), self.answer)
 
     def answer(self, context: object, request: object) -> object:
         self.reached.append(request)
@@ -496,7 +496,7 @@ def test_a_controller_that_does_not_lead_decides_nothing() -> None:
         ):
             stage = Stage(api, role)
             services = SimpleNamespace(quorum=SimpleNamespace(active_controller=None))
-            stage.handle = guarded(api.rule_of(role), role, cast("Any", services), stage.answer)
+            stage.handle = guarded_handler(api.rule_of(role), role, cast("Any", services), stage.answer)
             for version, request in requests(api):
                 assert codes(stage.ask(ALICE, request, version)) <= {ErrorCode.NOT_CONTROLLER}
                 assert not stage.reached and not stage.audit.denied

@@ -51,7 +51,7 @@ def reached(cursor: Cursor | None, *describes: str) -> list[tuple[list[str], Cur
     services = SimpleNamespace(cluster=SimpleNamespace(image=SimpleNamespace(topics=TOPICS)))
     context = SimpleNamespace(access=Describes(*describes))
     request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10, cursor=cursor)
-    describe_topic_partitions.allowed(cast("Any", services), cast("Any", context), request, cast("Any", answer))
+    describe_topic_partitions.acl_rule(cast("Any", services), cast("Any", context), request, cast("Any", answer))
     return seen
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from moldau.broker.config.tls import ClientAuth, TlsSettings
 from moldau.broker.network.tls import contexts
-from moldau.broker.network.tls.contexts import PeerChain, ReloadingTls
+from moldau.broker.network.tls.contexts import HandshakeChain, ReloadingTls
 from tests.support.certificates import Authority, Issued
 from tests.support.tls_pair import settings_of
 
@@ -32,11 +32,11 @@ class Peer:
         self._is_resumed = is_resumed
         self.is_distrusted = False
 
-    def chain(self) -> PeerChain | None:
+    def chain(self) -> HandshakeChain | None:
         authority = self._authority
         if authority is None:
             return None
-        return PeerChain(() if self._is_resumed else (CLIENTS[authority].der, authority.der), self._session)
+        return HandshakeChain(() if self._is_resumed else (CLIENTS[authority].der, authority.der), self._session)
 
     def distrusted(self) -> None:
         self.is_distrusted = True

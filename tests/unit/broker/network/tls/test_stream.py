@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.config.tls import ClientAuth
-from moldau.broker.network.tls.contexts import PeerChain, make_contexts
+from moldau.broker.network.tls.contexts import HandshakeChain, make_contexts
 from moldau.broker.network.tls.handshakes import Handshakes
 from moldau.broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
 from moldau.storage.files.file_slice import FileSlice
@@ -61,7 +61,7 @@ def test_the_peer_is_known_by_its_certificate_and_by_what_it_is_trusted_for(prot
         there, here = server.stream.peer_chain(), client.stream.peer_chain()
         assert there is not None and there.verified == (CLIENT.der, AUTHORITY.der)
         assert bool(there.session_id) is (protocol == "TLSv1.2")
-        assert here == PeerChain((SERVER.der, AUTHORITY.der), b"")
+        assert here == HandshakeChain((SERVER.der, AUTHORITY.der), b"")
         assert server.stream._ssl.version() == protocol
         assert server.stream.get_extra_info("sslcontext") is not None
 
