@@ -120,7 +120,7 @@ class RotatingFrames(Frames):
 
 def request_frame(message: object, version: int, correlation_id: int = 0) -> bytes:
     """A request with its size before it."""
-    return frames.sized(frames.request_frame(message, version, correlation_id, CLIENT_ID.encode()))
+    return frames.with_size(frames.request_frame(message, version, correlation_id, CLIENT_ID.encode()))
 
 
 def batch_of(value_sizes: list[int], now_ms: int, producer: Producer | None = None) -> bytes:

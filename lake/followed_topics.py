@@ -23,7 +23,7 @@ from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.files.port import FileSystem
 from moldau.storage.tiered.port import RemoteStorageError
 from moldau.tables.options.read_options import parse_options
-from moldau.tables.planning.planner import Planner, matching
+from moldau.tables.planning.planner import Planner, matching_partitions
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import RegistryNotReached
 
@@ -161,4 +161,4 @@ def topics_like(fs: FileSystem, options: Mapping[str, str], pattern: str) -> lis
     and OSError."""
     parsed = parse_options({**options, "subscribePattern": pattern, "startingOffsets": "earliest"}, "stream")
     found = {key for origin in Planner(fs, parsed).origins for key in origin.partitions()}
-    return sorted({topic for topic, _ in matching(found, parsed.subscription)})
+    return sorted({topic for topic, _ in matching_partitions(found, parsed.subscription)})

@@ -32,8 +32,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.connect_types import connect_type
-from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValues, decoded, plain_json
-from moldau.tables.values.registry import HEAD, Schema, SchemaSource, ValueNotDecoded, message_path, unframed
+from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValues, decode_payload, plain_json
+from moldau.tables.values.registry import HEAD, Schema, SchemaSource, ValueNotDecoded, message_path, split_framed_value
 from moldau.tables.values.shapes import shape_of
 from moldau.tables.values.topic_types import NoSample, given_type, json_schema_of
 from moldau.tables.values.value_types import type_of
@@ -123,7 +123,7 @@ class RegistryForm:
         """The results of `read`, by schema id, for schemas whose values are all of one type."""
 
     def read(self, data: bytes) -> Read:
-        schema_id, payload = unframed(data)
+        schema_id, payload = split_framed_value(data)
         known = self._reads.get(schema_id)
         if known is not None:
             return known
@@ -133,7 +133,7 @@ class RegistryForm:
         read = Read(
             (schema_id, *path),
             partial(self._shaped_type, decoder.schema, path),
-            lambda framed: decoded(decoder, memoryview(framed)[HEAD.size :], schema_id),
+            lambda framed: decode_payload(decoder, memoryview(framed)[HEAD.size :], schema_id),
             f"schema {schema_id}",
         )
         if not is_of_paths:

@@ -43,7 +43,7 @@ from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
 from moldau.tables.reading.arguments import EPOCH, Place, options_of_places
 from moldau.tables.reading.scan import NOTHING_PUSHED, Progress, Scan
 from moldau.tables.refusals import Refused
-from moldau.tables.values.value_types import holds
+from moldau.tables.values.value_types import can_hold
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -267,7 +267,7 @@ class LiveChoices:
 def grown_schema(table: Table, wanted: pa.Schema) -> Any:
     """The schema of a table with the columns that its tail needs, as the next commit of the follower adds them. Raises
     `Refused` if the table cannot have them."""
-    if holds(schema_to_pyarrow(table.schema(), include_field_ids=False), wanted):
+    if can_hold(schema_to_pyarrow(table.schema(), include_field_ids=False), wanted):
         return table.schema()
     update = table.transaction().update_schema()
     try:

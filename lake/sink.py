@@ -44,7 +44,7 @@ from moldau.lake.layout import TIME_COLUMN, UNITS, ChosenLayout
 from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, Taken, ledger_in
 from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, has_attempts, sweep
 from moldau.tables.refusals import Refused
-from moldau.tables.values.value_types import holds
+from moldau.tables.values.value_types import can_hold
 
 OWNED: Final = "moldau.topic"
 """The property that marks a table that this program has made. Its value is the topic."""
@@ -302,7 +302,7 @@ class Attempt:
     def has(self, columns: pa.Schema) -> bool:
         """Whether the table has these columns, with types that hold their values. It may not have them: a round that
         was given up may have widened the columns, and another program may have renamed or dropped one."""
-        return holds(schema_to_pyarrow(self.metadata.schema(), include_field_ids=False), columns)
+        return can_hold(schema_to_pyarrow(self.metadata.schema(), include_field_ids=False), columns)
 
     def evolve(self, columns: Columns) -> None:
         """Add columns to the table, or widen their types, as a part of the commit. Raises `Refused` if the table cannot

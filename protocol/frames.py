@@ -26,7 +26,7 @@ CLIENT_ID_POSITION: Final = 8
 """The position of the client id, which begins with its size, in a request header."""
 
 
-def sized(frame: bytes) -> bytes:
+def with_size(frame: bytes) -> bytes:
     return SIZE.pack(len(frame)) + frame
 
 

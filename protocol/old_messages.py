@@ -88,14 +88,14 @@ def message_at(buffer: BytesLike, position: int, header: BatchHeader) -> Record:
     at = position + OLD_FIELDS.size + (OLD_TIMESTAMP_SIZE if header.magic else 0)
     if end > len(buffer):
         raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a message of {header.size}")
-    key, at = nullable(buffer, at, end)
-    value, at = nullable(buffer, at, end)
+    key, at = read_nullable_bytes(buffer, at, end)
+    value, at = read_nullable_bytes(buffer, at, end)
     if at != end:
         raise MalformedMessage(f"the message at offset {header.base_offset} is not as long as it says")
     return Record(key, value, header.max_timestamp, (), header.base_offset)
 
 
-def nullable(buffer: BytesLike, at: int, end: int) -> tuple[bytes | None, int]:
+def read_nullable_bytes(buffer: BytesLike, at: int, end: int) -> tuple[bytes | None, int]:
     """Read a nullable field, which begins with its int32 size. Returns its bytes (None for null) and the position after
     the field. Raises `MalformedMessage`."""
     try:
@@ -115,17 +115,19 @@ def encoded_records(buffer: BytesLike, position: int, header: BatchHeader, *, si
     message all offset deltas but the last are negative, because its header has the last offset. Raises as
     `messages_of`."""
     messages = messages_of(buffer, position, header, size_max=size_max)
-    return encoded(messages, header.base_offset, header.base_timestamp), len(messages)
+    return encode_messages(messages, header.base_offset, header.base_timestamp), len(messages)
 
 
-def encoded(messages: list[Record], base_offset: int, base_timestamp: int) -> bytes:
+def encode_messages(messages: list[Record], base_offset: int, base_timestamp: int) -> bytes:
     body = bytearray()
     for each in messages:
         append_record(body, each, each.timestamp - base_timestamp, each.offset - base_offset)
     return bytes(body)
 
 
-def upgraded(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> tuple[BatchHeader, bytes]:
+def upgrade_messages(
+    buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int
+) -> tuple[BatchHeader, bytes]:
     """The messages at `position` as a batch v2 without compression, after its header. Offsets, timestamps and the
     timestamp type are those of the messages; a timestamp of format 0 is -1. Raises as `messages_of`."""
     messages = messages_of(buffer, position, header, size_max=size_max)
@@ -134,7 +136,7 @@ def upgraded(buffer: BytesLike, position: int, header: BatchHeader, *, size_max:
         raise MalformedMessage(f"the offsets in the message at offset {header.base_offset} do not ascend")
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     batch = assemble(
-        encoded(messages, offsets[0], messages[0].timestamp),
+        encode_messages(messages, offsets[0], messages[0].timestamp),
         offsets[0],
         NO_LEADER_EPOCH,
         TIMESTAMP_TYPE_BIT if is_append_time else 0,
@@ -169,14 +171,14 @@ def xxh32(data: bytes) -> int:
     words = len(data) // 4 * 4
     for at in range(0, words, 4):
         value = value + int.from_bytes(data[at : at + 4], "little") * PRIME_3 & UINT32_MASK
-        value = rotated(value, 17) * PRIME_4 & UINT32_MASK
+        value = rotated_left(value, 17) * PRIME_4 & UINT32_MASK
     for byte in data[words:]:
         value = value + byte * PRIME_5 & UINT32_MASK
-        value = rotated(value, 11) * PRIME_1 & UINT32_MASK
+        value = rotated_left(value, 11) * PRIME_1 & UINT32_MASK
     value = (value ^ value >> 15) * PRIME_2 & UINT32_MASK
     value = (value ^ value >> 13) * PRIME_3 & UINT32_MASK
     return value ^ value >> 16
 
 
-def rotated(value: int, bits: int) -> int:
+def rotated_left(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & UINT32_MASK

@@ -235,7 +235,7 @@ def old_header(buffer: BytesLike, position: int) -> BatchHeader:
     producer.
 
     A compressed message has the offset of its last inner message; only its contents have the offset of the first
-    (`old_messages.upgraded`). Raises `MalformedMessage` for a length that cannot hold the message's fields.
+    (`old_messages.upgrade_messages`). Raises `MalformedMessage` for a length that cannot hold the message's fields.
     """
     header = BatchHeader()
     header.base_offset, header.batch_length, header.crc, header.magic, attributes = OLD_FIELDS.unpack_from(

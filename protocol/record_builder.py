@@ -135,11 +135,11 @@ def assemble(
         )
     )
     batch += body
-    seal(batch)
+    write_checksum(batch)
     return bytes(batch)
 
 
-def seal(batch: bytearray) -> None:
+def write_checksum(batch: bytearray) -> None:
     """Compute and write the checksum of the one batch that fills the buffer."""
     with memoryview(batch) as view:
         UINT32.pack_into(batch, CRC_POSITION, crc32c(view[ATTRIBUTES_POSITION:], 0))

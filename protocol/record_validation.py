@@ -239,14 +239,14 @@ def validate_records(
     if max_timestamp != header.max_timestamp or new_attributes != attributes:
         header.attributes = new_attributes
         header.max_timestamp = max_timestamp
-        return patch(batch, header)
+        return with_patched_header(batch, header)
     return ValidBatch(batch, header)
 
 
 # Rewriting
 
 
-def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
+def with_patched_header(batch: BytesLike, header: BatchHeader) -> ValidBatch:
     """Write the attributes and the max timestamp of `header` into the batch, and compute its checksum again. Bytes that
     cannot be written are copied first."""
     view = memoryview(batch)

@@ -162,7 +162,7 @@ class FetchPlanner:
                 continue
             refusal = _refusal(version, partition, wish, replica)
             if refusal is not NONE:
-                reads.append(PlannedRead(key, failed(_empty(partition, wish), refusal), partition))
+                reads.append(PlannedRead(key, as_failed(_empty(partition, wish), refusal), partition))
                 continue
             if prefers_near and partition.is_leader:
                 near = self._near_replica(partition, wish, request.rack_id)
@@ -211,7 +211,7 @@ class FetchPlanner:
         if isolation is TXN_COMMITTED:
             data.aborted_transactions = []
         if not partition.log.log_start_offset <= wish.fetch_offset <= partition.log.end_offset:
-            return PlannedRead(key, failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
+            return PlannedRead(key, as_failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
         size_max = min(wish.partition_max_bytes, left)
         if size_max <= 0 and not at_least_one:
             return PlannedRead(key, data, partition)
@@ -228,7 +228,7 @@ class FetchPlanner:
             data.error_code, data.aborted_transactions = found, None
             # The follower uses the offsets of this error: it takes the log start offset.
             return PlannedRead(key, data, partition)
-        return PlannedRead(key, failed(data, found), partition)
+        return PlannedRead(key, as_failed(data, found), partition)
 
     def _near_replica(self, partition: Partition, wish: FetchPartition, rack: str) -> int:
         return self._selector.select(partition, wish.fetch_offset, rack) if self._selector is not None else NO_REPLICA
@@ -283,7 +283,7 @@ def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, fo
     has the end of the epoch in this log, or OFFSET_OUT_OF_RANGE if this log has no epoch at or below the client's."""
     data = _empty(partition, wish)
     if found.epoch == NO_EPOCH:
-        return PlannedRead(key, failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
+        return PlannedRead(key, as_failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
     data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
     return PlannedRead(key, data, partition)
 
@@ -299,7 +299,7 @@ def _empty(partition: Partition, wish: FetchPartition) -> PartitionData:
     )
 
 
-def failed(data: PartitionData, error: ErrorCode) -> PartitionData:
+def as_failed(data: PartitionData, error: ErrorCode) -> PartitionData:
     """Turn the answer for a partition into an error. All its offsets become -1."""
     data.error_code = error
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1

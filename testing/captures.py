@@ -16,7 +16,7 @@ OFFSETS_MINUTES: Final = str(2**31 - 1)
 """The retention (minutes) of committed offsets: the test may run years after the capture was made."""
 
 
-def unpacked(capture: Path, directory: Path) -> Path:
+def unpack_capture(capture: Path, directory: Path) -> Path:
     """Restore a capture as the data of a node, below `directory`. Returns the node's data directory. Raises
     `NodeFailed`.
     """
@@ -28,7 +28,7 @@ def unpacked(capture: Path, directory: Path) -> Path:
     return target / NODE
 
 
-def served_settings(settings: Mapping[str, str], controller: str) -> dict[str, str]:
+def settings_to_serve(settings: Mapping[str, str], controller: str) -> dict[str, str]:
     """The settings of a node that serves a restored capture, whose metadata names no voters. `controller` is the
     address of the node's controller listener.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from moldau.testing.captures import served_settings, unpacked
+from moldau.testing.captures import settings_to_serve, unpack_capture
 from moldau.testing.clients.installed import client, library
 from moldau.testing.clients.port import Client
 from moldau.testing.conveniences import Conveniences
@@ -244,7 +244,7 @@ class Cluster(Conveniences):
             log_file = None if self.directory is None else self.directory / f"node-{node_id}.log"
             settings = node_settings(node_id, ports, self._security) | self._settings
             if self._capture is not None:
-                settings = served_settings(settings, f"{HOST}:{ports[0].controller}")
+                settings = settings_to_serve(settings, f"{HOST}:{ports[0].controller}")
             self.nodes.append(Node(node_id, settings, words, variables, lifeline, log_file))
         for node in self.nodes:
             node.begin()
@@ -259,7 +259,7 @@ class Cluster(Conveniences):
         if self.directory is None:
             return ["--memory", "--cluster-id", cluster_id]
         if self._capture is not None:
-            return ["--data", str(unpacked(self._capture, self.directory))]
+            return ["--data", str(unpack_capture(self._capture, self.directory))]
         return ["--data", str(self.directory / f"node-{node_id}"), "--cluster-id", cluster_id]
 
     def _refuse_unknown_settings(self) -> None:

@@ -213,7 +213,7 @@ class Faults:
 
     def _chosen(self, node: int | None) -> list[Node]:
         if node is None:
-            return running(self._nodes())
+            return running_nodes(self._nodes())
         chosen = [each for each in self._nodes() if each.id == node]
         if not chosen:
             raise ValueError(f"there is no node {node}")
@@ -233,7 +233,7 @@ class Clock:
         this returns. Raises `FaultRefused`.
         """
         step_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-        for node in running(self._nodes()):
+        for node in running_nodes(self._nodes()):
             _asked(node, "POST", "/v1/clock", {"advance_ms": round(step_s * 1000)})
 
 
@@ -241,10 +241,10 @@ def move_leader(nodes: Sequence[Node], to: int, what: Mapping[str, object]) -> N
     """Make the node `to` the leader of a partition, or the coordinator of a group or transactional id, as `what` names
     it. Raises `FaultRefused`.
     """
-    _asked(running(nodes)[0], "POST", "/v1/leaders", dict(what) | {"node": to})
+    _asked(running_nodes(nodes)[0], "POST", "/v1/leaders", dict(what) | {"node": to})
 
 
-def running(nodes: Sequence[Node]) -> list[Node]:
+def running_nodes(nodes: Sequence[Node]) -> list[Node]:
     """The running nodes. Raises `FaultRefused` if no node runs."""
     found = [each for each in nodes if each.is_running]
     if not found:

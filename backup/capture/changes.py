@@ -20,7 +20,7 @@ from hashlib import shake_256
 from math import isfinite
 from typing import Final
 
-from moldau.tables.values.masks import DROPPED, Change, MaskRule, hidden, mask_rule
+from moldau.tables.values.masks import DROPPED, Change, MaskRule, hide_value, mask_rule
 
 HASHED_SIZE: Final = 16
 """The size of a hash of text or bytes, in bytes."""
@@ -36,7 +36,7 @@ class MaskChanges:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._named: dict[str, Change] = {
-            "replace": hidden,
+            "replace": hide_value,
             "hash": self.hashed,
             "shape": self.shaped,
             "drop": lambda _: DROPPED,
@@ -73,9 +73,9 @@ class MaskChanges:
             try:
                 return self._shaped(value.decode(), _other_letter).encode()
             except UnicodeDecodeError:
-                return hidden(value)
+                return hide_value(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return hidden(value)
+            return hide_value(value)
         shaped = self._shaped(repr(value), _other_digit)
         if isinstance(value, int):
             return int(shaped)

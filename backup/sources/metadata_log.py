@@ -7,7 +7,7 @@ from typing import Final
 from moldau.backup.sources.port import MetadataSnapshot
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
-from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.quorum.control_records import QuorumDescription, quorum_after
 from moldau.kraft.record_frame import decode_record
 from moldau.kraft.snapshot.batches import load_snapshot, snapshot_batches
 from moldau.kraft.snapshot.names import SnapshotId
@@ -72,7 +72,7 @@ class MetadataLog:
         records = records_of(data, position, header)
         if header.is_control:
             for record in records:
-                self._quorum = described_by(record, self._quorum)
+                self._quorum = quorum_after(record, self._quorum)
         else:
             values = (decode_record(record.value) for record in records if record.value is not None)
             end = Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)

@@ -27,7 +27,7 @@ from bench.trio import NODES, PROPERTIES
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.frames import request_frame, sized
+from moldau.protocol.frames import request_frame, with_size
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.conformance.brokers import Ports
@@ -91,7 +91,7 @@ class Producer(asyncio.Protocol):
 async def ask(port: int, request: object, response: type[T], version: int) -> T:
     """One request in a flexible version, over a connection of its own."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(sized(request_frame(request, version, 1)))
+    writer.write(with_size(request_frame(request, version, 1)))
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     reply = await reader.readexactly(size)
     writer.close()

@@ -181,7 +181,7 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     started only if there are new records.
     """
     from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
-    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.progress import JobProgress, megabytes, with_noun
 
     options = {"path": arguments.path, "subscribe": arguments.topic, "kafka.isolation.level": arguments.isolation}
     options |= {"startingOffsets": arguments.starting} if arguments.starting is not None else {}
@@ -198,15 +198,15 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
             invocation.out.say(f"{arguments.output} has all of {arguments.topic}")
             return 0
         say(
-            f"exporting {megabytes(plan.size)} of {arguments.topic}: up to {counted(plan.offsets_count, 'record')} "
-            f"of {counted(len(plan.ranges), 'partition')} in {counted(plan.tasks_count, 'task')}"
+            f"exporting {megabytes(plan.size)} of {arguments.topic}: up to {with_noun(plan.offsets_count, 'record')} "
+            f"of {with_noun(len(plan.ranges), 'partition')} in {with_noun(plan.tasks_count, 'task')}"
         )
         with job_session(arguments, invocation, f"export {arguments.topic}") as session:
             ended = run_export(session, plan, JobProgress(say, plan.size, plan.tasks_count))
     rows, size = sum(each.rows for each in ended.files), sum(each.size for each in ended.files)
     invocation.out.say(
-        f"run {ended.number}: {counted(rows, 'record')} of {arguments.topic} are in "
-        f"{counted(len(ended.files), 'file')} of {megabytes(size)} in {arguments.output}"
+        f"run {ended.number}: {with_noun(rows, 'record')} of {arguments.topic} are in "
+        f"{with_noun(len(ended.files), 'file')} of {megabytes(size)} in {arguments.output}"
     )
     return 0
 
@@ -216,18 +216,18 @@ def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     wrong arguments are reported at once.
     """
     from moldau.spark_jobs.jobs.latest import run_latest
-    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.progress import JobProgress, megabytes, with_noun
 
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = _plan(arguments)
         say(
-            f"reading {megabytes(plan.size)} of {arguments.topic}: up to {counted(plan.offsets_count, 'record')} "
-            f"of {counted(len(plan.ranges), 'partition')} in {counted(plan.tasks_count, 'task')}"
+            f"reading {megabytes(plan.size)} of {arguments.topic}: up to {with_noun(plan.offsets_count, 'record')} "
+            f"of {with_noun(len(plan.ranges), 'partition')} in {with_noun(plan.tasks_count, 'task')}"
         )
         with job_session(arguments, invocation, f"latest {arguments.topic}") as session:
             count = run_latest(session, plan, JobProgress(say, plan.size, plan.tasks_count))
-    invocation.out.say(f"{counted(count, 'key')} of {arguments.topic} are in {arguments.output}")
+    invocation.out.say(f"{with_noun(count, 'key')} of {arguments.topic} are in {arguments.output}")
     return 0
 
 
@@ -275,7 +275,7 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     status.
     """
     from moldau.spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
-    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.progress import JobProgress, megabytes, with_noun
 
     options = {"path": arguments.path}
     if arguments.topic is not None:
@@ -283,7 +283,7 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = plan_audit(options)
-        segments, tasks = counted(len(plan.segments), "segment"), counted(len(plan.tasks), "task")
+        segments, tasks = with_noun(len(plan.segments), "segment"), with_noun(len(plan.tasks), "task")
         say(f"auditing {megabytes(plan.size)} in {segments} and {tasks}")
         result = AuditResult(problems=list(plan.problems))
         if plan.tasks:
@@ -296,16 +296,16 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def text_lines(result: AuditResult) -> list[str]:
     """The result of an audit as text: one line for each problem, and a summary."""
-    from moldau.spark_jobs.jobs.progress import counted, megabytes
+    from moldau.spark_jobs.jobs.progress import megabytes, with_noun
 
     lines = []
     for check, path, offset, message in result.problems:
         place = path if offset < 0 else f"{path}, offset {offset}"
         lines.append(f"{check}: {place}: {message}")
-    gone = f"; {counted(result.gone, 'segment')} removed meanwhile" if result.gone else ""
-    found = counted(len(result.problems), "problem") if result.problems else "no problem"
+    gone = f"; {with_noun(result.gone, 'segment')} removed meanwhile" if result.gone else ""
+    found = with_noun(len(result.problems), "problem") if result.problems else "no problem"
     lines.append(
-        f"{counted(result.segments, 'segment')}, {result.batches:,} batches, {counted(result.records, 'record')}, "
+        f"{with_noun(result.segments, 'segment')}, {result.batches:,} batches, {with_noun(result.records, 'record')}, "
         f"{megabytes(result.size)}: {found}{gone}"
     )
     return lines
@@ -375,7 +375,7 @@ def job_of(arguments: argparse.Namespace) -> ReportJob:
 
 def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Report on topics. The plan is made from the files before Spark is started."""
-    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.progress import JobProgress, megabytes, with_noun
     from moldau.spark_jobs.jobs.report import plan_report, run_report
     from moldau.spark_jobs.jobs.report_html import page_of
     from moldau.spark_jobs.jobs.report_text import text_lines
@@ -383,8 +383,8 @@ def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = plan_report(job_of(arguments))
-        topics = counted(len(plan.topics), "topic")
-        partitions = counted(sum(len(each.partitions) for each in plan.topics), "partition")
+        topics = with_noun(len(plan.topics), "topic")
+        partitions = with_noun(sum(len(each.partitions) for each in plan.topics), "partition")
         say(f"reading {topics} of {partitions}, {megabytes(plan.size)}")
         with job_session(arguments, invocation, "report") as session:
             report = run_report(session, plan, JobProgress(say, plan.size, 0))

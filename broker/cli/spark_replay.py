@@ -138,7 +138,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     """Replay a range of a topic. The plan is made from the places and from the state of earlier runs. Spark is started
     only if there are records to write.
     """
-    from moldau.spark_jobs.jobs.progress import counted
+    from moldau.spark_jobs.jobs.progress import with_noun
     from moldau.spark_jobs.jobs.replay import plan_replay, run_replay
 
     say = progress_of(arguments, invocation)
@@ -155,7 +155,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
         begun = f", {planned.done:,} of them done" if planned.done else ""
         say(
             f"replaying up to {plan.offsets_count:,} records of {plan.topic} "
-            f"({counted(len(plan.ranges), 'partition')}) to {plan.target} in {counted(plan.rounds, 'round')}{begun}"
+            f"({with_noun(len(plan.ranges), 'partition')}) to {plan.target} in {with_noun(plan.rounds, 'round')}{begun}"
         )
         with job_session(arguments, invocation, f"replay {plan.topic}") as session:
             records = run_replay(session, planned, say)
@@ -165,7 +165,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 def dry_lines(planned: PlannedReplay) -> list[str]:
     """Describe in lines of text what a replay would write."""
-    from moldau.spark_jobs.jobs.progress import counted, megabytes
+    from moldau.spark_jobs.jobs.progress import megabytes, with_noun
 
     plan, job = planned.plan, planned.job
     lines = [
@@ -178,7 +178,7 @@ def dry_lines(planned: PlannedReplay) -> list[str]:
     return [
         *lines,
         f"up to {plan.offsets_count:,} records from {megabytes(planned.size)} in "
-        f"{counted(plan.rounds, 'round')}{seconds}, {counted(planned.done, 'round')} done",
+        f"{with_noun(plan.rounds, 'round')}{seconds}, {with_noun(planned.done, 'round')} done",
         f"to {plan.target} with {planned.target_partitions} partitions, keeping {kept}; "
         f"{'each record once' if job.state else 'each record at least once'}",
     ]

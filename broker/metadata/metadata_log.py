@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from moldau.kraft.features import record_version
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
-from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.quorum.control_records import QuorumDescription, quorum_after
 from moldau.kraft.raft.election_state import QUORUM_STATE, CorruptQuorumState, ElectionState, decode_election
 from moldau.kraft.raft.log_view import OffsetAndEpoch
 from moldau.kraft.record_frame import decode_record, encode_record
@@ -465,7 +465,7 @@ def description_of(records: Iterable[Record], before: QuorumDescription) -> Quor
     """The description of the quorum after the records of a control batch; `before` itself if they do not change it."""
     description = before
     for record in records:
-        description = described_by(record, description)
+        description = quorum_after(record, description)
     return description
 
 

@@ -127,11 +127,11 @@ def records_of(
         for name, value in changed.items()
     ]
     if view.has_eligible_replicas and MIN_IN_SYNC in changed:
-        records += [ClearElrRecord(topic_name=key.name), *still_eligible(view, key.name)]
+        records += [ClearElrRecord(topic_name=key.name), *restored_eligible_replicas(view, key.name)]
     return records
 
 
-def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecord]:
+def restored_eligible_replicas(view: View, topic_name: str) -> Iterator[PartitionChangeRecord]:
     """Yield the records that restore the eligible leader replicas of partitions without an in-sync replica, after a
     ClearElrRecord for a topic (for all topics if the name is empty). Such a partition commits no records, so its
     eligible leader replicas have every committed record.
@@ -229,7 +229,7 @@ def changed_values(
             before = existing.get(config.name)
             if before is None:
                 before = rules.default_of(key, config.name)
-            value = edited(before, value, operation)
+            value = edited_list(before, value, operation)
             if value == before:
                 continue  # A list that is not set is not written if the operation adds nothing and removes nothing.
         changes[config.name] = value
@@ -241,7 +241,7 @@ def refusal_of_nulls(values: NewValues) -> ApiError | None:
     return ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}") if nulls else None
 
 
-def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
+def edited_list(before: str, value: str, operation: AlterConfigOperation) -> str:
     """Apply APPEND or SUBTRACT to a comma-separated list: `before` with the elements of `value` added or removed. An
     element that the list has already is not added again."""
     members = [member for member in before.split(",") if member]

@@ -19,7 +19,7 @@ from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.controller.failure_detector import FailureDetector
 from moldau.kraft.controller.feature_control import records_of_eligible_replicas
-from moldau.kraft.controller.nodes.broker_lifecycle import fence
+from moldau.kraft.controller.nodes.broker_lifecycle import fencing_records
 from moldau.kraft.controller.partition_index import PartitionIndex
 from moldau.kraft.controller.partitions.elections import preferred_elections
 from moldau.kraft.controller.partitions.leadership import changes_of_leaderless
@@ -130,8 +130,8 @@ class Controller:
         if is_out_of_time(request):
             return Decision([], refused(request, None, ErrorCode.REQUEST_TIMED_OUT))
         decision = row.decide(context, request)
-        tell_throttle(decision.reply, mutations)
-        return decision._replace(further=counted(decision, mutations)) if decision.further else decision
+        set_throttle_time(decision.reply, mutations)
+        return decision._replace(further=batches_with_throttle(decision, mutations)) if decision.further else decision
 
     def _end_offset(self) -> int:
         return self.image.provenance.end_offset
@@ -149,7 +149,9 @@ class Controller:
             if broker is None or broker.fenced:
                 self._forget(broker_id)
             else:
-                yield Decision.in_slices(fence(self.view, broker))  # The replay of this record ends the session.
+                yield Decision.in_slices(
+                    fencing_records(self.view, broker)
+                )  # The replay of this record ends the session.
         yield from self._elections(now_ms)
         if now_ms >= self._tokens_ms:
             self._tokens_ms = now_ms + self._settings.security.token_check_interval_ms
@@ -226,14 +228,14 @@ class Controller:
                 self._forget(broker_id)
 
 
-def counted(decision: Decision, mutations: Mutations) -> Iterator[Sequence[object]]:
+def batches_with_throttle(decision: Decision, mutations: Mutations) -> Iterator[Sequence[object]]:
     """Yield the batches of a decision that is made in slices, and then set the throttle time of its reply from the
     mutations of all batches."""
     yield from decision.further
-    tell_throttle(decision.reply, mutations)
+    set_throttle_time(decision.reply, mutations)
 
 
-def tell_throttle(reply: object, mutations: Mutations) -> None:
+def set_throttle_time(reply: object, mutations: Mutations) -> None:
     if mutations.throttle_ms:
         assert hasattr(reply, "throttle_time_ms"), "mutations are counted where the reply can say so"
         reply.throttle_time_ms = mutations.throttle_ms

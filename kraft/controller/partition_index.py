@@ -75,19 +75,19 @@ class PartitionIndex:
                 self._add((topic_id, partition_id), partition)
 
     def _add(self, key: Key, partition: PartitionRegistration) -> None:
-        enter(self._in_sync, partition.isr, key)
-        enter(self._led, (partition.leader,), key)
+        add_key(self._in_sync, partition.isr, key)
+        add_key(self._led, (partition.leader,), key)
         if partition.eligible_leader_replicas:
-            enter(self._eligible, partition.eligible_leader_replicas, key)
+            add_key(self._eligible, partition.eligible_leader_replicas, key)
         if partition.leader != partition.replicas[0]:
             self.imbalanced[key] = None
         if partition.adding_replicas or partition.removing_replicas:
             self.reassigned[key] = None
 
     def _remove(self, key: Key, partition: PartitionRegistration) -> None:
-        leave(self._in_sync, partition.isr, key)
-        leave(self._led, (partition.leader,), key)
-        leave(self._eligible, partition.eligible_leader_replicas, key)
+        remove_key(self._in_sync, partition.isr, key)
+        remove_key(self._led, (partition.leader,), key)
+        remove_key(self._eligible, partition.eligible_leader_replicas, key)
         self.imbalanced.pop(key, None)
         self.reassigned.pop(key, None)
 
@@ -98,7 +98,7 @@ class IndexedTopics(NamedTuple):
     topics: TopicsImage
     by_broker: PartitionIndex
 
-    def brought_to(self, topics: TopicsImage) -> PartitionIndex:
+    def update_to(self, topics: TopicsImage) -> PartitionIndex:
         """Update the index to other topics, and return it. This object must not be used any more afterwards."""
         delta = TopicsDelta(self.topics)
         compare_topics(delta, self.topics, topics)
@@ -106,7 +106,7 @@ class IndexedTopics(NamedTuple):
         return self.by_broker
 
 
-def enter(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:
+def add_key(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:
     for broker_id in broker_ids:
         keys = index.get(broker_id)
         if keys is None:
@@ -114,7 +114,7 @@ def enter(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:
         keys[key] = None
 
 
-def leave(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:
+def remove_key(index: dict[int, Keys], broker_ids: Iterable[int], key: Key) -> None:
     for broker_id in broker_ids:
         keys = index[broker_id]
         del keys[key]

@@ -20,16 +20,16 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     """The delta that changes the image `before` into `after`."""
     delta = MetadataDelta(before)
     levels = {name: 0 for name in before.features.levels if name not in after.features.levels}
-    delta.features.changed = {**levels, **changed(before.features.levels, after.features.levels)}
-    delta.cluster.brokers = changes(before.cluster.brokers, after.cluster.brokers)
-    delta.cluster.controllers = changes(before.cluster.controllers, after.cluster.controllers)
+    delta.features.changed = {**levels, **changed_entries(before.features.levels, after.features.levels)}
+    delta.cluster.brokers = changes_of_entries(before.cluster.brokers, after.cluster.brokers)
+    delta.cluster.controllers = changes_of_entries(before.cluster.controllers, after.cluster.controllers)
     compare_topics(delta.topics, before.topics, after.topics)
     compare_configs(delta.configs, before.configs, after.configs)
     delta.next_producer_id = after.next_producer_id
-    delta.acls.changed = changes(before.acls.by_id, after.acls.by_id)
-    delta.scram.changed = changes(before.scram.credentials, after.scram.credentials)
+    delta.acls.changed = changes_of_entries(before.acls.by_id, after.acls.by_id)
+    delta.scram.changed = changes_of_entries(before.scram.credentials, after.scram.credentials)
     compare_quotas(delta.quotas, before.quotas, after.quotas)
-    delta.tokens.changed = changes(before.tokens.by_id, after.tokens.by_id)
+    delta.tokens.changed = changes_of_entries(before.tokens.by_id, after.tokens.by_id)
     return delta
 
 
@@ -41,7 +41,7 @@ def compare_topics(delta: TopicsDelta, before: TopicsImage, after: TopicsImage) 
             continue
         if known is None:
             delta.created[topic.id] = topic.name
-        touched = changed(known.partitions if known is not None else {}, topic.partitions)
+        touched = changed_entries(known.partitions if known is not None else {}, topic.partitions)
         if touched or known is None:
             delta.changed[topic.id] = touched
 
@@ -51,24 +51,24 @@ def compare_configs(delta: ConfigsDelta, before: ConfigsImage, after: ConfigsIma
         if resource not in after.by_resource:
             delta.forget(resource)
     for resource, settings in after.by_resource.items():
-        touched = changes(before.of(resource.type, resource.name), settings)
+        touched = changes_of_entries(before.of(resource.type, resource.name), settings)
         if touched:
             delta.changed[resource] = touched
 
 
 def compare_quotas(delta: ClientQuotasDelta, before: ClientQuotasImage, after: ClientQuotasImage) -> None:
     for entity in {**dict.fromkeys(before.by_entity), **dict.fromkeys(after.by_entity)}:
-        touched = changes(before.by_entity.get(entity) or {}, after.by_entity.get(entity) or {})
+        touched = changes_of_entries(before.by_entity.get(entity) or {}, after.by_entity.get(entity) or {})
         if touched:
             delta.changed[entity] = touched
 
 
-def changed(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V]:
+def changed_entries(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V]:
     """The entries of `after` that `before` does not have with the same value."""
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 
-def changes(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V | None]:
+def changes_of_entries(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V | None]:
     """The new values of all keys whose value differs; None for each key that `after` lacks."""
     gone: dict[K, V | None] = {key: None for key in before if key not in after}
-    return gone | changed(before, after)
+    return gone | changed_entries(before, after)

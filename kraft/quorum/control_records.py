@@ -65,7 +65,7 @@ def snapshot_footer(now_ms: int) -> Record:
     return control_record(ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord(version=0), now_ms)
 
 
-def described_by(record: Record, before: QuorumDescription) -> QuorumDescription:
+def quorum_after(record: Record, before: QuorumDescription) -> QuorumDescription:
     """The description of the quorum after one more control record. Raises `MalformedMessage`."""
     kind = control_record_type(record.key)
     if kind is ControlRecordType.KRAFT_VERSION:

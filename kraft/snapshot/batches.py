@@ -12,7 +12,7 @@ from moldau.kraft.image.metadata_image import Provenance
 from moldau.kraft.image.replay import Replay
 from moldau.kraft.quorum.control_records import (
     QuorumDescription,
-    described_by,
+    quorum_after,
     quorum_records,
     snapshot_footer,
     snapshot_header,
@@ -90,7 +90,7 @@ class SnapshotReading:
             for record in records_of(data, position, header):
                 if header.is_control:
                     kinds.append(control_record_type(record.key))
-                    self.quorum = described_by(record, self.quorum)
+                    self.quorum = quorum_after(record, self.quorum)
                 elif record.value is None:
                     raise MalformedMessage("a snapshot holds a record without a value")
                 else:

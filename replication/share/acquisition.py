@@ -88,7 +88,7 @@ def acquire(
     """
     if not fetched or wish.records_max <= 0 or fetched[-1].last_offset < partition.start_offset:
         return [], 0
-    last_offset, records_max = bounds(partition, wish, fetched[-1].last_offset)
+    last_offset, records_max = acquirable_range(partition, wish, fetched[-1].last_offset)
     if records_max <= 0:
         return [], 0
     acquisition = Acquisition(partition, wish, fetched, last_offset, records_max, now_ms)
@@ -105,7 +105,7 @@ def acquire(
             found = partition.batches.between(first.first_offset, batch.last_offset)
             archived = partition.archive(found, batch.first_offset, batch.last_offset, ACQUIRED)
             partition.delivery_complete_count += archived or 0
-    acquired = without(acquired, left_out)
+    acquired = without_batches(acquired, left_out)
     if not acquired:
         # DIVERGES: in Apache Kafka the start offset waits for an acknowledgement. A transaction with as many records as
         # may be in flight has none, and nothing is acquired any more.
@@ -113,7 +113,7 @@ def acquire(
     return acquired, sum(each.size for each in acquired)
 
 
-def bounds(partition: SharePartition, wish: AcquireWish, last_offset: int) -> tuple[int, int]:
+def acquirable_range(partition: SharePartition, wish: AcquireWish, last_offset: int) -> tuple[int, int]:
     """The last offset and the number of records that may be acquired.
 
     If as many records are in flight as the group allows, only records before the end offset may be acquired, because
@@ -261,7 +261,7 @@ class Acquisition:
             acquired.append(Acquired(offset, offset, state.delivery_count))
             if is_last_delivery or (self._wish.is_strict and len(acquired) == left) or len(acquired) == few_max:
                 break
-        self._acquired.extend(joined(acquired))
+        self._acquired.extend(merge_adjacent(acquired))
         self._took(len(acquired))
         return len(acquired)
 
@@ -340,7 +340,7 @@ def end_of_batch(fetched: Iterable[FetchedBatch], offset: int) -> int:
     return offset
 
 
-def joined(acquired: Iterable[Acquired]) -> list[Acquired]:
+def merge_adjacent(acquired: Iterable[Acquired]) -> list[Acquired]:
     """Join adjacent runs with the same delivery count."""
     runs: list[Acquired] = []
     for each in acquired:
@@ -375,7 +375,7 @@ def aborted_batches(
     return found
 
 
-def without(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> list[Acquired]:
+def without_batches(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> list[Acquired]:
     """The acquired runs without the records of the batches `left_out`. Both arguments are in the order of offsets."""
     result = []
     for first, last, count in acquired:
@@ -422,7 +422,7 @@ def is_abort(data: BytesLike, position: int, header: BatchHeader) -> bool:
     return first is not None and control_record_type(first.key) is ControlRecordType.ABORT
 
 
-def cut(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
+def bytes_of_acquired(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
     """The bytes of the batches from the batch with the first acquired record to the batch with the last one."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     held = [each for each in batches if each.batch.last_offset >= first and each.batch.first_offset <= last]

@@ -151,7 +151,7 @@ def collect_originals(fetched: bytes, offsets: range, size_max: int) -> Original
             for record in records_of(fetched, position, header, record_size_max=size_max):
                 if record.offset not in offsets:
                     continue
-                record_size = size_of(record)
+                record_size = size_of_record(record)
                 if record_size > size_max:
                     continue
                 if size + record_size > size_max:
@@ -166,7 +166,7 @@ def collect_originals(fetched: bytes, offsets: range, size_max: int) -> Original
     return Originals(records, size, next_offset, is_full=False)
 
 
-def size_of(record: Record) -> int:
+def size_of_record(record: Record) -> int:
     return (
         len(record.key or b"")
         + len(record.value or b"")

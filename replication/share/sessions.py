@@ -125,7 +125,7 @@ class ShareSessions:
         for partition in wish.forgotten:
             session.partitions.pop(partition, None)
         session.advance()
-        return ShareFetchContext(ErrorCode.NONE, rotated(tuple(session.partitions), wish.epoch), session)
+        return ShareFetchContext(ErrorCode.NONE, rotated_partitions(tuple(session.partitions), wish.epoch), session)
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ErrorCode:
         """Continue the session of a ShareAcknowledge. Returns the error if there is no such session or the epoch is out
@@ -154,7 +154,7 @@ class ShareSessions:
         return any(key.group_id == group_id for key in self._sessions)
 
 
-def rotated(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:
+def rotated_partitions(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:
     """Rotate the partitions by the epoch, so that over the epochs each partition comes first."""
     if len(partitions) < 2 or epoch < 1:
         return partitions

@@ -106,12 +106,12 @@ def _attribute(attribute: Element) -> str:
     if keyword is None or encoding is None:
         return f"{keyword or identifier}=#{parts[1].encoded.hex()}"
     try:
-        return f"{keyword}={escaped(parts[1].content.decode(encoding))}"
+        return f"{keyword}={escaped_value(parts[1].content.decode(encoding))}"
     except UnicodeDecodeError:
         raise MalformedCertificate("a text is not what its tag says") from None
 
 
-def escaped(text: str) -> str:
+def escaped_value(text: str) -> str:
     """The value of an attribute as RFC 2253 writes it: special characters, and spaces at both ends, have a backslash
     before them."""
     begin = len(text) - len(text.lstrip(" "))

@@ -19,7 +19,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from moldau.protocol.primitives import MalformedMessage
 from moldau.spark_jobs.data_source import MoldauDataSource
 from moldau.spark_jobs.jobs.place_audit import place_problems
-from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.jobs.progress import JobProgress, progress_shown
 from moldau.spark_jobs.jobs.segment_audit import BatchMark, Problem, SegmentFindings, audit_segment, cleaned_end_of
 from moldau.spark_jobs.views.schemas import row_batches
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
@@ -135,8 +135,8 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
         local += [AuditedSegment(each) for each in files]
         for offer in offers:
             if offer.tier == "remote":
-                remote += [compared(each, files, cleaned) for each in whole_segments(offer, is_dense=is_dense)]
-    return AuditPlan(options, tuple(packed([*local, *remote])), problems)
+                remote += [with_local_files(each, files, cleaned) for each in whole_segments(offer, is_dense=is_dense)]
+    return AuditPlan(options, tuple(packed_segments([*local, *remote])), problems)
 
 
 def places_of(parsed: ReadOptions) -> list[ReadOptions]:
@@ -169,14 +169,14 @@ def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]
         )
 
 
-def compared(remote: Slice, local: Sequence[Slice], cleaned: dict[TopicPartition, int]) -> AuditedSegment:
+def with_local_files(remote: Slice, local: Sequence[Slice], cleaned: dict[TopicPartition, int]) -> AuditedSegment:
     """Return a remote segment with the local files that have some of its offsets. The audit compares it with these
     files."""
     beside = [each for each in local if each.start_offset < remote.end_offset and each.end_offset > remote.start_offset]
     return AuditedSegment(remote, tuple(beside), cleaned.get((remote.topic, remote.partition), 0))
 
 
-def packed(segments: Sequence[AuditedSegment]) -> Iterator[tuple[AuditedSegment, ...]]:
+def packed_segments(segments: Sequence[AuditedSegment]) -> Iterator[tuple[AuditedSegment, ...]]:
     task: list[AuditedSegment] = []
     size = 0
     for each in segments:
@@ -192,7 +192,7 @@ def packed(segments: Sequence[AuditedSegment]) -> Iterator[tuple[AuditedSegment,
 def run_audit(session: SparkSession, plan: AuditPlan, progress: JobProgress) -> AuditResult:
     """Run the audit on Spark."""
     session.dataSource.register(AuditSource)
-    with watched(session, progress):
+    with progress_shown(session, progress):
         rows = session.read.format(AuditSource.name()).options(**plan.options).load().collect()
     return result_of([tuple(row) for row in rows], plan.problems)
 

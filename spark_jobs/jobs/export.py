@@ -25,7 +25,7 @@ from moldau.spark_jobs.data_source import MoldauDataSource
 from moldau.spark_jobs.jobs.delta_table import DeltaLedger
 from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.job_options import committed_by_default, isolation_of, offsets_as_json, pinned_options
-from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.jobs.progress import JobProgress, progress_shown
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.spark_jobs.views.schemas import HEADERS, RECORDS
 from moldau.tables.options.offset_choices import EARLIEST
@@ -146,7 +146,7 @@ def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -
     session.dataSource.register(ExportSource)
     source = session.read.format(ExportSource.name()).options(**job.options)
     try:
-        with watched(session, progress):
+        with progress_shown(session, progress):
             told = source.option(STAGING, f"{job.compression}:{ledger.staging(number)}").load().collect()
     except BaseException:
         shutil.rmtree(ledger.staging(number), ignore_errors=True)
@@ -202,14 +202,14 @@ class ExportWriter(SegmentReader):
         first = task[0]
         name = f"{first.topic}-{first.partition:05}-{first.start_offset:020}-{uuid4().hex}.parquet"
         batches = self.batches(task, self._columns)
-        return written_file(self._staging, name, batches, compression=self._compression, repeated=REPEATED)
+        return write_file(self._staging, name, batches, compression=self._compression, repeated=REPEATED)
 
 
 ROW_GROUP_SIZE: Final = 32 << 20
 """The bytes of rows in memory from which on they become one row group of a Parquet file."""
 
 
-def written_file(
+def write_file(
     directory: str,
     name: str,
     batches: Iterator[pa.RecordBatch],

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from moldau.spark_jobs.data_source import MoldauDataSource
 from moldau.spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
-from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.jobs.progress import JobProgress, progress_shown
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.spark_jobs.views.schemas import columns_of
 from moldau.tables.options.read_options import parse_options
@@ -95,7 +95,7 @@ def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -
     latest = latest_of(rows, keeps_tombstones=plan.job.keeps_tombstones)
     if plan.job.format == "delta":
         return write_delta(session, latest, plan, progress)
-    with watched(session, progress):
+    with progress_shown(session, progress):
         latest.write.mode("overwrite" if plan.job.overwrites else "error").parquet(plan.job.output)
     return session.read.parquet(plan.job.output).count()
 
@@ -115,7 +115,7 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
     table = output.prepare(to_arrow_schema(latest.schema, timezone="UTC"), topics, plan.cluster_id)
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Delta has no INT96
     try:
-        with watched(session, progress):
+        with progress_shown(session, progress):
             latest.write.mode("append").parquet(str(output.run_directory))
     except BaseException:
         output.discard()

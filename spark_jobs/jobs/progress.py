@@ -42,13 +42,13 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 50_000 or not size else f"{size / 1e6:.3f} MB"
 
 
-def counted(number: int, noun: str) -> str:
+def with_noun(number: int, noun: str) -> str:
     """A number with its noun as text: `1 task`, `2,000 tasks`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager
-def watched(session: SparkSession, progress: JobProgress) -> Iterator[None]:
+def progress_shown(session: SparkSession, progress: JobProgress) -> Iterator[None]:
     """Print a progress line every interval while the block of the `with` runs a job."""
     finished = threading.Event()
     tracker = session.sparkContext.statusTracker()

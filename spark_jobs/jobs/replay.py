@@ -28,7 +28,7 @@ from moldau.spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIME
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.spark_jobs.views.schemas import row_batches
 from moldau.spark_jobs.writing.commit import TransactionsLost, commit_all, text_of_lost
-from moldau.spark_jobs.writing.writers import end
+from moldau.spark_jobs.writing.writers import end_transaction_of
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.tables.client.producer import OutgoingRecord
 from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
@@ -264,7 +264,7 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
     replay_id, cluster = planned.plan.replay_id, planned.job.target.cluster()
 
     def finish(each: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
-        return end(cluster, each, is_commit)
+        return end_transaction_of(cluster, each, is_commit)
 
     try:
         decided = state.log.read(replay_id, number)
@@ -401,7 +401,7 @@ class ReplayReader(SegmentReader):
         says."""
         try:
             for record in records_in(wanted):
-                producer.send(outgoing(record, wanted.partition, self._target))
+                producer.send(outgoing_record(record, wanted.partition, self._target))
         except DataLost as gone:
             self.report(gone)
 
@@ -418,7 +418,7 @@ def records_in(wanted: Slice) -> Iterator[Record]:
                     yield record
 
 
-def outgoing(record: Record, partition: int, target: ReplayTarget) -> OutgoingRecord:
+def outgoing_record(record: Record, partition: int, target: ReplayTarget) -> OutgoingRecord:
     """Make the record to write from a record that was read. It gets the time of the writer if timestamps are not kept,
     or if the read record has no timestamp."""
     keeps_time = target.keeps_timestamps and record.timestamp >= 0

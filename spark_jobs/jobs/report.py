@@ -27,7 +27,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from moldau.spark_jobs.data_source import MoldauDataSource
-from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.jobs.progress import JobProgress, progress_shown
 from moldau.spark_jobs.jobs.report_figures import (
     BucketFigures,
     GroupLag,
@@ -159,7 +159,7 @@ def problem_of_groups(options: dict[str, str]) -> str | None:
 def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -> Report:
     """Run a report on Spark. It adds its figures to those of the plan, so a plan can be run only once."""
     job, topics = plan.job, {each.topic: each for each in plan.topics}
-    with watched(session, progress), exchanges_sized(session, plan.size):
+    with progress_shown(session, progress), exchange_tasks_set(session, plan.size):
         buckets = add_batches(session, job, topics)
         if job.hot_keys:
             add_keys(session, job, topics)
@@ -169,7 +169,7 @@ def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -
 
 
 @contextmanager
-def exchanges_sized(session: SparkSession, size: int) -> Iterator[None]:
+def exchange_tasks_set(session: SparkSession, size: int) -> Iterator[None]:
     """Set the number of tasks of the exchanges inside the `with`: by the bytes of segments, and at least one for each
     core.
 
@@ -278,7 +278,7 @@ def add_keys(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigur
     sums = [f.sum(name).alias(name) for name in ("count", "missed", "absent")]
     summed = counted.groupBy("topic", "key").agg(*sums).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        distinct = {row[0]: number_in(row[1]) for row in summed.groupBy("topic").agg(f.count("key")).collect()}
+        distinct = {row[0]: integer_or_zero(row[1]) for row in summed.groupBy("topic").agg(f.count("key")).collect()}
         order = Window.partitionBy("topic", f.col("key").isNull()).orderBy(f.desc("count"), "key")
         ranked = summed.withColumn("rank", f.row_number().over(order)).where(f.col("rank") <= job.hot_keys).collect()
     finally:
@@ -294,17 +294,17 @@ def key_figures(rows: Sequence[Row], distinct: int) -> KeyFigures | None:
     totals = next((numbers for key, *numbers in rows if key is None), None)
     if totals is None:
         return None
-    without_key, _, absent_anywhere = map(number_in, totals)
+    without_key, _, absent_anywhere = map(integer_or_zero, totals)
     hot = []
     for key, *numbers in rows:
         if isinstance(key, bytes | bytearray):
-            count, missed, absent = map(number_in, numbers)
+            count, missed, absent = map(integer_or_zero, numbers)
             hot.append(HotKey(bytes(key), count, count + missed + absent_anywhere - absent))
     hot.sort(key=lambda each: (-each.records, each.key))
     return KeyFigures(tuple(hot), without_key, distinct, absent_anywhere)
 
 
-def number_in(value: object) -> int:
+def integer_or_zero(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.tables.options.option_values import client_settings, is_client_setting, names_in, one_of, positive
+from moldau.tables.options.option_values import checked_word, client_settings, is_client_setting, names_in, positive
 from moldau.tables.refusals import Refused, warn
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -65,7 +65,7 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
         raise Refused(f"kafka.acks: {given['kafka.acks']} is not all: a record that was acknowledged is not lost")
     if given.get("kafka.enable.idempotence", "true").strip().lower() != "true":
         raise Refused("kafka.enable.idempotence: the writer is always idempotent")
-    delivery = one_of("delivery", given.get("delivery", AT_LEAST_ONCE), (AT_LEAST_ONCE, EXACTLY_ONCE))
+    delivery = checked_word("delivery", given.get("delivery", AT_LEAST_ONCE), (AT_LEAST_ONCE, EXACTLY_ONCE))
     topic = given.get("topic", "").strip()
     return WriteOptions(
         brokers=brokers,
@@ -73,7 +73,7 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool) -> Write
         topic=topic or None,
         is_exactly_once=delivery == EXACTLY_ONCE,
         transaction_log=_transaction_log(given) if is_stream and delivery == EXACTLY_ONCE else None,
-        codec=one_of("kafka.compression.type", given.get("kafka.compression.type", "none"), CODECS),
+        codec=checked_word("kafka.compression.type", given.get("kafka.compression.type", "none"), CODECS),
         batch_size=positive("kafka.batch.size", given.get("kafka.batch.size")) or BATCH_SIZE,
         transaction_timeout_ms=positive("kafka.transaction.timeout.ms", given.get("kafka.transaction.timeout.ms"))
         or TRANSACTION_TIMEOUT_MS,

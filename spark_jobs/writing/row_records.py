@@ -49,10 +49,10 @@ def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingRec
         if not isinstance(name, str) or not name:
             raise Refused("topic: a row has null as its topic")
         assert partition is None or isinstance(partition, int)
-        yield OutgoingRecord(name, partition, encoded(key), encoded(value), headers_of(headers))
+        yield OutgoingRecord(name, partition, encoded_value(key), encoded_value(value), headers_of(headers))
 
 
-def encoded(value: object) -> bytes | None:
+def encoded_value(value: object) -> bytes | None:
     """A key or value as bytes: text in UTF-8, bytes as they are; None for None."""
     if value is None:
         return None

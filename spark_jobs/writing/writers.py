@@ -78,14 +78,18 @@ class TopicWriter:
         from moldau.spark_jobs.writing.commit import commit_batch
         from moldau.spark_jobs.writing.transaction_log import TransactionLog
 
-        written = written_of(messages)
+        written = written_tasks(messages)
         query = next((each.query for each in written), NO_QUERY)
         place = self._options.transaction_log
         log = TransactionLog(place) if place is not None else None
         cluster = self.cluster()
         try:
             commit_batch(
-                log, query, batch, transactions_of(written), lambda each, is_commit: end(cluster, each, is_commit)
+                log,
+                query,
+                batch,
+                transactions_of(written),
+                lambda each, is_commit: end_transaction_of(cluster, each, is_commit),
             )
         finally:
             cluster.close()
@@ -97,7 +101,10 @@ class TopicWriter:
 
         cluster = self.cluster()
         try:
-            abort_all(transactions_of(written_of(messages)), lambda each, is_commit: end(cluster, each, is_commit))
+            abort_all(
+                transactions_of(written_tasks(messages)),
+                lambda each, is_commit: end_transaction_of(cluster, each, is_commit),
+            )
         finally:
             cluster.close()
 
@@ -143,13 +150,13 @@ def query_id() -> str:
     return (context.getLocalProperty(QUERY_ID) if context is not None else None) or NO_QUERY
 
 
-def end(cluster: Cluster, producer: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
+def end_transaction_of(cluster: Cluster, producer: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
     from moldau.tables.client.transaction import end_transaction
 
     return end_transaction(cluster, producer, is_commit=is_commit)
 
 
-def written_of(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenTask]:
+def written_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenTask]:
     return [each for each in messages if isinstance(each, WrittenTask)]
 
 

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import NamedTuple, Protocol
 
 from moldau.protocol.compression import expand
-from moldau.protocol.old_messages import upgraded
+from moldau.protocol.old_messages import upgrade_messages
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
     HEADER_SIZE,
@@ -186,7 +186,7 @@ def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview
         if header.magic == MAGIC:
             yield header, piece[at : at + header.size]
         else:
-            newer, batch = upgraded(piece, at, header, size_max=RECORDS_SIZE_MAX)
+            newer, batch = upgrade_messages(piece, at, header, size_max=RECORDS_SIZE_MAX)
             yield newer, memoryview(batch)
         at += header.size
 

@@ -8,7 +8,7 @@ import ssl
 from typing import Final, TypeVar, cast
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.frames import SIZE, correlation_id_of, request_frame, response_of, sized
+from moldau.protocol.frames import SIZE, correlation_id_of, request_frame, response_of, with_size
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -135,7 +135,7 @@ class BrokerConnection:
         frame = request_frame(request, version, self._count, self._client_id)
         try:
             self._socket.settimeout(self._timeout_s + (wait_ms + SPARE_MS if wait_ms else 0) / 1000)
-            self._socket.sendall(sized(frame))
+            self._socket.sendall(with_size(frame))
             (size,) = SIZE.unpack(self._read(SIZE.size))
             if not 4 <= size <= FRAME_SIZE_MAX:
                 raise Disconnected(f"a reply of {size} bytes")

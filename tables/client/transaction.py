@@ -59,7 +59,9 @@ def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int
     `timeout_ms`: the timeout of its transactions. Raises `Refused`."""
 
     def attempt() -> ProducerIdentity:
-        connection = cluster.any_connection() if transactional_id is None else coordinator(cluster, transactional_id)
+        connection = (
+            cluster.any_connection() if transactional_id is None else coordinator_connection(cluster, transactional_id)
+        )
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         reply = connection.ask(request, InitProducerIdResponse, 4)
         check_error(reply.error_code, f"producer {transactional_id or ''}")
@@ -83,7 +85,7 @@ def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[
     )
 
     def attempt() -> None:
-        reply = coordinator(cluster, transactional_id).ask(request, AddPartitionsToTxnResponse, 3)
+        reply = coordinator_connection(cluster, transactional_id).ask(request, AddPartitionsToTxnResponse, 3)
         for topic in reply.results_by_topic_v3_and_below:
             for each in topic.results_by_partition:
                 check_error(each.partition_error_code, f"{topic.name}-{each.partition_index}")
@@ -104,7 +106,7 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
     )
 
     def attempt() -> TransactionOutcome:
-        reply = coordinator(cluster, transactional_id).ask(request, EndTxnResponse, 3)
+        reply = coordinator_connection(cluster, transactional_id).ask(request, EndTxnResponse, 3)
         if reply.error_code in ENDED_OTHERWISE:
             return TransactionOutcome.LOST
         check_error(reply.error_code, f"transaction {transactional_id}")
@@ -113,7 +115,7 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
     return cluster.retry("transaction", attempt)
 
 
-def coordinator(cluster: Cluster, transactional_id: str) -> BrokerConnection:
+def coordinator_connection(cluster: Cluster, transactional_id: str) -> BrokerConnection:
     """The connection to the transaction coordinator of a transactional id.
 
     Raises `TransientError`, `Refused` and `Disconnected`.

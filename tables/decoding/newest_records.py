@@ -16,7 +16,7 @@ from moldau.protocol.record_batch import BatchHeader, read_raw_varint, read_raw_
 from moldau.storage.compaction import offset_map
 from moldau.storage.compaction.offset_map import ENTRY_SIZE, SALT_SIZE, OffsetMap
 from moldau.tables.decoding.expansion import Expander
-from moldau.tables.decoding.segment_batches import Chunk, expanded
+from moldau.tables.decoding.segment_batches import Chunk, expand_batch
 from moldau.tables.origins.port import FoundBatch, Slice
 
 LOAD_FACTOR: Final = 0.9
@@ -97,7 +97,7 @@ def newest_chunks(
     chunk = Chunk()
     while stored:
         found = stored.pop()
-        data, start, end = expanded(wanted, found, expander)
+        data, start, end = expand_batch(wanted, found, expander)
         header = found[1]
         if met is not None:
             try:

@@ -56,7 +56,7 @@ def record_batches(
     needed = [*columns, "timestamp"] if times else columns
     times_ms_min = -(-times.start_us // 1000) if times and times.start_us > 0 else None
     for chunk in chunks_of(wanted, times_ms_min, chunk_size=chunk_size):
-        rows = decoded(chunk, wanted, needed, decode)
+        rows = decode_chunk(chunk, wanted, needed, decode)
         if rows.count:
             batch = arrow_batch(rows, wanted, columns)
             if times is not None:
@@ -65,7 +65,7 @@ def record_batches(
                 yield batch
 
 
-def decoded(chunk: Chunk, wanted: Slice, columns: Sequence[str], decode: Decode) -> DecodedRows:
+def decode_chunk(chunk: Chunk, wanted: Slice, columns: Sequence[str], decode: Decode) -> DecodedRows:
     """Decode the records of a chunk that have offsets of the slice. Raises `MalformedMessage`, which names the file and
     the offsets."""
     try:

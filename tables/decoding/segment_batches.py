@@ -100,7 +100,7 @@ class AbortedBatches:
 
 def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
     """Yield the records of a slice in chunks. Batches whose records are all before `times_ms_min` are left out. The
-    next chunk reuses the buffers of a chunk. Raises what `batches_with_records` and `expanded` raise."""
+    next chunk reuses the buffers of a chunk. Raises what `batches_with_records` and `expand_batch` raise."""
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
     expander = Expander(limit)
@@ -110,7 +110,7 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
             header = found[1]
             if times_ms_min is not None and header.max_timestamp < times_ms_min:
                 continue
-            chunk.add(header, *expanded(wanted, found, expander))
+            chunk.add(header, *expand_batch(wanted, found, expander))
             if chunk.size >= limit:
                 yield chunk
                 chunk = Chunk()
@@ -140,13 +140,13 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
             yield found
 
 
-def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[BytesLike, int, int]:
+def expand_batch(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[BytesLike, int, int]:
     """Check and decompress the records of a batch. Returns a buffer, a start and an end: the records are
     buffer[start:end]. Raises `MalformedMessage`, which names the file and the position, also if the checksum of the
     batch does not match."""
     position, header, piece, inside = found
     try:
-        check(piece, inside, header)
+        check_checksum(piece, inside, header)
         if not header.is_compressed:
             return piece, inside + HEADER_SIZE, inside + header.size
         return expander.expand(header.codec, memoryview(piece)[inside + HEADER_SIZE : inside + header.size])
@@ -158,7 +158,7 @@ def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:
     return header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset
 
 
-def check(piece: BytesLike, position: int, header: BatchHeader) -> None:
+def check_checksum(piece: BytesLike, position: int, header: BatchHeader) -> None:
     if not crc_is_valid(piece, position, header):
         raise MalformedMessage("the checksum of the batch does not match")
 

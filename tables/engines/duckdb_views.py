@@ -36,10 +36,10 @@ class AmbiguousTopic(TopicDataset):
         return (AmbiguousTopic, (TopicDataset(self._scan), self._topics))
 
     def scanner(self, *_: Any, **__: Any) -> NoReturn:
-        raise Refused(one_name(self._topics))
+        raise Refused(ambiguous_name_message(self._topics))
 
 
-def same_views(views: Mapping[str, str]) -> dict[str, list[str]]:
+def ambiguous_views(views: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the topics of each view whose name is not unique, by the name of the view in lower case. `views`: the view
     of each topic. A table of the cluster (`DESCRIPTIONS`) counts as a topic."""
     found: dict[str, list[str]] = {view: [table] for view, table in DESCRIPTIONS.items()}
@@ -48,7 +48,7 @@ def same_views(views: Mapping[str, str]) -> dict[str, list[str]]:
     return {view: topics for view, topics in found.items() if len(topics) > 1}
 
 
-def one_name(topics: Sequence[str]) -> str:
+def ambiguous_name_message(topics: Sequence[str]) -> str:
     """The error message for a query of a view whose name stands for several topics."""
     return (
         f"{' and '.join(topics)} are one name in SQL, which has no case: read one of them alone (names, --topic), "
@@ -97,9 +97,9 @@ def duckdb(
         # A table of the cluster hides a topic of its name, which has a view if the caller names one.
         names = sorted(set(listed.column("topic").to_pylist()) - set(DESCRIPTIONS))
     views = names if isinstance(names, Mapping) else {name: name for name in names}
-    same = same_views(views)
+    same = ambiguous_views(views)
     if is_chosen and same:
-        raise Refused(one_name(next(iter(same.values()))))
+        raise Refused(ambiguous_name_message(next(iter(same.values()))))
     for topic, view in views.items():
         topics_of_view = same.get(view.lower())
         of_topic = dataset_of(place, topic, arguments, is_chosen=is_chosen)

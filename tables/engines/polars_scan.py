@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
 from moldau.tables.reading.arguments import Place, Topic
 from moldau.tables.reading.filter_bounds import BOUNDED
-from moldau.tables.reading.scan import Scan, joined
+from moldau.tables.reading.scan import Scan, intersected_filters
 from moldau.tables.reading.topics import scan_of_every_column
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def frames_of(
         empty: Any = DataFrame(scan.restricted(needed, None).schema.empty_table())
         empty.filter(predicate)  # A predicate that does not fit the types is an error, also if no row is read.
         if rows_max is None and scan.takes_bounds:
-            scan = replace(scan, pushed=joined(scan.pushed, bounds_of(predicate)))
+            scan = replace(scan, pushed=intersected_filters(scan.pushed, bounds_of(predicate)))
     left = rows_max
     for batch in scan.restricted(needed, None).batches():
         if left is not None:

@@ -85,7 +85,7 @@ class JsonLinesWriter:
         for name in self._decoded:
             row[name] = None if row[name] is None else json.loads(row[name])
         for name in self._structs:
-            row[name] = with_others(row[name])
+            row[name] = with_parsed_others(row[name])
         return json_text(row)
 
     def close(self) -> None:
@@ -98,11 +98,11 @@ class CommaSeparatedWriter:
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
-        schema = with_fields(pa.RecordBatch.from_pylist([], schema)).schema
+        schema = with_field_columns(pa.RecordBatch.from_pylist([], schema)).schema
         self._write(pa.schema([(name, pa.string()) for name in schema.names]).empty_table(), has_names=True)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        batch = with_fields(batch)
+        batch = with_field_columns(batch)
         columns = [
             column if is_plain(column) else pa.array(map(text_of, shown_values(column)), pa.string())
             for column in batch.columns
@@ -124,12 +124,12 @@ class TextTableWriter:
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._names = with_fields(pa.RecordBatch.from_pylist([], schema)).schema.names
+        self._names = with_field_columns(pa.RecordBatch.from_pylist([], schema)).schema.names
         self._rows: list[list[str]] = []
         self._left_out = 0
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        kept = with_fields(batch.slice(0, TABLE_ROWS_MAX - len(self._rows)))
+        kept = with_field_columns(batch.slice(0, TABLE_ROWS_MAX - len(self._rows)))
         self._left_out += batch.num_rows - kept.num_rows
         self._rows += [[shortened(text_of(value)) for value in row] for row in shown_rows(kept)]
 
@@ -167,7 +167,7 @@ WRITERS: Final[dict[str, Callable[[pa.Schema, IO[bytes]], RowWriter]]] = {
 }
 
 
-def with_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
+def with_field_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with the fields of values with a schema as columns `value.name`, instead of the struct. A field
     is null if the value is null."""
     named: dict[str, pa.Array] = {}
@@ -182,22 +182,22 @@ def with_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(named)
 
 
-def with_others(value: Any) -> Any:
+def with_parsed_others(value: Any) -> Any:
     """Return a decoded value, in which the properties that have no field in the schema (`OTHERS`) are parsed from JSON
     text, at each depth."""
     if isinstance(value, dict):
         return {
-            name: json.loads(each) if name == OTHERS and each is not None else with_others(each)
+            name: json.loads(each) if name == OTHERS and each is not None else with_parsed_others(each)
             for name, each in value.items()
         }
-    return [with_others(each) for each in value] if isinstance(value, list | tuple) else value
+    return [with_parsed_others(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def is_plain(column: pa.Array) -> bool:
     """Whether PyArrow can write the values of a column to CSV without a conversion."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return all(isinstance(each, datetime | None) for each in shown_values(extremes(column)))
+        return all(isinstance(each, datetime | None) for each in shown_values(least_and_largest(column)))
     return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) or is_text(kind)
 
 
@@ -205,7 +205,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def extremes(column: pa.Array) -> pa.Array:
+def least_and_largest(column: pa.Array) -> pa.Array:
     """An array with the smallest and the largest value of a column."""
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -247,17 +247,17 @@ def json_text(value: Any) -> str:
     try:
         return json.dumps(value, default=json_default, ensure_ascii=False, allow_nan=False)
     except ValueError:  # A number that JSON does not have.
-        return json.dumps(finite(value), default=json_default, ensure_ascii=False, allow_nan=False)
+        return json.dumps(with_finite_numbers(value), default=json_default, ensure_ascii=False, allow_nan=False)
 
 
-def finite(value: Any) -> Any:
+def with_finite_numbers(value: Any) -> Any:
     """Return the value with the texts NaN, Infinity and -Infinity in place of the floats that JSON does not have, at
     each depth."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {name: finite(each) for name, each in value.items()}
-    return [finite(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: with_finite_numbers(each) for name, each in value.items()}
+    return [with_finite_numbers(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def json_default(value: object) -> object:
@@ -281,7 +281,11 @@ def text_of(value: object) -> str | None:
     """Return a value as text: a text unchanged, any other value as JSON; None for null."""
     if value is None:
         return None
-    shown = json_default(value) if isinstance(value, bytes | datetime | date | time | Decimal) else finite(value)
+    shown = (
+        json_default(value)
+        if isinstance(value, bytes | datetime | date | time | Decimal)
+        else with_finite_numbers(value)
+    )
     return shown if isinstance(shown, str) else json_text(shown)
 
 

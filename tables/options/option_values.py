@@ -31,10 +31,10 @@ def boolean(name: str, value: str | None, otherwise: bool) -> bool:
     return word == "true"
 
 
-def second_of(name: str, value: str | None, words: tuple[str, str], otherwise: bool) -> bool:
+def is_second_word(name: str, value: str | None, words: tuple[str, str], otherwise: bool) -> bool:
     """Whether the value of an option is the second of two words; `otherwise` if the option is not given. Raises
     `Refused` for any other word."""
-    return otherwise if value is None else one_of(name, value, words) == words[1]
+    return otherwise if value is None else checked_word(name, value, words) == words[1]
 
 
 def positive(name: str, value: str | None) -> int | None:
@@ -54,7 +54,7 @@ def milliseconds(name: str, value: str) -> int:
     return int(digits)
 
 
-def one_of(name: str, value: str, words: tuple[str, ...]) -> str:
+def checked_word(name: str, value: str, words: tuple[str, ...]) -> str:
     word = value.strip().lower()
     if word not in words:
         raise Refused(f"{name}: {value} is not one of {', '.join(words)}")

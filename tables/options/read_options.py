@@ -26,14 +26,14 @@ from moldau.tables.options.option_values import (
     StoreAddress,
     TriggerLimits,
     boolean,
+    checked_word,
     client_settings,
     is_client_setting,
     is_natural,
+    is_second_word,
     names_in,
-    one_of,
     parsed_json,
     positive,
-    second_of,
     trigger_limits,
 )
 from moldau.tables.refusals import Refused, did_you_mean, warn
@@ -163,11 +163,11 @@ def parse_options(options: Mapping[str, str], use: Use = "batch", base: ReadOpti
     _refuse_unknown(given, use, has_brokers=bool(brokers))
     if use == "stream":
         _refuse_in_streams(given)
-    table = one_of("table", given.get("table", base.table), TABLES)
+    table = checked_word("table", given.get("table", base.table), TABLES)
     if "asof" in given:
         given |= _as_of(table, given)
     isolation, strategy = "kafka.isolation.level", "startingOffsetsByTimestampStrategy"
-    is_committed = second_of(isolation, given.get(isolation), ISOLATIONS, base.is_committed)
+    is_committed = is_second_word(isolation, given.get(isolation), ISOLATIONS, base.is_committed)
     starting = offset_choice(STARTING if use == "batch" else STREAM_STARTING, given)
     ending = offset_choice(ENDING, given)
     refuse_reversed(starting, ending)
@@ -181,7 +181,7 @@ def parse_options(options: Mapping[str, str], use: Use = "batch", base: ReadOpti
         subscription=_subscription(table, given, base.subscription),
         starting=starting,
         ending=ending,
-        unmatched_start_is_latest=second_of(strategy, given.get(strategy.lower()), ("error", "latest"), False),
+        unmatched_start_is_latest=is_second_word(strategy, given.get(strategy.lower()), ("error", "latest"), False),
         include_headers=boolean("includeHeaders", given.get("includeheaders"), base.include_headers),
         columns=_columns(given["columns"]) if "columns" in given else base.columns,
         tasks_min=positive("minPartitions", given.get("minpartitions")) or base.tasks_min,
@@ -191,7 +191,7 @@ def parse_options(options: Mapping[str, str], use: Use = "batch", base: ReadOpti
         is_committed=is_committed or table in _WITHOUT_SELECTION,
         snapshot=given.get("snapshot", base.snapshot),
         table=table,
-        keeps_tombstones=second_of("tombstones", given.get("tombstones"), ("drop", "keep"), base.keeps_tombstones),
+        keeps_tombstones=is_second_word("tombstones", given.get("tombstones"), ("drop", "keep"), base.keeps_tombstones),
     )
 
 
@@ -244,7 +244,7 @@ def _places(
     """The directories and the tiered storages in object stores that a read uses. Both may be missing if brokers are
     given and the table reads records. Raises `Refused`."""
     is_named = "path" in given or "paths" in given
-    directories, stores = parted(_named_places(given)) if is_named else (base.directories, base.stores)
+    directories, stores = directories_and_stores(_named_places(given)) if is_named else (base.directories, base.stores)
     if not directories and not stores:
         if is_named or not has_brokers:
             raise Refused(
@@ -276,7 +276,7 @@ def _named_places(given: Mapping[str, str]) -> Iterable[str]:
     return names
 
 
-def parted(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
+def directories_and_stores(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
     """Sort names of places into absolute paths and object stores, without repetitions and empty names. Raises
     `Refused`."""
     places = dict.fromkeys(_local(name.strip()) for name in names if name.strip())

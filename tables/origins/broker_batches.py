@@ -74,7 +74,7 @@ class BrokerBatches(NamedTuple):
                     last = following >= wanted.end_offset or (not found and fetched.end_offset >= wanted.end_offset)
                     if not last:
                         coming = thread.submit(self._fetch, cluster, wanted, following)
-                    for position, header in committed(found, fetched.aborted):
+                    for position, header in without_aborted(found, fetched.aborted):
                         if header.magic != MAGIC:
                             newer = upgraded_batch((position, header, fetched.records, position))
                             if newer[1].base_offset < wanted.end_offset:
@@ -142,7 +142,7 @@ class BrokerBatches(NamedTuple):
         return FetchedPart(records, end, (answer.aborted_transactions or ()) if self.is_committed else ())
 
 
-def committed(
+def without_aborted(
     found: Sequence[tuple[int, BatchHeader]], aborted: Sequence[AbortedTransaction]
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield the batches of a fetch response that do not belong to its aborted transactions."""

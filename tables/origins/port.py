@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from moldau.protocol.old_messages import upgraded
+from moldau.protocol.old_messages import upgrade_messages
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_reader import RECORDS_SIZE_MAX
@@ -109,7 +109,7 @@ def upgraded_batch(found: FoundBatch) -> FoundBatch:
     position, header, piece, inside = found
     if not crc_is_valid(piece, inside, header):
         raise MalformedMessage(f"the checksum of the message at position {position} does not match")
-    return position, *upgraded(piece, inside, header, size_max=RECORDS_SIZE_MAX), 0
+    return position, *upgrade_messages(piece, inside, header, size_max=RECORDS_SIZE_MAX), 0
 
 
 @runtime_checkable

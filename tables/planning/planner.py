@@ -155,7 +155,7 @@ class Planner:
         found: dict[TopicPartition, None] = {}
         for origin in self.origins:
             found |= dict.fromkeys(origin.partitions())
-        self._selected = selected(found, self._options.subscription)
+        self._selected = selected_partitions(found, self._options.subscription)
         keys = [key for key in self._selected if self._filters.accepts_partition(key[1])]
         offers: dict[TopicPartition, list[PartitionOrigin]] = {key: [] for key in keys}
         for origin in self.origins:
@@ -188,7 +188,7 @@ class Planner:
         for origin in self.origins:
             missing |= origin.missing()
         found = {key for origin in self.origins for key in origin.partitions()}
-        wanted = set(matching(missing, self._options.subscription)) - found
+        wanted = set(matching_partitions(missing, self._options.subscription)) - found
         for topic, keys in groupby(sorted(wanted), itemgetter(0)):
             numbers = [number for _, number in keys if self._filters.accepts_partition(number)]
             if numbers:
@@ -294,7 +294,7 @@ def tasks_of(
     tasks: list[Task] = []
     for group in groups_of(narrowed, options.records_per_task_max):
         slices = [each for wanted in group for each in slices_of(wanted, options, slice_size, pushed)]
-        tasks += packed(slices, task_size)
+        tasks += packed_tasks(slices, task_size)
     return tasks
 
 
@@ -388,7 +388,7 @@ class Aborts:
         )
 
 
-def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:
+def packed_tasks(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:
     """Yield tasks of neighbouring slices. All tasks have about equal sizes, near `task_size` bytes."""
     total = sum(each.size for each in slices) or 1
     count = max(1, round(total / task_size))
@@ -417,7 +417,7 @@ MADE_FOR_THE_FIRST: Final = {
 """For each internal topic, the end of the message if it is missing: the event at which a cluster makes this topic."""
 
 
-def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
+def selected_partitions(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
     """The selected partitions, in order. Raises `Refused` if a named partition or topic does not exist."""
     keys = sorted(set(found))
     if selection.is_everything:
@@ -455,7 +455,7 @@ def _missing_text(topic: str, topics: set[str]) -> str:
     return f", only of {', '.join(names[:TOPICS_NAMED_MAX])}{more}{did_you_mean(topic, names)}" if names else ""
 
 
-def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
+def matching_partitions(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
     """Return the partitions in `keys` whose topic is selected by name or by pattern. A pattern selects no internal
     topics.
 

@@ -57,7 +57,7 @@ class PartitionSnapshot:
                 f"{self.segments_count} segments of {self.size} bytes were below the high watermark, "
                 f"{len(segments)} of {size} bytes are now"
             )
-        before, now = from_offset(self.segment_list, start_offset), from_offset(segments, start_offset)
+        before, now = segments_from(self.segment_list, start_offset), segments_from(segments, start_offset)
         if before == now:
             return None
         changed = sorted(set(before) ^ set(now))
@@ -131,7 +131,7 @@ def digest_of(segments: SegmentList) -> str:
     return digest.hexdigest()[:DIGEST_DIGITS]
 
 
-def from_offset(segments: SegmentList, offset: int) -> SegmentList:
+def segments_from(segments: SegmentList, offset: int) -> SegmentList:
     """The segments from the one that contains `offset` on."""
     following = [*(start for start, _ in segments[1:]), WHOLE]
     return tuple(pair for pair, end_offset in zip(segments, following, strict=bool(segments)) if end_offset > offset)

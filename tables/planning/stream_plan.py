@@ -115,7 +115,7 @@ class StreamPlanner:
         Raises `Refused`, `DataLost`, and OSError and `MalformedMessage` of the files.
         """
         before, known = start_ids or {}, end_ids or {}
-        begun = {key: start for key, start in starts.items() if not differs(before, known, key[0])}
+        begun = {key: start for key, start in starts.items() if not topic_id_differs(before, known, key[0])}
         if all(begun.get(key) == end for key, end in ends.items()):
             return ()
         self.topic_ids |= known
@@ -198,6 +198,6 @@ class StreamPlanner:
         return view.newest.last_stable_offset() if self._options.is_committed else view.high_watermark
 
 
-def differs(before: TopicIds, now: TopicIds, topic: str) -> bool:
+def topic_id_differs(before: TopicIds, now: TopicIds, topic: str) -> bool:
     """Whether the ids of a topic in both mappings are known, and differ."""
     return topic in before and topic in now and before[topic] != now[topic]

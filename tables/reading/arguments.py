@@ -12,17 +12,17 @@ from typing import Final, Literal, TypeAlias
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.options.offset_choices import EARLIEST, LATEST, OffsetChoice, Timestamps, refuse_reversed
-from moldau.tables.options.option_values import one_of
+from moldau.tables.options.option_values import checked_word
 from moldau.tables.options.read_options import (
     ISOLATIONS,
     TABLES,
     ReadOptions,
     TopicSelection,
+    directories_and_stores,
     parse_options,
-    parted,
     topics_in,
 )
-from moldau.tables.planning.planner import Planner, selected
+from moldau.tables.planning.planner import Planner, selected_partitions
 from moldau.tables.refusals import Refused
 
 Place: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -59,9 +59,9 @@ def source_options(
     base = replace(
         options_of_places(place),
         subscription=TopicSelection(topics=topics),
-        is_committed=one_of("isolation", isolation, ISOLATIONS) == "read_committed",
+        is_committed=checked_word("isolation", isolation, ISOLATIONS) == "read_committed",
         snapshot=snapshot,
-        table=one_of("table", table, TABLES),
+        table=checked_word("table", table, TABLES),
     )
     return parse_options(further or {}, base=base)
 
@@ -77,7 +77,7 @@ def options_of_places(place: Place) -> ReadOptions:
     for name in (os.fspath(each).strip() for each in given):
         is_address = BOOTSTRAP.fullmatch(name) is not None and not os.path.isdir(name)
         (brokers if is_address else paths).append(name)
-    directories, stores = parted(paths)
+    directories, stores = directories_and_stores(paths)
     return ReadOptions(directories, brokers=tuple(dict.fromkeys(brokers)), stores=stores)
 
 
@@ -87,7 +87,9 @@ def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:
     keys: list[TopicPartition] = []
     if isinstance(start, Mapping) or isinstance(end, Mapping):
         planner = Planner(LocalFiles(), options)
-        keys = selected({key for origin in planner.origins for key in origin.partitions()}, options.subscription)
+        keys = selected_partitions(
+            {key for origin in planner.origins for key in origin.partitions()}, options.subscription
+        )
     starting = _choice("start", start, keys, EARLIEST)
     ending = _choice("end", end, keys, LATEST)
     if starting == "latest":

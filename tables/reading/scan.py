@@ -100,7 +100,7 @@ class Scan(ABC):
             bounds = FilterBounds(self.filter, self.every_field())
             needed = tuple(dict.fromkeys([*needed, *bounds.needed_columns()]))
             if self.takes_bounds:
-                pushed = joined(pushed, bounds.pushed())
+                pushed = intersected_filters(pushed, bounds.pushed())
         reader = self.planned(needed, None if pushed == NOTHING_PUSHED else pushed)
         tasks = reader.tasks()
         threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter).read, self._threads_max())
@@ -150,12 +150,12 @@ class FilteredTasks:
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
         """Yield the filtered batches of a task. Raises what `TableReader.read_task` raises."""
         for batch in self._reader.read_task(task):
-            kept = batch if self._wanted is None else filtered(batch, self._wanted)
+            kept = batch if self._wanted is None else filter_rows(batch, self._wanted)
             if kept.num_rows:
                 yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)
 
 
-def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
+def filter_rows(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
     """Return the rows for which a filter is true. Raises `Refused` if PyArrow cannot evaluate the filter for a row."""
     try:
         return batch.filter(wanted)
@@ -167,7 +167,7 @@ def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
         ) from None
 
 
-def joined(first: PushedFilters, second: PushedFilters) -> PushedFilters:
+def intersected_filters(first: PushedFilters, second: PushedFilters) -> PushedFilters:
     """Return the filters that a row satisfies if it satisfies both."""
     both = first if second.partitions is None else first.with_partitions(second.partitions)
     return replace(

@@ -37,8 +37,8 @@ from moldau.tables.values.bounds import (
     AvroBounds,
     HostileValue,
     parse_json,
+    read_zigzag,
     type_of,
-    zigzag,
 )
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
@@ -214,8 +214,8 @@ def _long_decimal(data: bytes, schema: Mapping[str, Any], _: object = None) -> s
 
 
 def _big_decimal(data: bytes, schema: object, _: object = None) -> str:
-    size, start = zigzag(data, 0)
-    scale, end = zigzag(data, start + size)
+    size, start = read_zigzag(data, 0)
+    scale, end = read_zigzag(data, start + size)
     if size < 0 or end != len(data):
         raise ValueNotDecoded("a big-decimal that is not of its size")
     if size > DECIMAL_SIZE_MAX:

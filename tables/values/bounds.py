@@ -282,17 +282,17 @@ class _AvroWalk:
             raise ValueNotDecoded("the value is cut short")
 
     def _long(self) -> int:
-        value, self._position = zigzag(self._data, self._position)
+        value, self._position = read_zigzag(self._data, self._position)
         return value
 
 
-def zigzag(data: bytes, position: int) -> tuple[int, int]:
+def read_zigzag(data: bytes, position: int) -> tuple[int, int]:
     """Read a zigzag varint of at most 64 bits. Returns it, and the position after it. Raises `ValueNotDecoded`."""
-    value, position = varint(data, position)
+    value, position = read_varint(data, position)
     return value >> 1 ^ -(value & 1), position
 
 
-def varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Read a varint of at most 64 bits. Returns it, and the position after it. Raises `ValueNotDecoded`."""
     value = 0
     for shift in range(0, 70, 7):
@@ -335,7 +335,7 @@ class ProtobufBounds:
             if position >= end:
                 frames.pop()
                 continue
-            tag, position = varint(data, position)
+            tag, position = read_varint(data, position)
             wire = tag & 7
             field = None if descriptor is None else self._fields[descriptor.full_name].get(tag >> 3)
             if wire == _GROUP_END:
@@ -343,11 +343,11 @@ class ProtobufBounds:
                 continue
             size = 0
             if wire == _VARINT:
-                _, position = varint(data, position)
+                _, position = read_varint(data, position)
             elif wire in (_FIXED64, _FIXED32):
                 position += 8 if wire == _FIXED64 else 4
             elif wire == _SIZED:
-                size, position = varint(data, position)
+                size, position = read_varint(data, position)
             elif wire != _GROUP:
                 raise ValueNotDecoded(f"the value has a field of the unknown wire type {wire}")
             inner = None if field is None else field.message_type

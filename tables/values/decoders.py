@@ -14,7 +14,7 @@ from moldau.tables.refusals import Refused
 from moldau.tables.values.avro import avro_decoder
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.protobuf import JsonValue, protobuf_decoder
-from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotDecoded, unframed
+from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotDecoded, split_framed_value
 
 Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
@@ -46,11 +46,11 @@ class FramedValues:
 
         A record of Avro or Protobuf without any of the `wanted` fields is of another type: its frame names another
         schema, or another message of the schema. `ValueNotDecoded` is raised for it. Also raises what the method
-        `decoder` and the function `decoded` raise.
+        `decoder` and the function `decode_payload` raise.
         """
-        schema_id, payload = unframed(value)
+        schema_id, payload = split_framed_value(value)
         decoder = self.decoder(schema_id)
-        found = decoded(decoder, payload, schema_id)
+        found = decode_payload(decoder, payload, schema_id)
         if wanted and decoder.schema.kind != "JSON" and isinstance(found, dict) and wanted.isdisjoint(found):
             fields = f" but {', '.join(sorted(found)[:NAMED_MAX])}" if found else ""
             raise ValueNotDecoded(f"the value is of another type: it has no field of the result{fields}")
@@ -77,7 +77,7 @@ class FramedValues:
             return str(problem)
 
 
-def decoded(decoder: Decoder, payload: memoryview, schema_id: int) -> object:
+def decode_payload(decoder: Decoder, payload: memoryview, schema_id: int) -> object:
     """Decode a payload by a decoder. Any error of the library becomes `ValueNotDecoded`."""
     try:
         return decoder.decode(payload)

@@ -28,7 +28,7 @@ Change: TypeAlias = Callable[[Any], object]
 header, or a whole key or value, it takes bytes and returns bytes or `DROPPED`."""
 
 
-def hidden(value: object) -> object:
+def hide_value(value: object) -> object:
     """Return `HIDDEN` in place of any value; as bytes if the value is bytes."""
     return HIDDEN.encode() if isinstance(value, bytes) else HIDDEN
 
@@ -39,14 +39,14 @@ class MaskRule(NamedTuple):
     topics: str
     part: str
     path: Sequence[str]
-    change: Change = hidden
+    change: Change = hide_value
 
     def means(self, topic: str) -> bool:
         """Whether the rule applies to a topic."""
         return fnmatchcase(topic, self.topics) and topic.startswith(INTERNAL) <= self.topics.startswith(INTERNAL)
 
 
-def mask_rule(text: str, change: Change = hidden) -> MaskRule:
+def mask_rule(text: str, change: Change = hide_value) -> MaskRule:
     """Parse a rule such as `orders*:value.card.number`. Raises ValueError."""
     topics, _, place = text.partition(":")
     part, *path = place.split(".")

@@ -53,11 +53,11 @@ class ProtobufSchema:
 
         files = protobuf_files(schema)
         self._pool, self._decoding = DescriptorPool(), DescriptorPool()
-        for file in in_order(files):
+        for file in in_import_order(files):
             self._pool.AddSerializedFile(file.SerializeToString())
             resolved = FileDescriptorProto()
             self._pool.FindFileByName(file.name).CopyToProto(resolved)
-            with_numbers(resolved)
+            turn_enums_into_integers(resolved)
             self._decoding.AddSerializedFile(resolved.SerializeToString())
         self._file: Any = self._pool.FindFileByName(files[-1].name)
 
@@ -211,7 +211,7 @@ def protobuf_files(schema: Schema) -> list[Any]:
     return files
 
 
-def in_order(files: Sequence[Any]) -> Iterator[Any]:
+def in_import_order(files: Sequence[Any]) -> Iterator[Any]:
     """Yield the files and those that they import, each file after its imports."""
     given = {each.name: each for each in files}
     met: set[str] = set()
@@ -247,7 +247,7 @@ def library_file(name: str) -> Any:
     return file
 
 
-def with_numbers(file: Any) -> None:
+def turn_enums_into_integers(file: Any) -> None:
     """Turn the enum fields of a file whose types are resolved into integer fields."""
     fields, messages = list(file.extension), list(file.message_type)
     while messages:

@@ -253,7 +253,7 @@ class _Registry:
             return RegistryNotReached(f"{told}: it {given} (https://user:password@{self._address.host})")
         if answer.code in AGAIN:
             return _AskAgain(told)
-        return (ValueNotDecoded if says_unknown(answer) else RegistryNotReached)(told)
+        return (ValueNotDecoded if is_unknown_schema(answer) else RegistryNotReached)(told)
 
 
 class _AskAgain(Exception):
@@ -302,7 +302,7 @@ class _LimitedHttps(HTTPSHandler):
         return connection
 
 
-def says_unknown(answer: HTTPError) -> bool:
+def is_unknown_schema(answer: HTTPError) -> bool:
     """Whether a registry answers that it does not have a schema. A registry puts an `error_code` into its answer. A 404
     without an `error_code` is from another server, or for a wrong path."""
     if answer.code != HTTPStatus.NOT_FOUND:
@@ -331,7 +331,7 @@ class RegistryNotReached(Refused):
     known whether the value has a schema."""
 
 
-def unframed(value: bytes) -> tuple[int, memoryview]:
+def split_framed_value(value: bytes) -> tuple[int, memoryview]:
     """Split a framed value into the schema id and the payload. Raises `ValueNotDecoded`."""
     if len(value) < HEAD.size or value[0] != MAGIC:
         raise ValueNotDecoded("the value is not framed: it begins with neither a zero byte nor the id of a schema")

@@ -30,7 +30,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from moldau.tables.refusals import Refused
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.decoders import FramedValues
-from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotDecoded, message_path, unframed
+from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotDecoded, message_path, split_framed_value
 from moldau.tables.values.value_types import TypesDiffer, merged_type, type_of
 
 GivenSchema: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | pa.DataType"
@@ -75,7 +75,7 @@ def sampled_type(values: Iterable[bytes], source: SchemaSource | None) -> pa.Dat
 def json_schema_of(values: Iterable[bytes]) -> dict[str, Any]:
     """Return a JSON Schema that fits the values of a sample, by the table in the docstring of the module. Raises
     `NoSample`."""
-    seen, count, last = Seen(), 0, b""
+    seen, count, last = SampleSummary(), 0, b""
     for value in values:
         count += 1
         try:
@@ -101,7 +101,7 @@ def _type_of_framed(values: Iterable[bytes], source: SchemaSource) -> pa.DataTyp
     for value in values:
         count += 1
         try:
-            schema_id, payload = unframed(value)
+            schema_id, payload = split_framed_value(value)
             schema = framed.decoder(schema_id).schema
             path = tuple(message_path(payload)[0]) if schema.kind == "PROTOBUF" else ()
             if (schema_id, path) in met:
@@ -120,16 +120,16 @@ def _type_of_framed(values: Iterable[bytes], source: SchemaSource) -> pa.DataTyp
     return found
 
 
-class Seen:
+class SampleSummary:
     """A summary of the values of a sample at one place: the whole value, a property, or the elements of an array."""
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
         """The types of the values, by their names in JSON Schema. An integer beyond 64 bits has a name of its own,
         which is none of JSON Schema's."""
-        self._properties: dict[str, Seen] | None = {}
+        self._properties: dict[str, SampleSummary] | None = {}
         """The summaries of the properties of objects, by name; None if there were too many names."""
-        self._elements: Seen | None = None
+        self._elements: SampleSummary | None = None
         """The summary of the elements of arrays, and of the properties of objects with too many names."""
         self._fits_double = True
         """Whether a double represents each integer exactly."""
@@ -141,7 +141,7 @@ class Seen:
             self._add_object(value)
         elif isinstance(value, list):
             self.kinds.add("array")
-            self._elements = self._elements or Seen()
+            self._elements = self._elements or SampleSummary()
             for each in value:
                 self._elements.add(each)
         elif isinstance(value, bool) or value is None:
@@ -155,7 +155,7 @@ class Seen:
     def _add_object(self, value: Mapping[str, Any]) -> None:
         if self._properties is not None:
             for name, each in value.items():
-                self._properties.setdefault(name, Seen()).add(each)
+                self._properties.setdefault(name, SampleSummary()).add(each)
             if len(self._properties) <= PROPERTIES_MAX:
                 return
             for seen in self._properties.values():
@@ -163,12 +163,12 @@ class Seen:
             self._properties = None
             return
         for each in value.values():
-            self._elements = self._elements or Seen()
+            self._elements = self._elements or SampleSummary()
             self._elements.add(each)
 
-    def joined(self, other: Seen) -> Seen:
+    def joined(self, other: SampleSummary) -> SampleSummary:
         """Return the summary of the values of this place and of another one together."""
-        both = Seen()
+        both = SampleSummary()
         both.kinds = self.kinds | other.kinds
         both._fits_double = self._fits_double and other._fits_double
         inner = [each for each in (self._elements, other._elements) if each is not None]

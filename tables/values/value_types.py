@@ -100,7 +100,7 @@ def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa
     return wider
 
 
-def holds(stored: pa.Schema, wanted: pa.Schema) -> bool:
+def can_hold(stored: pa.Schema, wanted: pa.Schema) -> bool:
     """Whether a stored table has all wanted columns, with types that can hold their values."""
     for each in wanted:
         if each.name not in stored.names:

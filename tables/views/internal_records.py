@@ -26,7 +26,7 @@ from moldau.tables.views.latest import last_rows
 from moldau.tables.views.records import RecordsReader
 from moldau.tables.views.rows import Row, row_batches, time_of
 from moldau.tables.views.schemas import arrow_schema, table_columns
-from moldau.tables.views.share_offsets import SHARE_STATE, StoredRecord, share_offset_rows
+from moldau.tables.views.share_offsets import SHARE_STATE, InternalRecord, share_offset_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,12 +88,12 @@ class OffsetsReader(InternalReader):
         reader = RecordsReader(replace(options, subscription=selection), ("key", "value"))
         return [each for task in reader.plan().tasks for each in task]
 
-    def _records(self, slices: Sequence[Slice]) -> Iterator[StoredRecord]:
+    def _records(self, slices: Sequence[Slice]) -> Iterator[InternalRecord]:
         for batch in self.batches(tuple(slices), ("key", "value", "timestamp")):
             keys, values, times = (batch.column(name) for name in ("key", "value", "timestamp"))
             times_us = times.cast("int64").to_pylist()
             for key, value, time_us in zip(keys.to_pylist(), values.to_pylist(), times_us, strict=True):
-                yield StoredRecord(key, value, time_us // 1000)
+                yield InternalRecord(key, value, time_us // 1000)
 
 
 OFFSET_KEYS: Final = (0, 1)

@@ -41,26 +41,28 @@ class LatestReader(RecordsReader):
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task if the map of keys is compiled: records are chosen before they are decoded."""
         from moldau.tables.decoding.newest_records import SeenKeys, newest_chunks
-        from moldau.tables.decoding.record_columns import arrow_batch, decoded, fastest_decoder
+        from moldau.tables.decoding.record_columns import arrow_batch, decode_chunk, fastest_decoder
 
         decode, chunk_size = fastest_decoder()
         records_count = sum(each.end_offset - each.start_offset for each in task)
         met = SeenKeys(records_count, keeps_tombstones=self._options.keeps_tombstones)
         for each in reversed(task):
             for chunk in newest_chunks(each, self._stored(each), chunk_size, met):
-                yield arrow_batch(decoded(chunk, each, self._columns, decode), each, self._columns)
+                yield arrow_batch(decode_chunk(chunk, each, self._columns, decode), each, self._columns)
 
     def _from_all_records(self, task: Task) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task if the map of keys is not compiled: records are decoded before they are chosen."""
         from moldau.tables.decoding.newest_records import newest_chunks
-        from moldau.tables.decoding.record_columns import arrow_batch, decoded, fastest_decoder
+        from moldau.tables.decoding.record_columns import arrow_batch, decode_chunk, fastest_decoder
 
         decode, chunk_size = fastest_decoder()
         needed = list(dict.fromkeys([*self._columns, "key", "value"]))
         met: set[bytes] = set()
         for each in reversed(task):
             for chunk in newest_chunks(each, self._stored(each), chunk_size):
-                rows = first_of_keys(last_rows(arrow_batch(decoded(chunk, each, needed, decode), each, needed)), met)
+                rows = first_of_keys(
+                    last_rows(arrow_batch(decode_chunk(chunk, each, needed, decode), each, needed)), met
+                )
                 if not self._options.keeps_tombstones:
                     rows = rows.filter(rows.column("value").is_valid())
                 if rows.num_rows:

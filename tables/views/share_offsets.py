@@ -30,7 +30,7 @@ NO_OFFSET: Final = -1
 """The start offset in a snapshot if no consumer has read yet, and in an update if the start offset does not change."""
 
 
-class StoredRecord(NamedTuple):
+class InternalRecord(NamedTuple):
     """A record of an internal topic."""
 
     key: bytes
@@ -44,7 +44,7 @@ class _Start(NamedTuple):
     timestamp_ms: int
 
 
-def share_offset_rows(states: Iterable[StoredRecord], groups: Iterable[StoredRecord]) -> Iterator[Row]:
+def share_offset_rows(states: Iterable[InternalRecord], groups: Iterable[InternalRecord]) -> Iterator[Row]:
     """Make the rows of share groups from the records of `__share_group_state` (`states`) and of `__consumer_offsets`
     (`groups`), both in the order of the offsets. A topic whose name is not known any more is named by its id. Raises
     `MalformedMessage`."""
@@ -60,7 +60,7 @@ def share_offset_rows(states: Iterable[StoredRecord], groups: Iterable[StoredRec
         yield (group, topic, partition, start.offset, epoch, "", time_of(start.timestamp_ms), None)
 
 
-def _apply(starts: dict[tuple[str, bytes, int], _Start], record: StoredRecord) -> None:
+def _apply(starts: dict[tuple[str, bytes, int], _Start], record: InternalRecord) -> None:
     """Apply one record to `starts`, the start offset of each group and partition. A snapshot without a value deletes
     the entry."""
     body, number = memoryview(record.key)[PREFIX_SIZE:], read_prefix(record.key)
@@ -86,7 +86,7 @@ def _apply(starts: dict[tuple[str, bytes, int], _Start], record: StoredRecord) -
         )
 
 
-def _names(groups: Iterable[StoredRecord]) -> dict[bytes, str]:
+def _names(groups: Iterable[InternalRecord]) -> dict[bytes, str]:
     """The names of the topics that share groups read, by topic id."""
     names: dict[bytes, str] = {}
     for record in groups:

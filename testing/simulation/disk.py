@@ -324,14 +324,14 @@ class SimulatedDisk(DiskCalls):
         if node is replaced:
             return
         self._names.change((source, old_name, None), (target, new_name, node))
-        self.used_bytes -= freed(replaced)
+        self.used_bytes -= drop_name(replaced)
 
     def unlink(self, path: str) -> None:
         inode = self._names.inode(path)
         self.perform(Operation.NAME, path)
         directory, name = self._names.place(path)
         self._names.change((directory, name, None))
-        self.used_bytes -= freed(inode)
+        self.used_bytes -= drop_name(inode)
 
     def remove_tree(self, path: str) -> None:
         directory = self._names.directory(path)
@@ -369,7 +369,7 @@ class SimulatedDisk(DiskCalls):
         return node.modified_ms if isinstance(node, Inode) else 0
 
 
-def freed(node: Inode | Directory | None) -> int:
+def drop_name(node: Inode | Directory | None) -> int:
     """Note that a file loses its name, because the name is dropped or given to another file. Returns the number of
     bytes that this frees.
     """

@@ -120,7 +120,7 @@ METADATA_MUTANTS: Final = (
         56,
         "eligible leader replicas are kept when fewer replicas must be in sync",
         "kraft/controller/config_control.py",
-        "        records += [ClearElrRecord(topic_name=key.name), *still_eligible(view, key.name)]\n",
+        "        records += [ClearElrRecord(topic_name=key.name), *restored_eligible_replicas(view, key.name)]\n",
         "        pass\n",
         Hunt.SCENARIOS,
     ),

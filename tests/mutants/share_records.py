@@ -163,7 +163,7 @@ SHARE_RECORD_MUTANTS: Final = (
         468,
         "records of an aborted transaction are delivered",
         ACQUISITION,
-        "    acquired = without(acquired, left_out)\n",
+        "    acquired = without_batches(acquired, left_out)\n",
         "",
         Hunt.SHARE_RECORDS,
     ),

@@ -16,7 +16,7 @@ from moldau.spark_jobs.jobs.report import (
     EXCHANGE_TASKS,
     EXCHANGE_TASKS_MAX,
     ReportJob,
-    exchanges_sized,
+    exchange_tasks_set,
     plan_report,
     run_report,
 )
@@ -64,6 +64,6 @@ def test_figures_are_those_of_the_records(spark: SparkSession, tmp_path: Path) -
 def test_exchanges_have_as_many_tasks_as_the_segments_need(spark: SparkSession) -> None:
     before, cores = spark.conf.get(EXCHANGE_TASKS), spark.sparkContext.defaultParallelism
     for size, tasks in ((0, cores), (EXCHANGE_SIZE * 40 + 1, max(cores, 41)), (1 << 50, EXCHANGE_TASKS_MAX)):
-        with exchanges_sized(spark, size):
+        with exchange_tasks_set(spark, size):
             assert spark.conf.get(EXCHANGE_TASKS) == str(tasks)
         assert spark.conf.get(EXCHANGE_TASKS) == before

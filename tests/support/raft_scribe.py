@@ -32,7 +32,7 @@ import random
 from collections.abc import Iterator
 from typing import cast
 
-from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.quorum.control_records import QuorumDescription, quorum_after
 from moldau.kraft.quorum.quorum_history import QuorumHistory
 from moldau.kraft.quorum.voter_set import VoterSet
 from moldau.kraft.raft.election_state import ElectionState
@@ -207,7 +207,7 @@ class RaftScribe:
     def appended(self, entries: list[Entry], records: object) -> LogAppended:
         before = described = self.raft.quorum
         for record in cast("tuple[Record, ...]", records):
-            described = described_by(record, described)
+            described = quorum_after(record, described)
         if described != before:
             entries = [entries[0]._replace(description=described), *entries[1:]]
         descriptions = self.log.append(entries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.quorum.control_records import QuorumDescription, quorum_after
 from moldau.kraft.raft.events import OutgoingRequest, QuorumResponse
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.compiler import decode
@@ -29,7 +29,7 @@ def control_told(record: Record) -> str:
         message = decode(LeaderChangeMessage, record.value, 0)
         granting = [voter.voter_id for voter in message.granting_voters]
         return f"leader change to {message.leader_id}, voted for by {granting}"
-    described = described_by(record, QuorumDescription())
+    described = quorum_after(record, QuorumDescription())
     if described.voters is not None:
         return f"voters {list(described.voters.ids)}"
     return f"kraft.version {described.kraft_version}"

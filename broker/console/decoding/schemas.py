@@ -52,9 +52,9 @@ class Schemas:
             return data, ""
         from moldau.tables.refusals import Refused
         from moldau.tables.values.decoders import as_text
-        from moldau.tables.values.registry import unframed
+        from moldau.tables.values.registry import split_framed_value
 
-        schema_id, payload = unframed(data)
+        schema_id, payload = split_framed_value(data)
         try:
             decoded = self._decoder(schema_id)(payload)
             text = as_text(decoded)

@@ -119,7 +119,7 @@ class ControllerTerms:
         environment = self._environment
         base = self._committed.begin_term()
         bootstrap = self._bootstrap_records() if not base.image.features.levels else []
-        index = None if indexed is None else indexed.brought_to(base.image.topics)
+        index = None if indexed is None else indexed.update_to(base.image.topics)
         controller = Controller(base, self._settings, environment.monotonic_ms(), index)
         self._active = ActiveController(
             controller, environment, self._publisher, self._writer.append, self._raise_version

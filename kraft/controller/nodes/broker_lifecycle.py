@@ -153,10 +153,10 @@ def moves_of(view: View, broker: Broker, state: BrokerState, requested: Requeste
     count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)
     changes = changes_without(view, broker.id)
     first = next(filter(None, changes), None)
-    return None if first is None else chain([first], until_found(changes, count - 1))
+    return None if first is None else chain([first], up_to_count(changes, count - 1))
 
 
-def until_found(changes: Changes, count: int) -> Changes:
+def up_to_count(changes: Changes, count: int) -> Changes:
     """Yield the elements of `changes` up to and including the `count`-th element that is not None."""
     for change in changes:
         yield change
@@ -172,10 +172,10 @@ def records_of_transition(
         return moves or ()
     match after:
         case BrokerState.UNFENCED:
-            return chain([change(broker, fenced=UNFENCE)], changes_with(view, broker.id))
+            return chain([registration_change(broker, fenced=UNFENCE)], changes_with(view, broker.id))
         case BrokerState.CONTROLLED_SHUTDOWN:
-            return chain(moves or (), [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN)])
-    return fence(view, broker)
+            return chain(moves or (), [registration_change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN)])
+    return fencing_records(view, broker)
 
 
 def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> Iterable[object | None]:
@@ -198,13 +198,13 @@ def records_of_cordoned_directories(broker: Broker, cordoned: Sequence[bytes] | 
     ]
 
 
-def fence(view: View, broker: Broker) -> Iterable[object | None]:
+def fencing_records(view: View, broker: Broker) -> Iterable[object | None]:
     if broker.fenced:
         return []
-    return chain(changes_without(view, broker.id), [change(broker, fenced=FENCE)])
+    return chain(changes_without(view, broker.id), [registration_change(broker, fenced=FENCE)])
 
 
-def change(broker: Broker, *, fenced: int = 0, shuts_down: int = 0) -> BrokerRegistrationChangeRecord:
+def registration_change(broker: Broker, *, fenced: int = 0, shuts_down: int = 0) -> BrokerRegistrationChangeRecord:
     return BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=shuts_down
     )

@@ -69,7 +69,7 @@ def assign(
         return ErrorCode.NONE
     wanted = RequestedChange(election=election_of(view, topic), directories={broker.id: directory_id})
     if not broker.has_online(directory_id):
-        wanted = without(wanted, partition, broker.id, directory_id)
+        wanted = without_offline_replica(wanted, partition, broker.id, directory_id)
     directories = [
         directory_id if replica == broker.id else partition.directory_of(replica) for replica in partition.replicas
     ]
@@ -78,7 +78,7 @@ def assign(
     return ErrorCode.NONE if record is None else record
 
 
-def without(
+def without_offline_replica(
     wanted: RequestedChange, partition: PartitionRegistration, broker_id: int, directory_id: bytes
 ) -> RequestedChange:
     """The change `wanted`, with the broker's replica in the offline directory `directory_id` removed from the in-sync

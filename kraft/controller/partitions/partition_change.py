@@ -93,7 +93,7 @@ def change_of(
     elif not set(partition.replicas) <= set(target.replicas):
         record.leader = partition.leader  # A new leader epoch makes the leader stop counting the removed replica.
     if elected.leader in target.eligible:
-        target = led_by_eligible(target, elected.leader, rules)
+        target = with_eligible_leader(target, elected.leader, rules)
     isr = [elected.leader] if elected.is_unclean else target.isr
     if tuple(isr) != partition.isr and (isr or rules.has_eligible_replicas):
         record.isr = isr
@@ -107,19 +107,19 @@ def change_of(
 
 def target_of(partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules) -> Target:
     target = Target(
-        isr=list(chosen(wanted.isr, partition.isr)),
-        replicas=list(chosen(wanted.replicas, partition.replicas)),
-        removing=list(chosen(wanted.removing, partition.removing_replicas)),
-        adding=list(chosen(wanted.adding, partition.adding_replicas)),
+        isr=list(wanted_or_present(wanted.isr, partition.isr)),
+        replicas=list(wanted_or_present(wanted.replicas, partition.replicas)),
+        removing=list(wanted_or_present(wanted.removing, partition.removing_replicas)),
+        adding=list(wanted_or_present(wanted.adding, partition.adding_replicas)),
         eligible=list(partition.eligible_leader_replicas),
         last_known=list(partition.last_known_elr),
     )
     if target.removing or target.adding:
         target = with_reassignment_ended(target)
-    return with_eligible(partition, target, wanted, rules) if rules.has_eligible_replicas else target
+    return with_eligible_replicas(partition, target, wanted, rules) if rules.has_eligible_replicas else target
 
 
-def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int]:
+def wanted_or_present(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int]:
     return present if wanted is None else wanted
 
 
@@ -133,7 +133,7 @@ def with_reassignment_ended(target: Target) -> Target:
     return target._replace(isr=isr, replicas=replicas, removing=[], adding=[])
 
 
-def with_eligible(
+def with_eligible_replicas(
     partition: PartitionRegistration, target: Target, wanted: RequestedChange, rules: PartitionRules
 ) -> Target:
     """A copy of `target` (the partition's replicas and in-sync set after the change) with the eligible leader replicas
@@ -150,7 +150,7 @@ def with_eligible(
     return target._replace(eligible=[replica for replica in outside if replica not in wanted.lost])
 
 
-def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
+def with_eligible_leader(target: Target, leader: int, rules: PartitionRules) -> Target:
     """A copy of `target` in which an eligible leader replica is elected. This leader is then the only in-sync replica.
 
     If the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack, so they

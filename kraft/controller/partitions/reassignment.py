@@ -66,16 +66,16 @@ def reassign(
         message = f"Unable to find partition {topic_name}:{asked.partition_index}."
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if asked.replicas is None:
-        wanted = cancelled(view, topic, asked.partition_index, partition)
+        wanted = cancel_reassignment(view, topic, asked.partition_index, partition)
     else:
-        wanted = begun(view, partition, asked.replicas, may_change_factor=may_change_factor)
+        wanted = begin_reassignment(view, partition, asked.replicas, may_change_factor=may_change_factor)
     if isinstance(wanted, ApiError):
         return wanted
     rules = rules_of(view, topic, view.may_lead(partition))
     return change_of(topic.id, asked.partition_index, partition, wanted, rules)
 
 
-def begun(
+def begin_reassignment(
     view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
 ) -> RequestedChange | ApiError:
     """The change that begins a reassignment to the replicas of `target`, or the error that refuses it. If an unfinished
@@ -99,7 +99,9 @@ def begun(
     return RequestedChange(replicas=[*target, *removing], removing=removing, adding=adding)
 
 
-def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
+def cancel_reassignment(
+    view: View, topic: Topic, index: int, partition: PartitionRegistration
+) -> RequestedChange | ApiError:
     """The change that cancels a reassignment: it removes the added replicas.
 
     If no remaining replica is in sync, the change asks for an unclean election. Returns an error if no reassignment is

@@ -29,9 +29,9 @@ def alter_client_quotas(context: DecisionContext, request: AlterClientQuotasRequ
             # DIVERGES: Apache Kafka makes the changes of the first entry that names an entity, and reports the error.
             reason = f"Ignoring duplicate entity {entity}"
         if reason is None:
-            records.extend(changes(context, entity, entry))
+            records.extend(quota_changes(context, entity, entry))
         error = ErrorCode.NONE if reason is None else ErrorCode.INVALID_REQUEST
-        responses[entity] = response(entity, ApiError(error, reason))
+        responses[entity] = entity_response(entity, ApiError(error, reason))
     reply = AlterClientQuotasResponse(entries=list(responses.values()))
     return Decision(() if request.validate_only else records, reply)
 
@@ -65,14 +65,14 @@ def refusal_of_address(entity: QuotaEntity) -> str | None:
     return None
 
 
-def changes(context: DecisionContext, entity: QuotaEntity, entry: RequestEntryData) -> list[object]:
+def quota_changes(context: DecisionContext, entity: QuotaEntity, entry: RequestEntryData) -> list[object]:
     """The records that change the quotas of an entry; quotas that have the value already are left out."""
     existing = context.image.quotas.by_entity.get(entity) or {}
     wanted = {change.key: None if change.remove else change.value for change in entry.ops}
     return [record_of(entity, key, value) for key, value in wanted.items() if existing.get(key) != value]
 
 
-def response(entity: QuotaEntity, outcome: ApiError) -> ResponseEntryData:
+def entity_response(entity: QuotaEntity, outcome: ApiError) -> ResponseEntryData:
     return ResponseEntryData(
         error_code=outcome.error,
         error_message=outcome.message,

@@ -41,7 +41,7 @@ def record_or_error(context: DecisionContext, alteration: ScramCredentialDeletio
     if refusal is not None:
         return refusal
     if isinstance(alteration, ScramCredentialUpsertion):
-        return refusal_of_upsertion(alteration) or upserted(alteration)
+        return refusal_of_upsertion(alteration) or upserted_credential(alteration)
     if ScramKey(alteration.name, ScramMechanism(alteration.mechanism)) not in context.image.scram.credentials:
         return ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
     return RemoveUserScramCredentialRecord(name=alteration.name, mechanism=alteration.mechanism)
@@ -68,7 +68,7 @@ def unacceptable_credential(message: str) -> ApiError:
     return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
 
 
-def upserted(upsertion: ScramCredentialUpsertion) -> object:
+def upserted_credential(upsertion: ScramCredentialUpsertion) -> object:
     """The record that stores a credential.
 
     It has keys derived from the salted password; the salted password itself is never written.

@@ -123,16 +123,16 @@ def place_replicas(
     brokers.
     """
     all_brokers = sorted(brokers)
-    serving = stripe([broker for broker in all_brokers if not broker.fenced], random)
-    fenced = stripe([broker for broker in all_brokers if broker.fenced], random)
+    serving = alternate_racks([broker for broker in all_brokers if not broker.fenced], random)
+    fenced = alternate_racks([broker for broker in all_brokers if broker.fenced], random)
     assert replication_factor <= len(serving) + len(fenced), "more replicas than brokers"
     return [replicas_of(index, serving, fenced, replication_factor) for index in range(partitions_count)]
 
 
-def stripe(brokers: Sequence[Broker], random: Random) -> list[Broker]:
+def alternate_racks(brokers: Sequence[Broker], random: Random) -> list[Broker]:
     """The brokers in an order in which neighbours are in different racks if possible."""
     racks: dict[str | None, list[Broker]] = {}
-    for broker in rotated(brokers, random.randrange(len(brokers)) if brokers else 0):
+    for broker in rotated_brokers(brokers, random.randrange(len(brokers)) if brokers else 0):
         racks.setdefault(broker.rack, []).append(broker)
     striped: list[Broker] = []
     for row in range(max(map(len, racks.values()), default=0)):
@@ -148,9 +148,9 @@ def replicas_of(index: int, serving: list[Broker], fenced: list[Broker], replica
     """
     candidates: list[Broker] = []
     if serving:
-        leader, *others = rotated(serving, index % len(serving))
-        candidates = [leader, *rotated(others, index // len(serving) % max(1, len(others)))]
-    candidates += rotated(fenced, index % max(1, len(fenced)))
+        leader, *others = rotated_brokers(serving, index % len(serving))
+        candidates = [leader, *rotated_brokers(others, index // len(serving) % max(1, len(others)))]
+    candidates += rotated_brokers(fenced, index % max(1, len(fenced)))
     chosen: list[Broker] = []
     for broker in candidates:
         if broker.rack not in (other.rack for other in chosen):
@@ -159,5 +159,5 @@ def replicas_of(index: int, serving: list[Broker], fenced: list[Broker], replica
     return [broker.id for broker in chosen[:replication_factor]]
 
 
-def rotated(items: Sequence[Broker], count: int) -> list[Broker]:
+def rotated_brokers(items: Sequence[Broker], count: int) -> list[Broker]:
     return [*items[count:], *items[:count]]

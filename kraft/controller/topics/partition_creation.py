@@ -35,7 +35,7 @@ def create_partitions(context: DecisionContext, request: CreatePartitionsRequest
     records: list[object] = []
     results = []
     for topic in once:
-        made = TOO_MANY if is_too_much else grow(view, topic)
+        made = TOO_MANY if is_too_much else new_partition_records(view, topic)
         if not isinstance(made, ApiError) and not context.mutations.spend(additional_count(view.image, topic)):
             made = THROTTLED
         if isinstance(made, ApiError):
@@ -58,7 +58,7 @@ def refused(name: str, refusal: ApiError) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def grow(view: View, wanted: CreatePartitionsTopic) -> list[object] | ApiError:
+def new_partition_records(view: View, wanted: CreatePartitionsTopic) -> list[object] | ApiError:
     topic = view.image.topics.by_name(wanted.name)
     if topic is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

@@ -113,7 +113,7 @@ def new_topics(
         seen.metric_names[metric_name(made.name)] = made.name
         if not request.validate_only:
             records.extend(made.records)
-        results.append(created(made, seen))
+        results.append(created_result(made, seen))
     repeated = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results.extend(refused(name, repeated) for name, count in counts.items() if count > 1)
     yield records
@@ -129,7 +129,7 @@ def refused(name: str, refusal: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def created(topic: NewTopic, seen: SeenTopics) -> CreatableTopicResult:
+def created_result(topic: NewTopic, seen: SeenTopics) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

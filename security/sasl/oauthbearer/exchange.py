@@ -32,7 +32,7 @@ from moldau.security.sasl.mechanism import (
     Step,
 )
 from moldau.security.sasl.oauthbearer.keys import KeySet
-from moldau.security.sasl.oauthbearer.token import SIZE_MAX, InvalidToken, TokenRules, UnknownKey, accept
+from moldau.security.sasl.oauthbearer.token import SIZE_MAX, InvalidToken, TokenRules, UnknownKey, accept_token
 
 SEPARATOR: Final = "\x01"
 _FIRST: Final = re.compile(r"[ny],(a=[^,\x00\x01]*)?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)+)\x01")
@@ -128,7 +128,7 @@ class BearerServer(Mechanism):
 
     def _decide(self, token: str, *, may_look_up: bool) -> Step:
         try:
-            accepted = accept(token, self._rules, self._keys, self._wall_clock_ms())
+            accepted = accept_token(token, self._rules, self._keys, self._wall_clock_ms())
         except UnknownKey as error:
             return NeedsLookup(KeysWanted(None)) if may_look_up else self._refuse(str(error))
         except InvalidToken as error:

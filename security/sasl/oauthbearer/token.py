@@ -59,10 +59,10 @@ class AcceptedToken(NamedTuple):
     scopes: frozenset[str]
 
 
-def accept(token: str, rules: TokenRules, keys: KeySet, now_ms: int) -> AcceptedToken:
+def accept_token(token: str, rules: TokenRules, keys: KeySet, now_ms: int) -> AcceptedToken:
     """Verify the signature of a token and check its claims. Returns what the claims say. Raises `InvalidToken`."""
-    parsed = parse(token)
-    verify(parsed, rules, keys)
+    parsed = parse_token(token)
+    verify_signature(parsed, rules, keys)
     return check_claims(parsed.claims, rules, now_ms)
 
 
@@ -70,7 +70,7 @@ def expiry_ms(token: str) -> int:
     """The expiry (ms since the epoch) of a token with which this node logs in. The signature is not verified. Raises
     `InvalidToken` if the token has no expiry.
     """
-    expires_ms = _time_ms(parse(token).claims, "exp")
+    expires_ms = _time_ms(parse_token(token).claims, "exp")
     if expires_ms is None:
         raise InvalidToken("the token does not say when it expires")
     return expires_ms
@@ -83,7 +83,7 @@ def unsecured_token(subject: str, now_ms: int, life_ms: int) -> str:
     return ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
 
 
-def parse(token: str) -> ParsedToken:
+def parse_token(token: str) -> ParsedToken:
     """Decode a token without verifying it. Raises `InvalidToken`."""
     if len(token) > SIZE_MAX:
         raise InvalidToken(f"the token has more than {SIZE_MAX} characters")
@@ -103,7 +103,7 @@ def parse(token: str) -> ParsedToken:
     return ParsedToken(algorithm, key_id, claims, f"{parts[0]}.{parts[1]}".encode(), signature)
 
 
-def verify(token: ParsedToken, rules: TokenRules, keys: KeySet) -> None:
+def verify_signature(token: ParsedToken, rules: TokenRules, keys: KeySet) -> None:
     """Verify the signature of a token. Raises `InvalidToken`, or `UnknownKey`."""
     if rules.takes_unsecured:
         if token.algorithm != NONE or token.signature:

@@ -123,11 +123,11 @@ def salt_of_number(number: int) -> bytes:
 
 
 def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
-    return keyed(mechanism, salted, b"Client Key")
+    return hmac_digest(mechanism, salted, b"Client Key")
 
 
 def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
-    return keyed(mechanism, salted, b"Server Key")
+    return hmac_digest(mechanism, salted, b"Server Key")
 
 
 def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
@@ -136,7 +136,7 @@ def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
     return hashlib.new(mechanism.hash_name, data).digest()
 
 
-def keyed(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
+def hmac_digest(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
     """HMAC of `data` with the hash function of the mechanism."""
     import hmac
 

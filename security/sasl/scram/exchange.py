@@ -52,7 +52,7 @@ from moldau.security.sasl.scram.credential import (
     client_key,
     digest,
     exclusive_or,
-    keyed,
+    hmac_digest,
     salt_of_number,
     salted_password,
     server_key,
@@ -112,12 +112,12 @@ def parse_client_first(message: bytes) -> ClientFirst:
         raise MalformedScram("the client requires an extension that is not known")
     if len(fields) < 2 or fields[0][0] != "n" or fields[1][0] != "r":
         raise MalformedScram("the first message has no user and nonce")
-    user, nonce = unescaped(fields[0][1]), fields[1][1]
+    user, nonce = unescaped_name(fields[0][1]), fields[1][1]
     if not user:
         raise MalformedScram("the user is empty")
     return ClientFirst(
         f"{flag},{authorization},",
-        unescaped(authorization[2:]),
+        unescaped_name(authorization[2:]),
         user,
         _nonce(nonce),
         dict(fields[2:]),
@@ -165,12 +165,12 @@ def base64_text(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 
 
-def escaped(name: str) -> str:
+def escaped_name(name: str) -> str:
     """A user name as it is written in messages: `=` becomes =3D and `,` becomes =2C."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
-def unescaped(name: str) -> str:
+def unescaped_name(name: str) -> str:
     """Decode a user name. Raises `MalformedScram` for a `=` that begins neither =3D nor =2C."""
     parts = name.split("=")
     if any(part[:2] not in ("2C", "3D") for part in parts[1:]):
@@ -313,7 +313,7 @@ class ScramServer(Mechanism):
         if not self._is_proof(credential, signed, final.proof) or self._credential is None:
             return self._failed(f"user {first.user!r} is unknown or its password is wrong")
         self._is_over = True
-        signature = keyed(self._mechanism, credential.server_key, signed)
+        signature = hmac_digest(self._mechanism, credential.server_key, signed)
         reply = f"v={base64_text(signature)}".encode()
         if self._token is not None:
             owner = self._token.owner._replace(is_token_authenticated=True)
@@ -323,7 +323,7 @@ class ScramServer(Mechanism):
     def _is_proof(self, credential: ScramCredential, signed: bytes, proof: bytes) -> bool:
         if len(proof) != self._mechanism.key_size:
             return False
-        key = exclusive_or(proof, keyed(self._mechanism, credential.stored_key, signed))
+        key = exclusive_or(proof, hmac_digest(self._mechanism, credential.stored_key, signed))
         return compare_digest(digest(self._mechanism, key), credential.stored_key)
 
     def _fake_user(self, user: str) -> ScramCredential:
@@ -395,7 +395,7 @@ class ScramClient(ClientMechanism):
         self.name = login.mechanism.mechanism_name
         self._login = login
         self._nonce = base64_text(random_bytes(NONCE_SIZE))
-        self._bare = f"n={escaped(login.user)},r={self._nonce}{extensions}"
+        self._bare = f"n={escaped_name(login.user)},r={self._nonce}{extensions}"
         self._signature: bytes | None = None
         self._is_over = False
 
@@ -426,8 +426,8 @@ class ScramClient(ClientMechanism):
         key = client_key(mechanism, salted)
         final = f"c={base64_text(_HEADER.encode())},r={first.nonce}"
         signed = f"{self._bare},{bytes(challenge).decode()},{final}".encode()
-        self._signature = keyed(mechanism, server_key(mechanism, salted), signed)
-        proof = exclusive_or(key, keyed(mechanism, digest(mechanism, key), signed))
+        self._signature = hmac_digest(mechanism, server_key(mechanism, salted), signed)
+        proof = exclusive_or(key, hmac_digest(mechanism, digest(mechanism, key), signed))
         return f"{final},p={base64_text(proof)}".encode()
 
     def _check(self, challenge: bytes, signature: bytes) -> None:

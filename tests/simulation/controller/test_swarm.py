@@ -43,13 +43,13 @@ def test_a_move_that_does_not_end_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_move_that_does_not_say_whom_it_adds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = reassignment.begun
+    begun = reassignment.begin_reassignment
 
     def forgetful(*args: object, **options: object) -> object:
         wanted = begun(*args, **options)  # type: ignore[arg-type]
         return wanted._replace(adding=None) if isinstance(wanted, partition_change.RequestedChange) else wanted
 
-    monkeypatch.setattr(reassignment, "begun", forgetful)
+    monkeypatch.setattr(reassignment, "begin_reassignment", forgetful)
     with pytest.raises(Violation):
         run_many()
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.quorum.control_records import QuorumDescription, quorum_after
 from moldau.kraft.quorum.quorum_history import QuorumHistory
 from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
 from moldau.kraft.raft.election_state import ElectionState
@@ -247,7 +247,7 @@ class Host:
         """What a batch of control records says of the quorum stands at its first one."""
         before = described = self.raft.quorum
         for record in records:
-            described = described_by(record, described)
+            described = quorum_after(record, described)
         is_said = len(records) > 1 or described != before
         tokens = [("control", epoch, self.world.unique()) for _ in records]
         return [

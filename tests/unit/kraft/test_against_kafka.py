@@ -16,7 +16,7 @@ from moldau.kraft.features import record_version
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
-from moldau.kraft.quorum.control_records import QuorumDescription, described_by, quorum_records
+from moldau.kraft.quorum.control_records import QuorumDescription, quorum_after, quorum_records
 from moldau.kraft.record_frame import decode_record, encode_record
 from moldau.kraft.snapshot.batches import read_snapshot, snapshot_batches
 from moldau.protocol.batch_iterator import iterate_batches
@@ -119,7 +119,7 @@ def test_the_voters_are_repeated_by_the_first_leader_as_kafka_does() -> None:
     header, records = next(batches("metadata_log.bin"))
     described = QuorumDescription()
     for record in records:
-        described = described_by(record, described)
+        described = quorum_after(record, described)
     assert header.is_control and described.voters is not None
     ours = quorum_records(1, described.voters, 0)
     assert [(record.key, record.value) for record in ours] == [(record.key, record.value) for record in records[1:]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
-from moldau.protocol.old_messages import upgraded
+from moldau.protocol.old_messages import upgrade_messages
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import TimestampType, crc_is_valid, parse_header
 from moldau.protocol.record_builder import Record
@@ -50,7 +50,7 @@ def test_an_upgraded_batch_has_offsets_times_and_records_of_the_messages() -> No
     got = []
     for position, header in iterate_batches(data):
         assert crc_is_valid(data, position, header)
-        newer, batch = upgraded(data, position, header, size_max=1 << 20)
+        newer, batch = upgrade_messages(data, position, header, size_max=1 << 20)
         its = list(records_of(batch))
         assert (newer.magic, newer.base_offset, newer.last_offset) == (2, its[0].offset, header.last_offset)
         assert newer.records_count == len(its) and crc_is_valid(batch, 0, newer)

@@ -21,7 +21,7 @@ from moldau.protocol.record_batch import (
     crc_is_valid,
     parse_header,
 )
-from moldau.protocol.record_builder import Record, append_record, assemble, build_batch, seal
+from moldau.protocol.record_builder import Record, append_record, assemble, build_batch, write_checksum
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.record_stream import RECORD_SIZE_UNLIMITED
 from moldau.protocol.record_validation import (
@@ -70,7 +70,7 @@ def changed(batch: bytes, **fields: int) -> bytes:
         setattr(header, name, value)
     out[:61] = HEADER.pack(*(getattr(header, name) for name in FIELDS))
     if "crc" not in fields:
-        seal(out)
+        write_checksum(out)
     return bytes(out)
 
 
@@ -440,7 +440,7 @@ def test_what_is_taken_is_read_whatever_was_sent(
     batch = bytearray(build_batch(given_records, codec=codec))
     for position, value in damage:
         batch[position % (len(batch) - 16) + 16] = value
-    seal(batch)
+    write_checksum(batch)
     result = validate_batch(bytes(batch), rules, NOW)
     if isinstance(result, ValidBatch):
         stored = bytes(result.batch)

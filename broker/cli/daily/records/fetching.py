@@ -55,11 +55,11 @@ def records_from(fetched: PartitionData, offset: int, *, is_committed: bool = Fa
     """The records of a fetched partition from `offset` on, without control records. If `is_committed`, those of aborted
     transactions are left out. Raises `MalformedMessage`.
     """
-    from moldau.tables.origins.broker_batches import committed
+    from moldau.tables.origins.broker_batches import without_aborted
 
     data = bytes_of(fetched)
     aborted = (fetched.aborted_transactions or ()) if is_committed else ()
-    for position, header in committed(list(iterate_batches(data)), aborted):
+    for position, header in without_aborted(list(iterate_batches(data)), aborted):
         if header.is_control or header.last_offset < offset:
             continue
         for record in records_of(data, position, header):

@@ -17,7 +17,7 @@ from moldau.broker.config.loading import checked_config
 from moldau.broker.config.setting import ValueType
 from moldau.broker.config.sources import single_node_defaults
 from moldau.broker.config.values import InvalidValue, linear_matcher, parse_type
-from moldau.kraft.controller.config_control import AlterConfigOperation, edited
+from moldau.kraft.controller.config_control import AlterConfigOperation, edited_list
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource, ResourceType
 from moldau.protocol.errors import ErrorCode
@@ -224,7 +224,7 @@ class Splitting(str):
 def test_members_of_long_lists_are_not_compared_with_each_other(operation: AlterConfigOperation) -> None:
     Compared.compared = 0
     before, named = (Splitting(",".join(f"{prefix}{n}" for n in range(500))) for prefix in "ab")
-    edited(before, named, operation)
+    edited_list(before, named, operation)
     assert Compared.compared < 2_000
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.kraft.controller.config_control import still_eligible
+from moldau.kraft.controller.config_control import restored_eligible_replicas
 from moldau.kraft.controller.partition_index import PartitionIndex
 from moldau.kraft.controller.view import View
 from moldau.protocol.records import metadata as records
@@ -26,7 +26,7 @@ def test_who_may_be_elected_where_nobody_leads_stays_eligible() -> None:
     base = image_of([*topic("a", 1), *topic("b", 2), *topic("c", 3), lost(1, [2], []), lost(2, [1, 2], [1])])
     view = View(base, PartitionIndex(base.topics), SETTINGS)
     for name, expected in (("a", ["a"]), ("b", ["b"]), ("c", []), ("", ["a", "b"])):
-        changes = list(still_eligible(view, name))
+        changes = list(restored_eligible_replicas(view, name))
         assert [base.topics.by_id[each.topic_id].name for each in changes] == expected
         after = image_of([records.ClearElrRecord(topic_name=name), *changes], base)
         for topic_id, known in base.topics.by_id.items():

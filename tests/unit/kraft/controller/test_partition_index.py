@@ -15,7 +15,7 @@ def told(index: PartitionIndex) -> list[object]:
 
 
 def brought(before: MetadataImage, after: MetadataImage) -> PartitionIndex:
-    return IndexedTopics(before.topics, PartitionIndex(before.topics)).brought_to(after.topics)
+    return IndexedTopics(before.topics, PartitionIndex(before.topics)).update_to(after.topics)
 
 
 def test_an_index_that_was_made_beforehand_follows_what_happened_since() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moldau.security.tls.certificate_names import (
     MalformedCertificate,
     distinguished_name,
-    escaped,
+    escaped_value,
     subject_name,
     validity_end_ms,
 )
@@ -61,8 +61,8 @@ def test_the_end_of_the_validity_of_a_certificate(year: int) -> None:
 
 
 def test_spaces_at_the_ends_are_escaped() -> None:
-    assert escaped("  a b ") == r"\ \ a b\ "
-    assert escaped("   ") == r"\ \ \ "
+    assert escaped_value("  a b ") == r"\ \ a b\ "
+    assert escaped_value("   ") == r"\ \ \ "
 
 
 @given(st.binary(max_size=80))

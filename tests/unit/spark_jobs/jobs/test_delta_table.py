@@ -10,7 +10,7 @@ import pytest
 from moldau.broker.cli import main
 from moldau.spark_jobs.jobs import delta_table
 from moldau.spark_jobs.jobs.delta_table import DeltaLedger, DeltaOutput
-from moldau.spark_jobs.jobs.export import ExportJob, ledger_of, plan_export, written_file
+from moldau.spark_jobs.jobs.export import ExportJob, ledger_of, plan_export, write_file
 from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportRun
 from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
@@ -25,7 +25,7 @@ def ledger(directory: Path) -> DeltaLedger:
 
 def written(staging: Path, first: int, count: int) -> tuple[ExportedFile, ...]:
     rows = pa.RecordBatch.from_pylist([{"key": b"k", "offset": first + each} for each in range(count)], schema=SCHEMA)
-    found = written_file(str(staging), f"f-{first}.parquet", iter([rows]))
+    found = write_file(str(staging), f"f-{first}.parquet", iter([rows]))
     assert found is not None
     return (found,)
 

@@ -17,7 +17,7 @@ from moldau.spark_jobs.jobs.replay import (
     ReplayJob,
     ReplayTarget,
     choices_of,
-    outgoing,
+    outgoing_record,
     records_in,
     run_rounds,
 )
@@ -116,9 +116,9 @@ def test_records_keep_what_they_are_to_keep(tmp_path: Path) -> None:
     assert found == [mixed_record(offset)._replace(offset=offset) for offset in range(13, 28)]
     record = Record(b"k", None, 7, (("h", b"v"),), 3)
     kept = replace(JOB.target, keeps_timestamps=True, keeps_partitions=True)
-    assert outgoing(record, 2, kept) == OutgoingRecord("again", 2, b"k", None, (("h", b"v"),), 7)
-    assert outgoing(record, 2, JOB.target) == OutgoingRecord("again", None, b"k", None, (("h", b"v"),), None)
-    assert outgoing(record._replace(timestamp=-1), 2, kept).timestamp_ms is None
+    assert outgoing_record(record, 2, kept) == OutgoingRecord("again", 2, b"k", None, (("h", b"v"),), 7)
+    assert outgoing_record(record, 2, JOB.target) == OutgoingRecord("again", None, b"k", None, (("h", b"v"),), None)
+    assert outgoing_record(record._replace(timestamp=-1), 2, kept).timestamp_ms is None
 
 
 def job_from(*words: str) -> ReplayJob:

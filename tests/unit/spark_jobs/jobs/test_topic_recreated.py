@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from moldau.spark_jobs.jobs import replay
-from moldau.spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export, written_file
+from moldau.spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export, write_file
 from moldau.spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.job_options import ISOLATION, isolation_of
 from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, discard_replay, plan_replay
@@ -68,7 +68,7 @@ def committed(plan: ExportPlan) -> ExportRun:
         schema = pa.schema([("topic", pa.string()), ("offset", pa.int64())])
     for each in plan.ranges:
         row = pa.RecordBatch.from_pylist([{"topic": plan.topic_id, "offset": each.start_offset}], schema=schema)
-        file = written_file(str(ledger.staging(number)), f"{number}-{each.key[1]}.parquet", iter([row]))
+        file = write_file(str(ledger.staging(number)), f"{number}-{each.key[1]}.parquet", iter([row]))
         assert file is not None
         files.append(file)
     ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in plan.ranges}

@@ -9,7 +9,7 @@ import pytest
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_batch import TimestampType, parse_header
-from moldau.protocol.record_builder import Record, build_batch, seal
+from moldau.protocol.record_builder import Record, build_batch, write_checksum
 from moldau.protocol.record_reader import records_of
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.append import AppendOrigin
@@ -52,7 +52,7 @@ def of_control_records() -> bytearray:
 def with_a_count_that_lies() -> bytearray:
     lying = batch("a", "b")
     lying[57:61] = (3).to_bytes(4, "big")
-    seal(lying)
+    write_checksum(lying)
     return lying
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.tables.origins.broker_batches import committed
+from moldau.tables.origins.broker_batches import without_aborted
 
 
 def reply(*batches: tuple[int, int, str]) -> bytes:
@@ -28,7 +28,7 @@ def offsets(records: bytes, *aborted: tuple[int, int]) -> list[int]:
     """The offsets of the data that are left, with (producer, first offset) of aborted transactions."""
     found = list(iterate_batches(records))
     named = [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in aborted]
-    return [header.base_offset for _, header in committed(found, named) if not header.is_control]
+    return [header.base_offset for _, header in without_aborted(found, named) if not header.is_control]
 
 
 def test_batches_from_the_first_offset_to_the_marker_are_left_out() -> None:

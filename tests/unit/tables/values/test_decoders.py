@@ -14,7 +14,13 @@ import pytest
 
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
 from moldau.tables.values.decoders import FramedValues, as_text
-from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded, message_path, unframed
+from moldau.tables.values.registry import (
+    RegistryNotReached,
+    SchemaSource,
+    ValueNotDecoded,
+    message_path,
+    split_framed_value,
+)
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "town", "type": "string"}]}
 PERSON = {
@@ -45,8 +51,8 @@ def avro(schema: object, value: object) -> bytes:
 def test_frames_that_are_none_are_refused() -> None:
     for value in (b"", b"\0\0\0", b'{"a": 1}', b"\1\0\0\0\7x"):
         with pytest.raises(ValueNotDecoded, match="not framed"):
-            unframed(value)
-    assert unframed(framed(7, b"x"))[0] == 7
+            split_framed_value(value)
+    assert split_framed_value(framed(7, b"x"))[0] == 7
     assert message_path(memoryview(b"\0rest"))[0] == [0]
     assert message_path(memoryview(b"\4\2\0rest")) == ([1, 0], memoryview(b"rest"))
     for payload in (b"", b"\4\2", b"\xff" * 6):

@@ -23,7 +23,7 @@ from moldau.security.sasl.oauthbearer.exchange import (
     token_request,
 )
 from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
-from moldau.security.sasl.oauthbearer.token import InvalidToken, TokenRules, accept
+from moldau.security.sasl.oauthbearer.token import InvalidToken, TokenRules, accept_token
 from tests.support.identity_provider import Claims, IdentityProvider, text, unsigned
 
 NOW_MS = 1_800_000_000_000
@@ -35,14 +35,14 @@ CLAIMS: Claims = {"iss": "https://id", "aud": ["kafka", "x"], "sub": "alice", "e
 
 
 def accepted(claims: Claims, rules: TokenRules = RULES) -> str:
-    return accept(PROVIDER.token(claims), rules, KEYS, NOW_MS).subject
+    return accept_token(PROVIDER.token(claims), rules, KEYS, NOW_MS).subject
 
 
 @pytest.mark.parametrize(
     ("algorithm", "key_id"), [("RS256", "r"), ("PS256", "r"), ("ES256", "e"), ("ES256", None), ("RS256", None)]
 )
 def test_a_signed_token_is_accepted(algorithm: str, key_id: str | None) -> None:
-    token = accept(PROVIDER.token(CLAIMS, algorithm, key_id), RULES, KEYS, NOW_MS)
+    token = accept_token(PROVIDER.token(CLAIMS, algorithm, key_id), RULES, KEYS, NOW_MS)
     assert (token.subject, token.expires_at_ms, token.scopes) == ("alice", (NOW + 60) * 1000, frozenset({"a", "b"}))
 
 
@@ -101,17 +101,17 @@ def test_an_algorithm_is_never_what_the_token_makes_of_it() -> None:
     }
     for name, token in forged.items():
         with pytest.raises(InvalidToken):
-            accept(token, RULES, KEYS, NOW_MS)
+            accept_token(token, RULES, KEYS, NOW_MS)
             pytest.fail(name)
     with pytest.raises(InvalidToken, match="not allowed"):
-        accept(PROVIDER.token(CLAIMS), RULES._replace(algorithms=frozenset({"ES256"})), KEYS, NOW_MS)
+        accept_token(PROVIDER.token(CLAIMS), RULES._replace(algorithms=frozenset({"ES256"})), KEYS, NOW_MS)
 
 
 def test_a_key_verifies_what_it_is_for() -> None:
     for changes in ({"use": "enc"}, {"alg": "RS512"}, {"alg": "HS256"}, {"n": "AQAB"}, {"n": 7}, {"kid": "other"}):
         keys = parse_key_set(PROVIDER.key_set(**changes))
         with pytest.raises(InvalidToken):
-            accept(PROVIDER.token(CLAIMS), RULES, keys, NOW_MS)
+            accept_token(PROVIDER.token(CLAIMS), RULES, keys, NOW_MS)
     for broken in (b"", b"[]", b'{"keys": 1}', b"x" * (1 << 21), json.dumps({"keys": [{}] * 300}).encode()):
         with pytest.raises(InvalidKeys):
             parse_key_set(broken)
@@ -120,9 +120,9 @@ def test_a_key_verifies_what_it_is_for() -> None:
 def test_unsecured_tokens_are_for_development_alone() -> None:
     token = unsigned({"alg": "none"}, {"sub": "dev", "exp": NOW + 1}) + "."
     development = TokenRules(takes_unsecured=True)
-    assert accept(token, development, KeySet(), NOW_MS).subject == "dev"
+    assert accept_token(token, development, KeySet(), NOW_MS).subject == "dev"
     with pytest.raises(InvalidToken):
-        accept(token + "AA", development, KeySet(), NOW_MS)
+        accept_token(token + "AA", development, KeySet(), NOW_MS)
 
 
 def server(keys: KeySet = KEYS) -> BearerServer:
@@ -188,7 +188,7 @@ def test_hostile_bytes_never_log_in(message: bytes) -> None:
 @given(st.text(".AaeyJ0-_{", max_size=60))
 def test_hostile_tokens_are_refused(token: str) -> None:
     with pytest.raises(InvalidToken):
-        accept(token, RULES, KEYS, NOW_MS)
+        accept_token(token, RULES, KEYS, NOW_MS)
 
 
 def test_extensions_that_cannot_be_sent() -> None:

@@ -31,9 +31,9 @@ from moldau.security.sasl.scram.exchange import (
     ScramLogin,
     ScramServer,
     TokenLogin,
-    escaped,
+    escaped_name,
     parse_server_first,
-    unescaped,
+    unescaped_name,
 )
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
@@ -255,14 +255,14 @@ def test_hostile_bytes_never_log_in(messages: list[bytes]) -> None:
 
 @given(st.text(max_size=20))
 def test_names_are_escaped_and_read_back(name: str) -> None:
-    assert unescaped(escaped(name)) == name
-    assert "," not in escaped(name)
+    assert unescaped_name(escaped_name(name)) == name
+    assert "," not in escaped_name(name)
 
 
 @pytest.mark.parametrize("name", ["=", "a=2", "=2c", "=3E"])
 def test_a_name_with_another_escape_is_refused(name: str) -> None:
     with pytest.raises(MalformedScram):
-        unescaped(name)
+        unescaped_name(name)
 
 
 def test_no_secret_shows() -> None:
