@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from moldau.lake.flattening import flattened
-from moldau.lake.forms import DELETION, Form, JsonForm, Read, Shape, row_of
+from moldau.lake.flattening import flatten_type
+from moldau.lake.forms import DELETION, Form, JsonForm, Shape, ValueReading, row_of
 from moldau.lake.keys import KEY, check_key_type
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.decoding.times import TIME_MS_MAX
@@ -63,7 +63,7 @@ class Rows:
     misfits: Sequence[Misfit] = ()
 
 
-def undated(batch: pa.RecordBatch) -> list[Misfit]:
+def undated_misfits(batch: pa.RecordBatch) -> list[Misfit]:
     """Find the records whose timestamps are not in the years of a `datetime`. A producer that writes micro- or
     nanoseconds instead of milliseconds makes such timestamps. For nanoseconds the reader returns the nearest time that
     its column can hold."""
@@ -87,7 +87,7 @@ def raw_schema(names: Sequence[str]) -> pa.Schema:
     return pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=name not in PLACE) for name in names])
 
 
-def without(batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
+def without_misfits(batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
     """Return the records of a batch without the misfits."""
     if not misfits:
         return batch
@@ -195,7 +195,7 @@ class TypedColumn:
             made = row_of(made)
         return made if made is None or made is DELETION else shape(made)
 
-    def _shape(self, read: Read) -> Shape | str:
+    def _shape(self, read: ValueReading) -> Shape | str:
         """Return the function that converts values of the kind of `read` for the column, or the reason why they do not
         fit. Raises `ValueNotDecoded`."""
         shape = self._met.get(read.kind)
@@ -205,7 +205,7 @@ class TypedColumn:
             shape = self._met[read.kind] = self._meet(read)
         return shape
 
-    def _meet(self, read: Read) -> Shape | str:
+    def _meet(self, read: ValueReading) -> Shape | str:
         """Widen the type of the column for values of the kind of `read`. Returns the function that converts them, or
         the reason why they do not fit."""
         try:
@@ -214,7 +214,7 @@ class TypedColumn:
             if lists:
                 return f"the key has a list or a map, {lists[0]}, and a table has no column of such keys"
             if self._is_flat:
-                kind, flat = flattened(kind, self.name)
+                kind, flat = flatten_type(kind, self.name)
                 shape = _after(shape, flat)
             self.type = kind if self.type is None else merged_type(self.type, kind, self.name)
         except (TypesDiffer, ValueNotDecoded) as problem:
@@ -275,7 +275,9 @@ class DecodedColumns:
         for each in decoded.values():
             deletes[list(each.deleted)] = True
         deletes = np.delete(deletes, list(misfits))
-        return Rows(without(pa.RecordBatch.from_arrays(arrays, schema=self.schema), unfit), pa.array(deletes), unfit)
+        return Rows(
+            without_misfits(pa.RecordBatch.from_arrays(arrays, schema=self.schema), unfit), pa.array(deletes), unfit
+        )
 
     def meet(self, batch: pa.RecordBatch) -> None:
         """Widen the columns for the schemas that keys and values name. Raises what `rows` raises."""

@@ -86,7 +86,7 @@ class AttemptFiles:
         if not batch.num_rows:
             return
         self.rows_count += batch.num_rows
-        for name, rows, values in self._layout.partitioned(aligned(batch, self.schema)):
+        for name, rows, values in self._layout.partitioned(aligned_to_schema(batch, self.schema)):
             into = self._file(name)
             into.values = values
             into.rows.append(rows)
@@ -171,7 +171,7 @@ def file_schema(transaction: Transaction) -> pa.Schema:
     return schema_to_pyarrow(transaction.table_metadata.schema(), include_field_ids=True)
 
 
-def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def aligned_to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows with the columns and types of a schema. A column that the rows do not have is null."""
     columns = [
         batch.column(each.name).cast(each.type)

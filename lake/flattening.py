@@ -34,7 +34,7 @@ class _Leaf(NamedTuple):
     change: Change | None
 
 
-def flattened(kind: pa.DataType, column: str) -> tuple[pa.DataType, Change]:
+def flatten_type(kind: pa.DataType, column: str) -> tuple[pa.DataType, Change]:
     """Return the struct of the flat columns for a type, and a function that converts a value of the type into a value
     of this struct. `column` is `key` or `value`. Raises `ValueNotDecoded` if two fields would become one column."""
     found = list(_leaves(kind, (), column))

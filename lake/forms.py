@@ -55,7 +55,7 @@ class ShapedType(NamedTuple):
     """The function that converts a decoded value into the Python object that Arrow takes for the type."""
 
 
-class Read(NamedTuple):
+class ValueReading(NamedTuple):
     """What the bytes of a value tell before they are decoded: its kind, its type, and how to decode it. Values of one
     kind may share this object."""
 
@@ -72,12 +72,12 @@ class Read(NamedTuple):
 class Form(Protocol):
     """A form of keys or values: decodes their bytes."""
 
-    def read(self, data: bytes) -> Read:
+    def read(self, data: bytes) -> ValueReading:
         """Examine the bytes of a value. Raises `ValueNotDecoded` if they are not of this form. If it raises
         `RegistryNotReached` or `Refused`, it is not known whether they are."""
 
 
-class Number(NamedTuple):
+class NumberFormat(NamedTuple):
     """The layout (big-endian) and the Arrow type of a number that a serializer of Kafka writes."""
 
     layout: Struct
@@ -85,11 +85,11 @@ class Number(NamedTuple):
 
 
 NUMBERS: Final = {
-    "short": Number(Struct(">h"), pa.int32()),
-    "int": Number(Struct(">i"), pa.int32()),
-    "long": Number(Struct(">q"), pa.int64()),
-    "float": Number(Struct(">f"), pa.float32()),
-    "double": Number(Struct(">d"), pa.float64()),
+    "short": NumberFormat(Struct(">h"), pa.int32()),
+    "int": NumberFormat(Struct(">i"), pa.int32()),
+    "long": NumberFormat(Struct(">q"), pa.int64()),
+    "float": NumberFormat(Struct(">f"), pa.float32()),
+    "double": NumberFormat(Struct(">d"), pa.float64()),
 }
 STRING: Final = "string"
 SERIALIZED: Final = (STRING, *NUMBERS)
@@ -101,9 +101,9 @@ class SerializedForm:
     def __init__(self, name: str) -> None:
         self._name = name
         shaped = ShapedType(pa.string() if name == STRING else NUMBERS[name].type, _as_it_is)
-        self._read = Read(name, lambda: shaped, self._decoded)
+        self._read = ValueReading(name, lambda: shaped, self._decoded)
 
-    def read(self, data: bytes) -> Read:
+    def read(self, data: bytes) -> ValueReading:
         return self._read
 
     def _decoded(self, data: bytes) -> object:
@@ -119,10 +119,10 @@ class RegistryForm:
     def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
         self._values = FramedValues(source)
         self._is_enveloped = is_enveloped
-        self._reads: dict[int, Read] = {}
+        self._reads: dict[int, ValueReading] = {}
         """The results of `read`, by schema id, for schemas whose values are all of one type."""
 
-    def read(self, data: bytes) -> Read:
+    def read(self, data: bytes) -> ValueReading:
         schema_id, payload = split_framed_value(data)
         known = self._reads.get(schema_id)
         if known is not None:
@@ -130,7 +130,7 @@ class RegistryForm:
         decoder = self._values.decoder(schema_id)
         is_of_paths = decoder.schema.kind == "PROTOBUF"
         path = tuple(message_path(payload)[0]) if is_of_paths else ()
-        read = Read(
+        read = ValueReading(
             (schema_id, *path),
             partial(self._shaped_type, decoder.schema, path),
             lambda framed: decode_payload(decoder, memoryview(framed)[HEAD.size :], schema_id),
@@ -154,12 +154,12 @@ class ConnectForm:
     def __init__(self, *, is_enveloped: bool = False) -> None:
         self._is_enveloped = is_enveloped
 
-    def read(self, data: bytes) -> Read:
+    def read(self, data: bytes) -> ValueReading:
         found = plain_json(data)
         if not isinstance(found, dict) or found.keys() != {"schema", "payload"} or found["schema"] is None:
             raise ValueNotDecoded("the value has no schema part: it is not an object of schema and payload")
         schema, payload = found["schema"], found["payload"]
-        return Read(json.dumps(schema), lambda: self._shaped_type(schema), lambda _: payload)
+        return ValueReading(json.dumps(schema), lambda: self._shaped_type(schema), lambda _: payload)
 
     def _shaped_type(self, schema: Any) -> ShapedType:
         if self._is_enveloped:
@@ -178,7 +178,7 @@ class JsonForm:
         no type."""
         self._is_enveloped = is_enveloped
         self.schema: Mapping[str, Any] | None = None
-        self._read: Read | None = None
+        self._read: ValueReading | None = None
         if schema is not None:
             self._take(schema)
 
@@ -191,9 +191,9 @@ class JsonForm:
     def _take(self, schema: Mapping[str, Any]) -> None:
         kind = given_type(schema)
         shaped = ShapedType(kind, shape_of(kind))
-        self.schema, self._read = schema, Read(JSON, lambda: shaped, plain_json)
+        self.schema, self._read = schema, ValueReading(JSON, lambda: shaped, plain_json)
 
-    def read(self, data: bytes) -> Read:
+    def read(self, data: bytes) -> ValueReading:
         if self._read is None:
             raise ValueNotDecoded("no value before this one has given a type to the column")
         return self._read

@@ -29,27 +29,27 @@ def key_names(names: Iterable[str]) -> list[str]:
 
 def identities(rows: Rows) -> pa.Array:
     """The identity of the key of each row, as binary; null if the key is null."""
-    leaves = [array for _, array in leaves_of(rows)]
+    leaves = [array for _, array in scalar_fields_of(rows)]
     if len(leaves) == 1 and is_bytes(leaves[0].type):
         return _as_bytes(leaves[0])
     parts = [part for leaf in leaves for part in _measured(leaf)]
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
 
 
-def leaves_of(rows: Rows) -> Iterator[tuple[str, pa.Array]]:
+def scalar_fields_of(rows: Rows) -> Iterator[tuple[str, pa.Array]]:
     """Yield each scalar field of the keys of rows: its path and its values."""
     for name in key_names(rows.schema.names):
         column = rows.column(name)
-        yield from leaves(name, column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+        yield from scalar_fields(name, column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
-def leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+def scalar_fields(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     """Yield each scalar field of an array: its path, which begins with `path`, and its values."""
     if not pa.types.is_struct(array.type):
         yield path, array
         return
     for number, of_field in enumerate(array.flatten()):
-        yield from leaves(f"{path}.{array.type.field(number).name}", of_field)
+        yield from scalar_fields(f"{path}.{array.type.field(number).name}", of_field)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -98,7 +98,7 @@ class Keys:
     def of(cls, rows: pa.Table, others: pa.Table | None = None) -> Keys:
         """The keys of changed rows. `rows` has each key once; `others` has the older changes of other partitions."""
         bounds = {}
-        for path, leaf in leaves_of(rows):
+        for path, leaf in scalar_fields_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
                 least, most = pc.min_max(leaf).values()
                 bounds[path] = least.as_py(), most.as_py()

@@ -27,7 +27,7 @@ from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
 from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns, read_columns
-from moldau.lake.data_files import aligned
+from moldau.lake.data_files import aligned_to_schema
 from moldau.lake.keys import NO_KEYS, Keys
 from moldau.lake.ledger import Ledger
 from moldau.lake.opening import columns_of, loaded, opened_catalog
@@ -171,7 +171,7 @@ class LiveReader:
         assert self._source.tail is not None
         batches = part.to_batches() if isinstance(part, pa.Table) else self._source.tail.rows(part, fields.names)
         for batch in batches:
-            yield aligned(batch, fields)
+            yield aligned_to_schema(batch, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

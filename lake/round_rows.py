@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.lake.columns import Columns, Misfit, Rows, undated, without
+from moldau.lake.columns import Columns, Misfit, Rows, undated_misfits, without_misfits
 from moldau.lake.keys import KEY
 from moldau.lake.ledger import Taken
 from moldau.lake.offset_runs import Tally, added, tallies
@@ -122,13 +122,13 @@ class RoundRows:
         changes.add(found.batch, found.deletes)
 
     def _dated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self._kept(self._misfits.begin(batch), undated)
+        return self._kept(self._misfits.begin(batch), undated_misfits)
 
     def _kept(self, batch: pa.RecordBatch, find: Callable[[pa.RecordBatch], Sequence[Misfit]]) -> pa.RecordBatch:
         """Return the records of a batch without the misfits that `find` finds."""
         found = find(batch)
         self._misfits.take(batch, found)
-        return without(batch, found)
+        return without_misfits(batch, found)
 
     def _rows(self, batch: pa.RecordBatch) -> Rows:
         before = self._columns.schema

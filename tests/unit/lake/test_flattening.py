@@ -8,7 +8,7 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from moldau.lake.flattening import flattened
+from moldau.lake.flattening import flatten_type
 from moldau.tables.values.registry import ValueNotDecoded
 
 LINE = pa.struct([("Sku", pa.string()), ("Of", pa.struct([("N", pa.int32())]))])
@@ -29,12 +29,12 @@ LINE = pa.struct([("Sku", pa.string()), ("Of", pa.struct([("N", pa.int32())]))])
     ],
 )
 def test_the_columns_of_a_type(kind: pa.DataType, column: str, names: list[str]) -> None:
-    assert [each.name for each in flattened(kind, column)[0]] == names
+    assert [each.name for each in flatten_type(kind, column)[0]] == names
 
 
 def test_lists_and_maps_stay_with_names_in_lower_case() -> None:
     kind = pa.struct([("Lines", pa.list_(LINE)), ("By", pa.map_(pa.string(), LINE)), ("Plain", pa.list_(pa.int32()))])
-    flat, of = flattened(kind, "value")
+    flat, of = flatten_type(kind, "value")
     line, made = {"Sku": "s", "Of": {"N": 1}}, {"sku": "s", "of": {"n": 1}}
     value = {"Lines": [line, None, {"Sku": None, "Of": None}], "By": {"K": line, "L": None}, "Plain": [1]}
     row = of(value)
@@ -49,7 +49,7 @@ def test_lists_and_maps_stay_with_names_in_lower_case() -> None:
 
 def test_a_struct_that_is_null_has_null_columns() -> None:
     kind = pa.struct([("a", pa.struct([("b", pa.struct([("c", pa.int32())]))])), ("d", pa.int32())])
-    _, of = flattened(kind, "value")
+    _, of = flatten_type(kind, "value")
     assert of({"a": None, "d": 1}) == {"a_b_c": None, "d": 1}
     assert of({"a": {"b": None}, "d": None}) == {"a_b_c": None, "d": None}
     assert of(None) is None
@@ -65,4 +65,4 @@ def test_a_struct_that_is_null_has_null_columns() -> None:
 )
 def test_two_fields_are_not_one_column(kind: pa.DataType) -> None:
     with pytest.raises(ValueNotDecoded, match="two fields"):
-        flattened(kind, "value")
+        flatten_type(kind, "value")
