@@ -79,7 +79,7 @@ async def describe_groups(visit: Visit) -> GroupList:
     offsets = await committed_offsets(visit.client, [found[name] for name in names])
     ends = await _ends(visit.client, offsets.values())
     if sort == "lag":
-        bounds = await upper_bounds(offsets, ends)
+        bounds = await lag_upper_bounds(offsets, ends)
         skipped = visit.whole_number("skip", 0, most=SORTED_MAX)
         end = skipped + ROWS_MAX
         if end < len(rows):
@@ -104,7 +104,7 @@ async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dic
     return {isolation: await ends_of(client, found, isolation) for isolation, found in keys.items() if found}
 
 
-async def upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mapping[int, Ends]) -> dict[str, int]:
+async def lag_upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mapping[int, Ends]) -> dict[str, int]:
     """An upper bound of the lag of each group, by which the list is sorted: the sum of end offset minus committed
     offset over its partitions. The computation lets other tasks of the event loop run.
     """

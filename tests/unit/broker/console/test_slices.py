@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.console.group_pages import upper_bounds
+from moldau.broker.console.group_pages import lag_upper_bounds
 from moldau.broker.console.groups import CommittedOffsets
 from moldau.broker.console.lag import Budget, Ends, partition_lags
 from moldau.broker.console.page import SLICE, Refusal, Visit, choose
@@ -137,7 +137,7 @@ def test_the_lags_of_groups_are_compared_in_slices(count: int) -> None:
     async def story(work: Work) -> None:
         each = CommittedOffsets(dict.fromkeys(KEYS[: COUNT // count], 3))
         ends = {each.isolation: Ends({}, Counted(work))}
-        bounds = await upper_bounds({f"g{index}": each for index in range(count)}, ends)
+        bounds = await lag_upper_bounds({f"g{index}": each for index in range(count)}, ends)
         assert set(bounds.values()) == {4 * COUNT // count}
 
     assert run(story).most <= SLICE
