@@ -3,8 +3,8 @@ timestamp.
 
     offset -> segment (bisect) -> position at or before it (offset index) -> batch that holds it (walk over headers)
 
-A reader at the end of the log skips the last two steps: `Boundaries` has the position of the batch at which its last
-read ended. The caller reads or sends the bytes. A read_committed consumer skips the records of the aborted
+A reader at the end of the log skips the last two steps: `RecentBatchPositions` has the position of the batch at which
+its last read ended. The caller reads or sends the bytes. A read_committed consumer skips the records of the aborted
 transactions.
 
 For a lookup by time (ListOffsets) the time index narrows the search to one index interval of one segment. The
@@ -107,8 +107,8 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
     """The position and the size (bytes) of the batch that contains `offset`, or of the first batch after it. The size
     is 0 if it is not known.
 
-    Only positions in the active segment are remembered (`Boundaries`): rolled segments are read from one end to the
-    other, once.
+    Only positions in the active segment are remembered (`RecentBatchPositions`): rolled segments are read from one end
+    to the other, once.
     """
     if segment is not log.active:
         place = segment.find(offset, waits=waits)
