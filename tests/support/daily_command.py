@@ -51,13 +51,13 @@ class DailyCommand:
     def rows(self, *words: str) -> list[dict[str, Any]]:
         """The rows of a command that succeeds."""
         said = self(*words, "--json")
-        assert said.status == 0, said.err
+        assert said.status == 0, f"status {said.status}: {said.err}"
         return said.rows
 
     def done(self, *words: str, given: str | bytes = b"") -> str:
         """What a command that succeeds prints."""
         said = self(*words, given=given)
-        assert said.status == 0, said.err
+        assert said.status == 0, f"status {said.status}: {said.err}"
         return said.out
 
 
