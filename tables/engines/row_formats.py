@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -262,8 +262,8 @@ def with_finite_numbers(value: Any) -> Any:
 
 def json_default(value: object) -> object:
     """Convert a value that Python's `json` cannot write: the `default` of `json.dumps`. Bytes become text if they are
-    UTF-8, or else an object with their base64. Dates and times become ISO 8601. A decimal without a fraction, such as a
-    sum, becomes a number, any other decimal a text.
+    UTF-8, or else an object with their base64. Dates, times and durations become ISO 8601. A decimal without a
+    fraction, such as a sum, becomes a number, any other decimal a text.
     """
     if isinstance(value, bytes):
         try:
@@ -272,6 +272,8 @@ def json_default(value: object) -> object:
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, datetime | date | time):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"PT{Decimal(value // timedelta(microseconds=1)).scaleb(-6).normalize():f}S"
     if isinstance(value, Decimal):
         return int(value) if value.as_tuple().exponent == 0 else str(value)
     raise Refused(f"{type(value).__name__} has no form in JSON")
@@ -283,7 +285,7 @@ def text_of(value: object) -> str | None:
         return None
     shown = (
         json_default(value)
-        if isinstance(value, bytes | datetime | date | time | Decimal)
+        if isinstance(value, bytes | datetime | date | time | timedelta | Decimal)
         else with_finite_numbers(value)
     )
     return shown if isinstance(shown, str) else json_text(shown)

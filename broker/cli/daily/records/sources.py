@@ -151,23 +151,16 @@ def _field(row: Any, path: str) -> object:
     return found
 
 
-def _encoded(value: object) -> bytes | None:
+def _as_json(value: object, default: Callable[[Any], object] | None = None) -> bytes:
+    """A value as compact JSON. Raises ValueError for a number that JSON does not have, such as NaN."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=default, separators=(",", ":")).encode()
+
+
+def _encoded(value: object, as_json: Callable[[object], bytes] = _as_json) -> bytes | None:
     """A field's value as the bytes of a key or a value: a text in UTF-8, anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
-    return value.encode() if isinstance(value, str) else _as_json(value)
-
-
-def _as_json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, default=_json_of, separators=(",", ":")).encode()
-
-
-def _json_of(value: object) -> object:
-    """The JSON form of a value for which JSON has no type: bytes, times, decimals."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    isoformat = getattr(value, "isoformat", None)
-    return isoformat() if isoformat is not None else str(value)
+    return value.encode() if isinstance(value, str) else as_json(value)
 
 
 def _of_record(line: bytes, shape: RecordShape) -> OutgoingRecord:
@@ -212,9 +205,11 @@ def _rows_of_csv(file: str, stream: BinaryIO, shape: RecordShape) -> Iterator[Ou
         raise Failure(f"{_name(file)}, line {reader.line_num}: {problem}") from None
 
 
-def _of_row(row: dict[str, object], shape: RecordShape) -> OutgoingRecord:
-    key = None if shape.key_field is None else _encoded(_field(row, shape.key_field))
-    value = _as_json(row) if shape.value_field is None else _encoded(_field(row, shape.value_field))
+def _of_row(
+    row: dict[str, object], shape: RecordShape, as_json: Callable[[object], bytes] = _as_json
+) -> OutgoingRecord:
+    key = None if shape.key_field is None else _encoded(_field(row, shape.key_field), as_json)
+    value = as_json(row) if shape.value_field is None else _encoded(_field(row, shape.value_field), as_json)
     return shape.record(key, value)
 
 
@@ -222,13 +217,21 @@ def _rows_of_parquet(file: str, shape: RecordShape) -> Iterator[OutgoingRecord]:
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
+    from moldau.tables.engines.row_formats import json_default, shown_rows, with_finite_numbers
+
+    def as_json(value: object) -> bytes:
+        return _as_json(with_finite_numbers(value), json_default)
+
     if file == STANDARD_INPUT:
         raise WrongArguments("Parquet is read from a file, not from standard input")
     try:
         with parquet.ParquetFile(file) as table:
+            names = table.schema_arrow.names
+            if len(set(names)) < len(names):
+                raise Failure(f"{file}: two columns have one name; the columns are {', '.join(names)}")
             for batch in table.iter_batches(10_000):
-                for row in batch.to_pylist():
-                    yield _of_row(row, shape)
+                for row in shown_rows(batch):
+                    yield _of_row(dict(zip(names, row, strict=True)), shape, as_json)
     except FileNotFoundError:
         raise WrongArguments(NO_FILE.format(file=file)) from None
     except (ValueError, OSError, pa.ArrowException) as problem:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import subprocess
 import sys
 from decimal import Decimal
@@ -76,6 +78,29 @@ def test_rows_of_parquet_keep_their_types(kafka: Namespace, tmp_path: Path) -> N
     assert run("produce", topic, str(tmp_path / "no.parquet")).status == 1
     only = run("produce", topic, str(tmp_path / "rows.parquet"), "--value-field", "data")
     assert only.status == 0 and run("consume", topic, "-e", "--from", "2", "--json").rows[-1]["value"] is None
+
+
+def test_rows_of_parquet_lose_no_value(kafka: Namespace, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    run, topic, file = DailyCommand(kafka.bootstrap_servers), kafka.topic("odd"), str(tmp_path / "odd.parquet")
+    late, took = pa.array([1 << 58], pa.timestamp("us")), pa.array([1_500_001], pa.duration("us"))
+    rows = {"data": [b"\xff\xfe"], "nested": [{"data": b"\x80", "number": math.nan}], "at": late, "took": took}
+    parquet.write_table(pa.table(rows), file)
+    run.done("produce", topic, file)
+    run.done("produce", topic, file, "--value-field", "data")
+    first, second = run("consume", topic, "-e", "--json").rows
+    assert json.loads(first["value"]) == {
+        "data": {"base64": "//4="},
+        "nested": {"data": {"base64": "gA=="}, "number": "NaN"},
+        "at": 1 << 58,
+        "took": "PT1.500001S",
+    }
+    assert second["value_base64"] == "//4="
+    parquet.write_table(pa.table([[1], [2]], ["a", "a"]), file)
+    twice = run("produce", topic, file)
+    assert (twice.status, twice.err.count("two columns have one name")) == (1, 1)
 
 
 def test_new_records_are_printed_as_they_come_and_lines_are_sent_as_they_are_typed(kafka: Namespace) -> None:
