@@ -49,6 +49,8 @@ of the leader takes 0.3 ms for 1,000 runs to check an order, and one step of it 
 record of the partition, of about 68 kB then. It is sent in halves if that is above the topic's max.message.bytes.
 """
 POLL_S: Final = 0.5
+ASKING_SHARE: Final = 3
+"""The brokers' receipts may be long: the pause before asking again is so many times what asking took."""
 WAIT_S: Final = 300
 """The time (s) for which the command waits for replicas that answer and have not finished their erasure."""
 SALT_SIZE: Final = 16
@@ -195,6 +197,7 @@ class Erasure:
         """
         deadline, told = time.monotonic() + WAIT_S, -1
         while True:
+            began = time.monotonic()
             states = replica_states(self._client, self._topic, sent)
             done = sum(each.is_done for each in states)
             if done != told:
@@ -204,7 +207,7 @@ class Erasure:
             is_over = all(each.is_done or each.problem for each in states) and "pending" not in tiers
             if is_over or time.monotonic() > deadline:
                 return states
-            time.sleep(POLL_S)
+            time.sleep(max(POLL_S, ASKING_SHARE * (time.monotonic() - began)))
 
     def _write(self, sent: list[OrderSent], states: list[ReplicaState], tables: list[dict[str, Any]]) -> str:
         given = self._session.arguments
