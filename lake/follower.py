@@ -161,7 +161,7 @@ class Follower:
 
     def _round(self, ends: Mapping[int, int]) -> None:
         attempt = self._table.begin()
-        reached, tasks = self._reading.round(attempt.ledger.offsets, ends, self._settings.round_size)
+        reached, tasks = self._reading.plan_round(attempt.ledger.offsets, ends, self._settings.round_size)
         names = read_columns(has_headers=self._settings.has_headers)
         misfits = CountedMisfits(
             self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets

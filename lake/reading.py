@@ -71,7 +71,7 @@ class TopicReading:
         ends = self._planner.checked_ends(self._keyed(offsets), known)
         return {partition: end for (_, partition), end in ends.items()}
 
-    def round(self, offsets: Offsets, ends: Offsets, size_max: int) -> tuple[dict[int, int], Sequence[Task]]:
+    def plan_round(self, offsets: Offsets, ends: Offsets, size_max: int) -> tuple[dict[int, int], Sequence[Task]]:
         """Choose the part of the records between `offsets` and `ends` that has about `size_max` bytes of segments.
         Returns the ends of this part, and the tasks that read it. Each partition gets a share in proportion to its lag.
         Raises `DataLost` and OSError."""

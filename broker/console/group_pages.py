@@ -92,7 +92,7 @@ async def describe_groups(visit: Visit) -> GroupList:
     if sort == "lag":
         rows.sort(key=lambda each: (-(each.records or 0), each.id))
     hours = await lags_of_last_hour(visit.client, {row.id: row.coordinator for row in rows})
-    rows = [replace(row, trend=growth(hours.get(row.id, []))) for row in rows]
+    rows = [replace(row, trend=increase_over(hours.get(row.id, []))) for row in rows]
     return GroupList(visit.field("q"), kind, sort, Rows(rows, total, next_page), errors, compared)
 
 
@@ -153,7 +153,7 @@ def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | Non
     )
 
 
-def growth(points: Sequence[int | None]) -> int | None:
+def increase_over(points: Sequence[int | None]) -> int | None:
     """The last known point minus the first one; None if fewer than two points are known."""
     known = [each for each in points if each is not None]
     return known[-1] - known[0] if len(known) > 1 else None

@@ -40,7 +40,7 @@ def commit_refusal(group: ClassicGroup | None, request: OffsetCommitRequest, ver
         return ErrorCode.GROUP_ID_NOT_FOUND if version >= MEMBER_EPOCH_VERSION else ErrorCode.ILLEGAL_GENERATION
     if generation < 0 and group.state is EMPTY:
         return ErrorCode.NONE
-    refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    refusal = group.member_error(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal
     return COMMIT_ANSWERS[group.state] if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
@@ -71,7 +71,7 @@ def transactional_refusal(group: ClassicGroup | None, request: TxnOffsetCommitRe
         return ErrorCode.NONE if generation < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     if generation < 0 and (group.state is EMPTY or (not member_id and instance_id is None)):
         return ErrorCode.NONE
-    refusal = group.refusal_of(member_id, instance_id)
+    refusal = group.member_error(member_id, instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal
     return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION

@@ -270,7 +270,7 @@ class ClassicGroup:
             return False
         return any(self._supporters[protocol.name] == len(self.members) for protocol in protocols)
 
-    def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """The error of a request whose member id and instance id are not those of a member; NONE if they are."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)

@@ -128,7 +128,7 @@ def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
     """
     normalise(event)
     request = event.request
-    error = refusal_of(step, group, event)
+    error = join_error(step, group, event)
     if error is not ErrorCode.NONE:
         refuse(step, event, error)
         return
@@ -171,7 +171,7 @@ def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
         return UNNAMED if event.waiter.version >= KNOWN_MEMBER_VERSION else NEW
     if request.member_id in group.pending_members and request.group_instance_id is None:
         return NEW
-    refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    refusal = group.member_error(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal
     is_same = group.members[request.member_id].has_same_protocols(request.protocols)
@@ -192,7 +192,7 @@ def normalise(event: Join) -> None:
     request.protocols = list(by_name.values())
 
 
-def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
+def join_error(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
     """The error of a join that is refused in every state of the group; NONE if the join is not refused by these
     checks."""
     error = invalid_join(step, event)

@@ -102,7 +102,7 @@ def heartbeat_error(step: GroupStep, group: ClassicGroup | None, request: Heartb
         return ErrorCode.INVALID_GROUP_ID
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    refusal = group.member_error(request.member_id, request.group_instance_id)
     if refusal is ErrorCode.FENCED_INSTANCE_ID:
         step.add_refusal_to_history(group.group_id, Client(request.member_id), refusal)
     if refusal is not ErrorCode.NONE:
@@ -174,7 +174,7 @@ def remove_leaving_member(
         group.remove(member_id)
         left.append(step.add_to_history(group.group_id, Cause.LEFT, Client(member_id), detail=identity.reason or ""))
         return ErrorCode.NONE
-    refusal = group.refusal_of(member_id, identity.group_instance_id)
+    refusal = group.member_error(member_id, identity.group_instance_id)
     if refusal is ErrorCode.NONE:
         member = group.members[member_id]
         left.append(step.add_to_history(group.group_id, Cause.LEFT, member, detail=identity.reason or ""))

@@ -95,7 +95,7 @@ class AssignmentStored(NamedTuple):
 
 def sync(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None:
     request = event.request
-    error = refusal_of(group, request, event.waiter.version)
+    error = sync_error(group, request, event.waiter.version)
     if error is not ErrorCode.NONE or group is None:
         step.reply(event.waiter, sync_refusal(error))
         return
@@ -117,14 +117,14 @@ def sync(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None:
         store_assignment(step, group, request)
 
 
-def refusal_of(group: ClassicGroup | None, request: SyncGroupRequest, version: int) -> ErrorCode:
+def sync_error(group: ClassicGroup | None, request: SyncGroupRequest, version: int) -> ErrorCode:
     if version >= NAMED_PROTOCOL_VERSION and (request.protocol_type is None or request.protocol_name is None):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    refusal = group.member_error(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal
     if request.generation_id != group.generation:

@@ -27,7 +27,7 @@ from moldau.coordinator.consumer.regular_expressions import regex_fault
 from moldau.coordinator.consumer.target import target_changes, target_inputs, topic_ids
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
-from moldau.coordinator.group.membership import JOIN_EPOCH, Refusal, begin_rebalance
+from moldau.coordinator.group.membership import JOIN_EPOCH, Refusal, note_rebalance_begun
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.group.target import is_too_early, targets_at_once
@@ -97,7 +97,7 @@ class MemberUpdate:
         if raises_epoch or metadata_hash != self.group.metadata_hash:
             self.epoch += 1
             self.changes.append(epoch_change(self.group.group_id, self.epoch, metadata_hash))
-            begin_rebalance(self.step, self.group, self.epoch, self.updated, is_subscription_changed=raises_epoch)
+            note_rebalance_begun(self.step, self.group, self.epoch, self.updated, is_subscription_changed=raises_epoch)
         self.group.note_seen(self.step.image, self.epoch)
         if self.group.has_partition_metadata:
             self.changes.append(partition_metadata_tombstone(self.group.group_id))

@@ -121,7 +121,7 @@ class GroupOfMembers(Protocol):
     def members(self) -> Mapping[str, object]: ...
 
 
-def begin_rebalance(
+def note_rebalance_begun(
     step: GroupStep, group: GroupOfMembers, epoch: int, member: NamedClient, *, is_subscription_changed: bool
 ) -> None:
     """Count and report a rebalance. The heartbeat of `member` begins it, because it raises the group epoch to

@@ -31,7 +31,7 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
     """Handle an OffsetDelete: delete the offsets of topics to which no member of the group is subscribed."""
     request = event.request
     group = step.groups.get(request.group_id)
-    error = refusal_of(group, request.group_id)
+    error = deletion_error(group, request.group_id)
     if error is not ErrorCode.NONE or group is None:
         step.reply(event.waiter, OffsetDeleteResponse(error_code=error))
         return
@@ -52,7 +52,7 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
     step.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_refused_by_the_log))
 
 
-def refusal_of(group: Group | None, group_id: str) -> ErrorCode:
+def deletion_error(group: Group | None, group_id: str) -> ErrorCode:
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     return ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_deletion_error()

@@ -23,9 +23,9 @@ from moldau.coordinator.group.membership import (
     Invalid,
     Refusal,
     answer_heartbeat,
-    begin_rebalance,
     first_invalid,
     group_full_refusal,
+    note_rebalance_begun,
     unknown_member,
     wrong_group_kind,
 )
@@ -193,7 +193,7 @@ class MemberUpdate:
             self._epoch += 1
             is_other = updated.topics != self._member.topics
             if is_told:
-                begin_rebalance(step, group, self._epoch, updated, is_subscription_changed=is_other)
+                note_rebalance_begun(step, group, self._epoch, updated, is_subscription_changed=is_other)
             else:
                 step.rebalances.begun[group.type_name] += 1
             step.write(epoch_change(group.group_id, self._epoch, metadata_hash))

@@ -28,9 +28,9 @@ from moldau.coordinator.group.membership import (
     NO_TIMEOUT_MS,
     Refusal,
     answer_heartbeat,
-    begin_rebalance,
     group_full_refusal,
     group_not_found,
+    note_rebalance_begun,
     unknown_member,
     wrong_group_kind,
 )
@@ -293,7 +293,7 @@ class MemberUpdate:
         ):
             self.epoch += 1
             is_other = self.must_raise_epoch
-            begin_rebalance(self.step, group, self.epoch, self.updated, is_subscription_changed=is_other)
+            note_rebalance_begun(self.step, group, self.epoch, self.updated, is_subscription_changed=is_other)
             self.changes.append(
                 epoch_change(
                     group.group_id,

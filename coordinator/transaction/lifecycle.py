@@ -71,7 +71,7 @@ EXAMINED_MAX: Final = 5_000
 
 
 def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
-    refusal = refusal_of(step, event)
+    refusal = init_producer_error(step, event)
     if refusal is not ErrorCode.NONE:
         step.reply(event.waiter, ProducerIdAnswer(refusal))
         return
@@ -88,7 +88,7 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
         give_epoch(step, event, before, decision)
 
 
-def refusal_of(step: TransactionStep, event: InitProducerId) -> ErrorCode:
+def init_producer_error(step: TransactionStep, event: InitProducerId) -> ErrorCode:
     """The error of an InitProducerId that is refused whatever the state of the transactional id; NONE if the decision
     depends on that state."""
     if not event.transactional_id or not is_storable(event.transactional_id):

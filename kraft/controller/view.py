@@ -67,7 +67,7 @@ class View(NamedTuple):
         directories = () if broker is None else broker.directories
         return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
 
-    def may_lead(self, partition: PartitionRegistration) -> Callable[[int], bool]:
+    def eligibility_of(self, partition: PartitionRegistration) -> Callable[[int], bool]:
         """Return a function that tells whether the replica on a broker may lead the partition: the broker must be
         active, and the directory of the replica online."""
         cluster = self.image.cluster

@@ -106,7 +106,7 @@ def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> Cl
     if protocol.startswith("SASL") and not (mechanism and given.get("kafka.sasl.jaas.config")):
         raise Refused(f"kafka.security.protocol={protocol} needs kafka.sasl.mechanism and kafka.sasl.jaas.config")
     return ClientSettings(
-        tuple(address_of(name) for name in brokers),
+        tuple(parse_address(name) for name in brokers),
         protocol,
         mechanism,
         given.get("kafka.sasl.jaas.config", ""),
@@ -117,7 +117,7 @@ def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> Cl
     )
 
 
-def address_of(name: str) -> Address:
+def parse_address(name: str) -> Address:
     """Parse the address `host:port`, or `[host]:port` for IPv6. Raises `Refused`."""
     host, _, port = name.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:

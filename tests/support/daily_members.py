@@ -13,7 +13,7 @@ from moldau.protocol.messages import (
     share_group_heartbeat,
     streams_group_heartbeat,
 )
-from moldau.tables.client.settings import address_of
+from moldau.tables.client.settings import parse_address
 
 CONSUMER = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest
 SHARE = share_group_heartbeat.ShareGroupHeartbeatRequest
@@ -22,7 +22,7 @@ MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def client_of(bootstrap: str) -> Client:
-    return Client(ClientProperties((address_of(bootstrap),), {"client.id": "member"}, 30, "a test"))
+    return Client(ClientProperties((parse_address(bootstrap),), {"client.id": "member"}, 30, "a test"))
 
 
 def joins(kind: str, group: str, topic: str) -> Any:

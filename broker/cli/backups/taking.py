@@ -16,7 +16,7 @@ from moldau.broker.cli.daily.settings import client_properties
 from moldau.broker.reasons.words import duration_text, plural
 from moldau.broker.runtime.environment import Process
 from moldau.storage.tiered.opening import RetryingStorage
-from moldau.tables.client.settings import Address, address_of
+from moldau.tables.client.settings import Address, parse_address
 from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _cluster(command: BackupCommand) -> Source:
 def address(text: str) -> Address:
     """Parse an address in `--bootstrap-controller`, of the form host:port. Raises `WrongArguments`."""
     try:
-        return address_of(text.strip())
+        return parse_address(text.strip())
     except Refused:
         raise WrongArguments(f"--bootstrap-controller {text} is not of the form host:port") from None
 

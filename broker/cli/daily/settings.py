@@ -16,7 +16,7 @@ from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.options import DEFAULT_BOOTSTRAP
 from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 from moldau.security.sasl.mechanism import ClientMechanism
-from moldau.tables.client.settings import PROTOCOLS, Address, address_of
+from moldau.tables.client.settings import PROTOCOLS, Address, parse_address
 from moldau.tables.refusals import Refused
 
 CLIENT_ID: Final = "moldau"
@@ -155,7 +155,7 @@ def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> 
             f"--bootstrap-server {text}: a broker is named by host:port, without {text.partition('://')[0]}://"
         )
     try:
-        bootstrap = tuple(address_of(each.strip()) for each in text.split(",") if each.strip())
+        bootstrap = tuple(parse_address(each.strip()) for each in text.split(",") if each.strip())
     except Refused:
         raise WrongArguments(f"--bootstrap-server {text} is not of the form host:port[,host:port]") from None
     settings = ClientProperties(bootstrap, properties, _timeout(arguments, properties), file or "the environment")

@@ -74,7 +74,7 @@ def assign(
         directory_id if replica == broker.id else partition.directory_of(replica) for replica in partition.replicas
     ]
     moved = partition._replace(directories=tuple(directories))
-    record = change_of(topic_id, index, partition, wanted, rules_of(view, topic, view.may_lead(moved)))
+    record = change_of(topic_id, index, partition, wanted, rules_of(view, topic, view.eligibility_of(moved)))
     return ErrorCode.NONE if record is None else record
 
 

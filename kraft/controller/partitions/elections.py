@@ -98,7 +98,7 @@ def elect_one(view: View, topic_name: str, partition_id: int, election: Election
 def election_record(
     view: View, topic: Topic, partition_id: int, partition: PartitionRegistration, election: Election
 ) -> PartitionChangeRecord | None:
-    rules = rules_of(view, topic, view.may_lead(partition))
+    rules = rules_of(view, topic, view.eligibility_of(partition))
     return change_of(topic.id, partition_id, partition, RequestedChange(election=election), rules)
 
 

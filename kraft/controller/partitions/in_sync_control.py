@@ -75,7 +75,7 @@ def alter(
         recovery_state=data.leader_recovery_state,
         election=election_of(view, topic),
     )
-    rules = rules_of(view, topic, view.may_lead(partition))
+    rules = rules_of(view, topic, view.eligibility_of(partition))
     record = change_of(topic.id, data.partition_index, partition, wanted, rules)
     if record is not None:
         records.append(record)

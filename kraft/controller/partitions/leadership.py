@@ -124,7 +124,7 @@ def _changes(
 
 
 def _may_lead(view: View, partition: PartitionRegistration, except_broker: int, with_broker: int) -> MayLead:
-    may_lead_now = view.may_lead(partition)
+    may_lead_now = view.eligibility_of(partition)
     cluster = view.image.cluster
 
     def may_lead(replica: int) -> bool:

@@ -71,7 +71,7 @@ def reassign(
         wanted = begin_reassignment(view, partition, asked.replicas, may_change_factor=may_change_factor)
     if isinstance(wanted, ApiError):
         return wanted
-    rules = rules_of(view, topic, view.may_lead(partition))
+    rules = rules_of(view, topic, view.eligibility_of(partition))
     return change_of(topic.id, asked.partition_index, partition, wanted, rules)
 
 

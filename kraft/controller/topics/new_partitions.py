@@ -104,7 +104,7 @@ def partition_records(
             partition_epoch=0,
             directories=tuple(view.default_directory(replica) for replica in replicas),
         )
-        may_lead = view.may_lead(partition)
+        may_lead = view.eligibility_of(partition)
         leader = next((replica for replica in isr if may_lead(replica)), NO_LEADER)
         records.append(partition._replace(leader=leader).record(topic_id, partition_id))
     return records

@@ -67,7 +67,7 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.
     follower, table = stage.open()
     table._file_size_max = 10_000
     attempt = table.begin()
-    (batch,) = follower._reading.batches(follower._reading.round({0: 0}, {0: 50}, 1 << 20)[1], READ_COLUMNS)
+    (batch,) = follower._reading.batches(follower._reading.plan_round({0: 0}, {0: 50}, 1 << 20)[1], READ_COLUMNS)
     for _ in range(20):
         attempt.add(batch)
     attempt.commit({0: 50})

@@ -10,7 +10,7 @@ import pytest
 
 from moldau.backup.sources.cluster import ClusterSource
 from moldau.backup.sources.port import LogStartMoved
-from moldau.tables.client.settings import Address, ClientSettings, address_of
+from moldau.tables.client.settings import Address, ClientSettings, parse_address
 from moldau.tables.refusals import DataLost, Refused
 from moldau.testing.cluster import Cluster
 from tests.support.daily_command import DailyCommand
@@ -28,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def source_of(cluster: Cluster, *controllers: Address) -> ClusterSource:
-    bootstrap = tuple(address_of(each) for each in cluster.bootstrap_servers.split(","))
+    bootstrap = tuple(parse_address(each) for each in cluster.bootstrap_servers.split(","))
     return ClusterSource(ClientSettings(bootstrap, request_timeout_ms=2_000), controllers, lambda: 1_000)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.tables.client.settings import Address, address_of, client_settings_of
+from moldau.tables.client.settings import Address, client_settings_of, parse_address
 from moldau.tables.refusals import Refused
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="secret";'
@@ -12,11 +12,11 @@ LOGIN = {"kafka.security.protocol": "sasl_plaintext", "kafka.sasl.mechanism": "P
 
 
 def test_addresses() -> None:
-    assert address_of("h:9092") == Address("h", 9092)
-    assert address_of("[::1]:9092") == Address("::1", 9092)
+    assert parse_address("h:9092") == Address("h", 9092)
+    assert parse_address("[::1]:9092") == Address("::1", 9092)
     for name in ("h", "h:", ":1", "h:0", "h:70000", "h:x"):
         with pytest.raises(Refused, match="is not host:port"):
-            address_of(name)
+            parse_address(name)
 
 
 def test_a_login_is_made_of_the_options_and_shows_no_secret() -> None:
