@@ -204,9 +204,23 @@ class HelpfulParser(argparse.ArgumentParser):
         """
         self._words = list(args or ())
         parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown and not any(word.startswith("-") for word in unknown):
+            unknown = self._add_to_last(parsed, unknown)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed, unknown
+
+    def _add_to_last(self, parsed: Any, words: list[str]) -> list[str]:
+        """Add arguments behind an option to the last positional argument, if that takes any number of them, as in
+        `moldau produce orders -b HOST:PORT FILE`. argparse gives it only those before the option. Returns the arguments
+        that are left.
+        """
+        positional = self._get_positional_actions()
+        if not positional or positional[-1].nargs != argparse.ZERO_OR_MORE:
+            return words
+        name = positional[-1].dest
+        setattr(parsed, name, [*getattr(parsed, name), *words])
+        return []
 
     def error(self, message: str) -> NoReturn:
         """End the process with a message. The message also has the option or command that was probably meant."""

@@ -302,3 +302,25 @@ def test_windows_is_refused_with_the_names_of_what_works_there(
     monkeypatch.setattr(sys, "platform", "win32")
     assert main(["version"]) == 1
     assert capsys.readouterr().err.startswith("moldau: Moldau does not run on Windows: use the container image, or WSL")
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "expected"),
+    [
+        ("produce orders -b h:1 a.csv b.csv", "files", ["a.csv", "b.csv"]),
+        ("produce orders a.csv -b h:1 b.csv", "files", ["a.csv", "b.csv"]),
+        ("produce orders a.csv b.csv -b h:1", "files", ["a.csv", "b.csv"]),
+        ("config get topic -b h:1 orders", "words", ["orders"]),
+        ("topic list -b h:1 orders", "names", ["orders"]),
+    ],
+)
+def test_arguments_may_stand_behind_options(line: str, name: str, expected: list[str]) -> None:
+    words = line.split()
+    parsed = parser(Terminal(io.StringIO(), {}), words[0]).parse_args(words)
+    assert getattr(parsed, name) == expected
+
+
+def test_an_argument_too_many_is_still_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["group", "describe", "kitchen", "-b", "h:1", "--no-such-option", "x"])
+    assert "unrecognized arguments: --no-such-option" in capsys.readouterr().err
