@@ -22,8 +22,7 @@ from moldau.kraft.image.replay import Replay
 from moldau.protocol.late_tuple import NamedTuple
 
 RECORDS_OF_STEP: Final = 16
-"""After so many records and batches of fetched metadata a step ends. Publishing a partition may create its log, which
-takes about 0.2 ms.
+"""After so many records and batches of fetched metadata a step ends, because publishing a partition may create its log.
 """
 
 Listener = Callable[[MetadataImage, MetadataDelta], None]
