@@ -196,20 +196,18 @@ class OffsetStore:
         group_id, topic, partition, value, producer_id = change
         key = (topic, partition)
         group = self._group(group_id)
-        if value is None or producer_id != NO_PRODUCER_ID or group.pending:
-            former = group.offsets.get(key)
-            group.apply(change)
-            if value is None:
-                self._forget_empty(group_id)
-                return
-            if producer_id != NO_PRODUCER_ID:
-                self._transactions.setdefault(producer_id, {})[group_id, key] = None
-                return
-        else:  # The most frequent change, without what the others need.
-            former = group.offsets.get(key)
+        former = group.offsets.get(key)
+        if value is not None and producer_id == NO_PRODUCER_ID and not group.pending:
+            # What `apply` does for the most frequent change.
             group.changes += 1
             group.offsets[key] = value
-        if former is not None and former[0] != value[0]:
+        else:
+            group.apply(change)
+        if value is None:
+            self._forget_empty(group_id)
+        elif producer_id != NO_PRODUCER_ID:
+            self._transactions.setdefault(producer_id, {})[group_id, key] = None
+        elif former is not None and former.offset != value.offset:
             self._compare(group_id, key, former, value, told)
 
     def _compare(

@@ -49,7 +49,6 @@ from moldau.coordinator.shard.kinds import (
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListedGroup
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
@@ -228,25 +227,26 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 group = self._groups.get(request.group_id)
                 kind = decide(step, group, request)
                 if type(request) is CommitOffsets and not request.request.member_id and group is not None:
-                    self._tell_set_ahead(step, group, request.request)
+                    self._tell_set_ahead(step, group)
                 self._restore_timers_if_refused(step, kind)
 
-    def _tell_set_ahead(self, step: GroupStep, group: Group, commit: OffsetCommitRequest) -> None:
+    def _tell_set_ahead(self, step: GroupStep, group: Group) -> None:
         """Report the offsets that a commit without a member sets ahead, if the group has had members: its own members
-        commit as such. A commit that goes back is reported when it takes effect (`commit`).
+        commit as such. They are compared with the offsets that readers see, without a copy of those that are appended
+        and not committed. A commit that goes back is reported when it takes effect (`commit`).
         """
         if group.is_simple or not step.changes:
             return
-        latest = self._offsets.latest(commit.group_id).offsets
-        for topic in commit.topics:
-            for each in topic.partitions:
-                former = latest.get((topic.name, each.partition_index))
-                if former is not None and each.committed_offset > former.offset:
+        visible = self._offsets.committed(group.group_id).offsets
+        for change in step.changes:
+            if isinstance(change, OffsetChange) and change.value is not None:
+                former = visible.get((change.topic, change.partition))
+                if former is not None and change.value.offset > former.offset:
                     step.add_to_history(
-                        commit.group_id,
+                        group.group_id,
                         Cause.OFFSETS_SET_AHEAD,
-                        number=each.committed_offset - former.offset,
-                        detail=f"{topic.name}-{each.partition_index}",
+                        number=change.value.offset - former.offset,
+                        detail=f"{change.topic}-{change.partition}",
                     )
 
     def reply_at_once(self, event: ShardRequest | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
