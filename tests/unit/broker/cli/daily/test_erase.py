@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
+from tests.unit.broker.cli.daily.test_imports import WITHOUT_EXTRAS
 
 pytestmark = pytest.mark.processes
 
@@ -65,6 +68,17 @@ def test_an_erasure_and_its_receipt(kafka: Namespace, tmp_path: Path) -> None:
     assert [sum(each[name] for each in rows) for name in ("records_left", "newer")] == [0, 1]
     assert run.done("erase", topic, "--key", "gone").startswith("no record passes the filters")
     find_a_remainder(run, path, key)
+
+
+def test_an_erasure_without_tables_needs_no_extra(kafka: Namespace, tmp_path: Path) -> None:
+    run, topic, path = DailyCommand(kafka.bootstrap_servers), kafka.topic("erase"), str(tmp_path / "receipt.json")
+    run.done("produce", topic, "--key-separator", ":", given="ada:1\ngrace:2\n")
+    run.done("config", "set", "brokers", "moldau.erase.enable=true")
+    for words in (["erase", topic, "--execute", "--receipt", path], ["erase", "--verify", path]):
+        words += ["--key", "ada", "-b", kafka.bootstrap_servers]
+        program = f"{WITHOUT_EXTRAS}\nfrom moldau.broker.cli.command import main\nsys.exit(main({words!r}))"
+        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert run.done("consume", topic, "-e") == "2\n"
 
 
 def test_an_order_that_is_too_large_for_the_topic_is_sent_in_parts(kafka: Namespace, tmp_path: Path) -> None:
