@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import errno
 import os  # noqa: TID251 the process's variables and its broken pipes enter here and nowhere else
 import re
@@ -101,33 +100,10 @@ WORDS_OF_OTHERS: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command `moldau`. `arguments` are those of the process by default. Returns the exit status."""
-    if arguments is not None:
-        return _reported_run(arguments)
-    status = [EXIT_FAILED]
-    atexit.register(_exit_after_obstore, status)
-    status[0] = _reported_run(sys.argv[1:])
-    return status[0]
-
-
-def _exit_after_obstore(status: Sequence[int]) -> None:
-    """End the process with the status at once if it has used obstore. This function is registered first, so it is the
-    last of those that `atexit` calls.
-
-    Before Python 3.14 the finalization of the interpreter stops each other thread that takes the interpreter's lock. A
-    thread of obstore's runtime may take it once more after a request has ended, and stopping it aborts the process
-    (obstore 0.12: one of ten runs of `moldau backup s3://… --list`).
-    """
-    if "obstore" in sys.modules:
-        _drop_unwritten()
-        os._exit(status[0])
-
-
-def _reported_run(arguments: Sequence[str]) -> int:
-    """Run the command, and print why it failed. Returns the exit status."""
     _open_streams()
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
     try:
-        return _run(arguments, invocation)
+        return _run(sys.argv[1:] if arguments is None else arguments, invocation)
     except CommandError as refusal:
         invocation.errors.say(f"moldau: {refusal}", "red")
         for detail in refusal.details:

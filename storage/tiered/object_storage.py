@@ -13,6 +13,9 @@ incomplete uploads after a day.
 
 from __future__ import annotations
 
+import atexit
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -50,6 +53,15 @@ FULL: Final = ("507 Insufficient Storage", "QuotaExceeded", "StorageFull", "Insu
 PAST_THE_END: Final = ("416 ", "InvalidRange", "Wanted range starting at")
 UNREACHABLE: Final = ("kind: Connect", "error sending request")
 REASON_LENGTH_MAX: Final = 400
+LAST_CALLBACKS_S: Final = 0.05
+"""How long a process that imports this module waits before the interpreter is finalized, before Python 3.14.
+
+A thread of obstore 0.12 takes the interpreter's lock once more after the answer to a request. Before Python 3.14
+finalization stops a thread that does so, and stopping it aborts the process: 12 of 200 scripts that ended right after a
+read. While the main thread waits, the other thread gets the lock.
+"""
+if sys.version_info < (3, 14):
+    atexit.register(time.sleep, LAST_CALLBACKS_S)
 
 PART_SIZE: Final = 2 << 20
 """The size (bytes) of a buffer of `get_parts`. The allocator keeps the memory of buffers of this size, and returns that

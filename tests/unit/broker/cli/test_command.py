@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 from ast import literal_eval
 from pathlib import Path
@@ -214,30 +213,6 @@ def test_serving_imports_no_other_subcommand_and_nothing_that_only_help_needs() 
     root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-S", "-c", script], cwd=root, capture_output=True, text=True, check=True)
     assert literal_eval(done.stdout) == []
-
-
-PROGRAM = """
-import atexit, sys, types
-
-class Kept:
-    def __del__(self):
-        print("finalized")
-
-kept = Kept()
-if sys.argv.pop() == "obstore":
-    sys.modules["obstore"] = types.ModuleType("obstore")
-from moldau.broker.cli.command import main
-status = main()
-atexit.register(print, "later handlers run")
-sys.exit(status)
-"""
-
-
-@pytest.mark.parametrize(("used", "last"), [("obstore", []), ("nothing", ["finalized"])])
-def test_a_process_that_used_obstore_ends_before_the_interpreter_is_finalized(used: str, last: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, used], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.splitlines()) == (2, ["later handlers run", *last])
-    assert "usage: moldau" in done.stderr
 
 
 def test_a_first_word_that_names_no_subcommand_has_all_of_them_to_choose_from(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
@@ -155,3 +157,17 @@ def test_the_kinds_of_stores_open_by_their_urls() -> None:
     assert isinstance(ObjectStorage("az://container/p", azure)._store, AzureStore)
     with pytest.raises(InvalidStorageUrl, match="Account"):
         ObjectStorage("az://container/p", ObjectStoreOptions())
+
+
+PROGRAM = """
+import time
+time.sleep = lambda seconds: print("waits", seconds)
+import moldau.storage.tiered.object_storage
+print("ends")
+"""
+
+
+def test_a_process_waits_for_the_threads_of_obstore_before_the_interpreter_is_finalized() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True)
+    waits = ["waits 0.05"] if sys.version_info < (3, 14) else []
+    assert done.stdout.splitlines() == ["ends", *waits]
