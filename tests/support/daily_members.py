@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +21,10 @@ STREAMS = streams_group_heartbeat.StreamsGroupHeartbeatRequest
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def client_of(bootstrap: str) -> Client:
-    return Client(ClientProperties((parse_address(bootstrap),), {"client.id": "member"}, 30, "a test"))
+def client_of(bootstrap: str, security: Mapping[str, str] | None = None) -> Client:
+    """A client, which logs in with the properties of `security`."""
+    properties = {"client.id": "member", **(security or {})}
+    return Client(ClientProperties((parse_address(bootstrap),), properties, 30, "a test"))
 
 
 def joins(kind: str, group: str, topic: str) -> Any:
@@ -68,18 +70,20 @@ def leaves(kind: str, group: str) -> Any:
 
 
 @contextmanager
-def member(bootstrap: str, kind: str, group: str, topic: str) -> Iterator[None]:
-    """A member of a group, from its first heartbeat to its last."""
+def member(
+    bootstrap: str, kind: str, group: str, topic: str, security: Mapping[str, str] | None = None
+) -> Iterator[int]:
+    """A member of a group, from its first heartbeat to its last. Yields its member epoch."""
     from moldau.protocol.schema import response_class_of
 
-    with client_of(bootstrap) as client:
+    with client_of(bootstrap, security) as client:
 
-        def beat(request: Any) -> None:
+        def beat(request: Any) -> int:
             reply: Any = client.ask_coordinator(group, request, response_class_of(type(request)))
             client.check(reply.error_code, reply.error_message, f"the heartbeat of group {group}")
+            return int(reply.member_epoch)
 
-        client.repeated("the first heartbeat", lambda: beat(joins(kind, group, topic)))
-        yield
+        yield client.repeated("the first heartbeat", lambda: beat(joins(kind, group, topic)))
         client.repeated("the last heartbeat", lambda: beat(leaves(kind, group)))
 
 

@@ -124,11 +124,13 @@ def told_of(run: DailyCommand, group: str) -> Facts:
     """What is told of a group with one member, without what changes from run to run."""
     (described,) = run.rows("group", "describe", group)
     (one,) = described["members"]
+    explained = {row["symptom"] for row in run.rows("group", "explain", group)}
     return {
         "kind": described["type"],
         "client": one["client"],
         "host": one["host"],
         "offsets": [[row["partition"], row["committed"], row["lag"]] for row in described["offsets"]],
+        "has a history": "no-history" not in explained,
     }
 
 

@@ -23,6 +23,7 @@ def test_groups_of_each_kind_and_each_mistake(kafka: Namespace, tmp_path: Path) 
     assert facts["classic with a member"]["offsets"] == [[0, 10, 0], [1, None, None]]
     for kind in KINDS:
         assert facts[f"{kind} with a member"]["kind"] == kind
+        assert facts[f"{kind} with a member"]["has a history"]
         assert [row["new_offset"] for row in facts[f"{kind} shown"]] == [4, 0], "the end of the empty partition"
         assert facts[f"{kind} lag"] == [[4, 6, False]]
         assert facts[f"{kind} is hours behind"]
