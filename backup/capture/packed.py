@@ -52,7 +52,7 @@ class PackedStore:
         except PermissionError as problem:
             raise AccessRefused(f"{path}: {problem.strerror}") from None
         except (BadZipFile, OSError) as problem:
-            raise CorruptObject(f"{path} is not a capture: {problem}") from None
+            raise CorruptObject(f"{path} is not a capture: {getattr(problem, 'strerror', None) or problem}") from None
 
     @classmethod
     def new(cls, path: Path, size_max: int) -> PackedStore:

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import CommandError, read_file
+from moldau.broker.cli.invocation import CommandError, read_file, reason_of
 
 if TYPE_CHECKING:
     from moldau.broker.network.peer_channel import PeerChannels
@@ -74,7 +74,7 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
         security = NodeSecurity(config, environment, loop, Tasks(environment.halt).spawn, mechanisms)
         _, channels = security.channels(timeouts)
     except (ConfigError, ValueError, OSError) as problem:
-        raise CommandError(f"{command_config} cannot be used: {problem}") from None
+        raise CommandError(f"{command_config} cannot be used: {reason_of(problem)}") from None
     return channels
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os  # noqa: TID251 the process's variables and its broken pipes enter here and nowhere else
 import re
 import sys
@@ -11,14 +10,18 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, NoReturn
 
-from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, warnings_as_lines
+from moldau.broker.cli.invocation import (
+    CommandError,
+    Invocation,
+    Terminal,
+    is_of_output,
+    reason_of,
+    warnings_as_lines,
+)
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-_UNWRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""The errors of a write if the disk of the output is full or broken."""
-
 _DESCRIPTION: Final = """\
 A broker that Apache Kafka's clients and tools take for Apache Kafka 4.3.1."""
 
@@ -112,9 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0  # The reader of the pipe has closed it, as in `moldau dump-log … | head`.
     except OSError as problem:
-        if problem.errno not in _UNWRITTEN:
+        if not is_of_output(problem):
             raise
-        invocation.errors.say(f"moldau: the output cannot be written: {problem.strerror}", "red")
+        invocation.errors.say(f"moldau: the output cannot be written: {reason_of(problem)}", "red")
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, is_of_output, reason_of
 
 if TYPE_CHECKING:
     from moldau.broker.console.decoding.record_contents import Json
@@ -60,7 +60,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         except BrokenPipeError:
             raise
         except OSError as problem:
-            raise CommandError(f"{path} cannot be read: {problem.strerror}") from None
+            if is_of_output(problem):
+                raise
+            raise CommandError(f"{path} cannot be read: {reason_of(problem)}") from None
         except ValueError as problem:
             is_sound = False
             invocation.out.say(dumps({"file": str(path), "type": "problem", "problem": str(problem)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, reason_of
 
 DESCRIPTION: Final = """\
 Ask a node whether it serves clients: exit status 0 where it does, 1 where it does not, or where no node answers.
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         response = connection.getresponse()
         said = response.read().decode("utf-8", "replace").strip()
     except (OSError, HTTPException) as problem:
-        raise CommandError(f"no node answers on {text}: {problem}") from None
+        raise CommandError(f"no node answers on {text}: {reason_of(problem)}") from None
     finally:
         connection.close()
     invocation.out.say(said)

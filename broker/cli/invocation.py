@@ -4,6 +4,7 @@ environment variables. A test can replace them.
 
 from __future__ import annotations
 
+import errno
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 IMAGE_EXTRAS: Final = "MOLDAU_IMAGE_EXTRAS"
 """The environment variable in which the container image names the extras that it was built with."""
+_UNWRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""The errors of a write if the disk of the output is full or broken."""
 _CODES: Final = {
     "bold": "1",
     "dim": "2",
@@ -79,6 +82,16 @@ class CommandError(Exception):
     def __init__(self, message: str, *details: str) -> None:
         super().__init__(message)
         self.details = details
+
+
+def reason_of(problem: Exception) -> str:
+    """What went wrong, without the number of the error and the name of the file, which a message has already."""
+    return getattr(problem, "strerror", None) or str(problem)
+
+
+def is_of_output(problem: OSError) -> bool:
+    """Whether the output could not be written. An open stream has no file name, and a failed open has one."""
+    return problem.filename is None and problem.errno in _UNWRITTEN
 
 
 class Invocation(NamedTuple):
@@ -182,4 +195,4 @@ def read_file(file: str) -> dict[str, str]:
         with open(file, encoding="utf-8") as text:
             return read_properties(text.read())
     except (OSError, UnicodeDecodeError, MalformedProperties) as problem:
-        raise CommandError(f"{file} cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+        raise CommandError(f"{file} cannot be read: {reason_of(problem)}") from None

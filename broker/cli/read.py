@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from moldau.broker.cli import lake
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, is_of_output, reason_of
 from moldau.broker.cli.spark_session import add_isolation
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     check_arguments(arguments, invocation)
     from moldau.tables.engines.row_formats import output_file, write_rows
 
-    with failures_reported():
+    with failures_reported(arguments.output):
         if arguments.show_schema:
             invocation.out.say(shown_schema(arguments))
             return 0
@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         finally:
             invocation.errors.erase()
     if arguments.output:
-        invocation.errors.say(f"{count:,} rows: {arguments.output}")
+        invocation.errors.say(f"{count:,} row{'' if count == 1 else 's'}: {arguments.output}")
     return 0
 
 
@@ -369,8 +369,10 @@ def standard_output(invocation: Invocation) -> IO[bytes]:
 
 
 @contextmanager
-def failures_reported() -> Iterator[None]:
-    """A context that turns the exceptions of a read or of a query into `CommandError`."""
+def failures_reported(output: str | None = None) -> Iterator[None]:
+    """A context that turns the exceptions of a read or of a query into `CommandError`. `output` is the file that is
+    written, if there is one.
+    """
     from moldau.protocol.primitives import MalformedMessage
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.tiered.port import RemoteStorageError
@@ -388,6 +390,8 @@ def failures_reported() -> Iterator[None]:
     except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError) as problem:
         raise CommandError(str(problem)) from None
     except OSError as problem:
+        if is_of_output(problem):
+            raise CommandError(f"{output or 'the output'} cannot be written: {reason_of(problem)}") from None
         is_of_file = problem.filename is not None and problem.strerror is not None
         raise CommandError(f"{problem.filename}: {problem.strerror}" if is_of_file else str(problem)) from None
     except engine_errors() as problem:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.format_storage import check_cluster_id
-from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, load_config
+from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, load_config, reason_of
 from moldau.broker.release import form
 from moldau.broker.runtime.progress import duration, size
 
@@ -291,7 +291,7 @@ def read_script(path: str) -> object:
     except ImportError:
         raise CommandError(f"{path} is YAML, which needs PyYAML", "pip install PyYAML, or use JSON") from None
     except (OSError, ValueError) as error:
-        raise CommandError(f"{path} cannot be read: {error}") from None
+        raise CommandError(f"{path} cannot be read: {reason_of(error)}") from None
 
 
 def free_ports() -> tuple[int, int]:

@@ -64,7 +64,7 @@ class BrokerConnection:
         try:
             self._socket = socket.create_connection(address, timeout=self._timeout_s)
         except OSError as problem:
-            raise Disconnected(f"{address}: {problem}") from None
+            raise Disconnected(f"{address}: {problem.strerror or problem}") from None
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if settings.is_encrypted:
@@ -148,7 +148,7 @@ class BrokerConnection:
             raise Disconnected(f"{self.address}: {problem.reason or problem}") from None
         except OSError as problem:
             self.close()
-            raise Disconnected(f"{self.address}: {problem}") from None
+            raise Disconnected(f"{self.address}: {problem.strerror or problem}") from None
         if correlation_id_of(answer) != self._count:
             self.close()
             raise MalformedMessage(f"{self.address}: a reply to another request")

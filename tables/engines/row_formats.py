@@ -40,12 +40,22 @@ class RowWriter(Protocol):
 
 @contextmanager
 def output_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open an output file that gets its name only when it is complete. Raises OSError."""
-    partial = path.with_name(path.name + PARTIAL)
+    """Open an output file that gets its name only when it is complete. A device or a pipe, such as /dev/stdout, is
+    written to as it stands, and the file that a symbolic link names stays behind the link. Raises OSError."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
+    complete = path.resolve()
+    partial = complete.with_name(complete.name + PARTIAL)
     try:
         with partial.open("wb") as stream:
             yield stream
-        partial.replace(path)
+        partial.replace(complete)
+    except FileNotFoundError as problem:
+        if problem.filename != str(partial):
+            raise
+        raise FileNotFoundError(problem.errno, problem.strerror, str(path)) from None
     finally:
         partial.unlink(missing_ok=True)
 

@@ -100,7 +100,7 @@ class SchemaSource(NamedTuple):
             except FileNotFoundError:
                 continue
             except OSError as problem:
-                raise RegistryNotReached(f"schema {schema_id}: {problem}") from None
+                raise RegistryNotReached(f"schema {schema_id}: {problem.strerror or problem}") from None
             return Schema(kind, text, is_set=kind == "PROTOBUF")
         if not directory.is_dir():
             raise RegistryNotReached(f"schema {schema_id}: {directory} is not a directory")

@@ -14,7 +14,7 @@ from typing import Final
 
 from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.options import DEFAULT_BOOTSTRAP
-from moldau.broker.cli.invocation import CommandError, Invocation, read_file
+from moldau.broker.cli.invocation import CommandError, Invocation, read_file, reason_of
 from moldau.security.sasl.mechanism import ClientMechanism
 from moldau.tables.client.settings import PROTOCOLS, Address, parse_address
 from moldau.tables.refusals import Refused
@@ -89,7 +89,7 @@ class ClientProperties:
         except ConfigError as refusal:
             raise WrongArguments(f"{self.source} cannot be used", *refusal.problems) from None
         except (ValueError, OSError) as problem:
-            raise WrongArguments(f"{self.source} cannot be used: {problem}") from None
+            raise WrongArguments(f"{self.source} cannot be used: {reason_of(problem)}") from None
 
     def _stores(self) -> dict[str, str]:
         """The client properties of TLS. `ssl.ca.location`, librdkafka's name of the certificate authorities, is

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moldau.broker.cli.daily.configs.access import TOPIC
 from moldau.broker.cli.daily.failures import Failure, WrongArguments
-from moldau.broker.cli.invocation import CommandError
+from moldau.broker.cli.invocation import CommandError, reason_of
 from moldau.protocol.erase_orders import RECEIPT_PAGES_MAX, Run, receipt_setting
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -145,7 +145,9 @@ def written(path: str, text: str) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text + "\n")
     except OSError as problem:
-        raise Failure(f"the records are erased, and the receipt could not be written: {path}: {problem}") from None
+        raise Failure(
+            f"the records are erased, and the receipt could not be written: {path}: {reason_of(problem)}"
+        ) from None
 
 
 def read_receipt(path: str) -> Stated:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.failures import Failure
+from moldau.broker.cli.invocation import reason_of
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
@@ -51,7 +52,7 @@ def counts_in(
     try:
         return asyncio.run(count())
     except (RemoteStorageError, MalformedMessage, OSError) as problem:
-        raise Failure(f"{given.storage} cannot be read: {problem}") from None
+        raise Failure(f"{given.storage} cannot be read: {reason_of(problem)}") from None
 
 
 async def _records(storage: RemoteStorage, partition: RemotePartition) -> AsyncIterator[Record]:

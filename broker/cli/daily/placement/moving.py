@@ -13,6 +13,7 @@ from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, ch
 from moldau.broker.cli.daily.placement.named import by_topic, named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.cli.invocation import reason_of
 from moldau.broker.reasons.words import plural
 from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -228,7 +229,9 @@ def plan_of_file(path: str) -> dict[Partition, list[int]]:
             for each in told["partitions"]
         }
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise WrongArguments(f"--from-file {path} is not a plan of kafka-reassign-partitions.sh: {problem}") from None
+        raise WrongArguments(
+            f"--from-file {path} is not a plan of kafka-reassign-partitions.sh: {reason_of(problem)}"
+        ) from None
     if len(plan) < len(told["partitions"]):
         raise WrongArguments(f"--from-file {path} names a partition twice")
     for (topic, partition), replicas in plan.items():

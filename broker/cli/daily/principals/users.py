@@ -8,6 +8,7 @@ from moldau.broker.cli.daily.client import Client
 from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, unknown, wrong
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.cli.invocation import reason_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -157,7 +158,7 @@ def password_of(session: Session) -> str:
             with open(path, encoding="utf-8") as file:
                 password = file.readline()
         except (OSError, UnicodeDecodeError) as problem:
-            raise WrongArguments(f"--password-file {path} cannot be read: {problem}") from None
+            raise WrongArguments(f"--password-file {path} cannot be read: {reason_of(problem)}") from None
     elif sys.stdin.isatty():
         from getpass import getpass
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from moldau.broker.cli.daily.failures import Failure, WrongArguments
-from moldau.broker.cli.invocation import Invocation
+from moldau.broker.cli.invocation import Invocation, reason_of
 from moldau.protocol.record_builder import RecordHeader
 from moldau.tables.client.producer import OutgoingRecord
 
@@ -235,4 +235,4 @@ def _rows_of_parquet(file: str, shape: RecordShape) -> Iterator[OutgoingRecord]:
     except FileNotFoundError:
         raise WrongArguments(NO_FILE.format(file=file)) from None
     except (ValueError, OSError, pa.ArrowException) as problem:
-        raise Failure(f"{file}: {problem}") from None
+        raise Failure(f"{file}: {reason_of(problem)}") from None

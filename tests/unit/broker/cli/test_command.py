@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import errno
 import io
+import os
 import sys
 from ast import literal_eval
 from pathlib import Path
@@ -299,3 +302,37 @@ def test_an_argument_too_many_is_still_refused(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main(["group", "describe", "kitchen", "-b", "h:1", "--no-such-option", "x"])
     assert "unrecognized arguments: --no-such-option" in capsys.readouterr().err
+
+
+def bare_errors(handler: ast.ExceptHandler) -> list[int]:
+    """The lines of a handler of OSError whose texts have the exception itself, with its number."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if not any(isinstance(each, ast.Name) and each.id.endswith("OSError") for each in caught):
+        return []
+    shown = [node.value for node in ast.walk(handler) if isinstance(node, ast.FormattedValue)]
+    return [node.lineno for node in shown if isinstance(node, ast.Name) and node.id == handler.name]
+
+
+def test_a_failure_says_what_went_wrong_without_the_number_of_the_error() -> None:
+    root = Path(invocation_module.__file__).parent
+    found = [
+        f"{path.relative_to(root)}:{line}"
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ExceptHandler)
+        for line in bare_errors(node)
+    ]
+    assert found == []
+
+
+def test_a_dump_that_cannot_be_written_does_not_blame_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class FullDisk(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    assert main(["dump-log", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "moldau: the output cannot be written: No space left on device\n"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -89,7 +91,7 @@ def test_a_query(directory: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> 
     [
         ("", "--topic or --sql is missing"),
         ("--topic u", "moldau: no partition of u is in the places that are read, only of t"),
-        ("--topic t --output /nonexistent/rows", "moldau: /nonexistent/rows.partial: No such file or directory"),
+        ("--topic t --output /nonexistent/rows", "moldau: /nonexistent/rows: No such file or directory"),
         ("--topic t --start soon", "--start: 'soon' is neither an offset nor a time"),
         ("--topic t --limit -1", "--limit: -1 is below 0"),
         ("--topic t --columns size", "there is no column size"),
@@ -159,3 +161,31 @@ def test_a_time_of_day_is_text() -> None:
     row_formats.write_rows([batch], batch.schema, "jsonl", written)
     assert json.loads(written.getvalue()) == {"clock": "12:30:00", "clocks": ["01:00:00"]}
     assert row_formats.text_of(time(12, 30)) == "12:30:00"
+
+
+def test_an_output_that_is_no_regular_file_stays_what_it_is(directory: Path, tmp_path: Path) -> None:
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    target.touch()
+    link.symlink_to(target)
+    asked = ["read", "--path", str(directory), "--topic", "t", "--columns", "offset", "--limit", "2", "--format", "csv"]
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        assert main([*asked, "--output", str(pipe)]) == 0
+        assert reader.read() == b'"offset"\n0\n1\n'
+    assert pipe.is_fifo()
+    assert main([*asked, "--output", str(link)]) == 0
+    assert link.is_symlink() and target.read_bytes() == b'"offset"\n0\n1\n'
+    assert sorted(tmp_path.iterdir()) == [link, pipe, target]
+
+
+@pytest.mark.parametrize("form", ["table", "jsonl", "csv", "parquet", "arrow"])
+def test_a_full_disk_is_named_with_the_output(
+    form: str, directory: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    class FullDisk(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(read, "standard_output", lambda invocation: FullDisk())
+    assert main(["read", "--path", str(directory), "--topic", "t", "--format", form]) == 1
+    assert capfdbinary.readouterr().err == b"moldau: the output cannot be written: No space left on device\n"

@@ -219,7 +219,7 @@ def test_a_registry_is_asked_again_where_it_may_answer_in_a_moment(
         SchemaSource(registry).schema(2)
     assert len(Answers.asked) == 6
     monkeypatch.setattr(Answers, "codes", [503] * 9)
-    with pytest.raises(RegistryNotReached, match="answers 503"):
+    with pytest.raises(RegistryNotReached):  # What it says depends on how far the time reaches.
         SchemaSource(registry, timeout_s=0.05).schema(2)
     assert len(Answers.asked) <= 8
 
