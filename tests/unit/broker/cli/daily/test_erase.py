@@ -59,7 +59,8 @@ def test_an_erasure_and_its_receipt(kafka: Namespace, tmp_path: Path) -> None:
     segments = [each for order in receipt["orders"] for told in order["replicas"] for each in told["segments"]]
     assert sum(each["records_erased"] for each in segments) == 4
     assert all(each["crc_before"] != each["crc_after"] for each in segments)
-    assert "k3" not in path.read_text()
+    del receipt["signature"]  # Base64 may have any two characters.
+    assert "k3" not in json.dumps(receipt)
 
     for further in ((), ("--key", "k3"), ("--sign-key", str(key))):
         assert run("erase", "--verify", str(path), *further).status == 0
