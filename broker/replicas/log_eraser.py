@@ -54,7 +54,7 @@ RETRY_MS: Final = 5_000
 GATHER_S: Final = 0.1
 """A pass begins when no erase order has come for this time (s)."""
 GATHER_TIMES_MAX: Final = 20
-"""For so many times `GATHER_S` a pass waits at most for further orders."""
+"""For so many times `GATHER_S` a pass waits at most for further orders, and until all of them are committed."""
 RUNS_OF_PASS_MAX: Final = 200_000
 """The number of runs of offsets from which on no further order joins a pass, because the worker process has all runs in
 memory.
@@ -93,6 +93,13 @@ class OrderInProgress(NamedTuple):
     @property
     def last_offset(self) -> int:
         return self.order.runs[-1].last_offset
+
+
+class OrdersDue(NamedTuple):
+    """The number of pending orders in logs that are tried now, and how many of them are not known to be committed."""
+
+    orders: int
+    uncommitted: int
 
 
 class LogEraser:
@@ -146,20 +153,33 @@ class LogEraser:
                 self._candidates.setdefault(its_log, 0)
 
     async def _gather_orders(self) -> None:
-        """If there are orders to carry out, wait until no further order has come for `GATHER_S`."""
+        """If there are orders to carry out, start the worker process, and wait until all orders are committed and no
+        further order has come for `GATHER_S`. An order that is committed later costs a pass of its own.
+        """
+        known = self._orders_due()
+        if not known.orders:
+            return
+        with contextlib.suppress(OSError):  # A request starts the process again, and reports the error.
+            await self._process.start()
         for _ in range(GATHER_TIMES_MAX):
-            known = self._orders_due()
-            if not known:
-                return
             await asyncio.sleep(GATHER_S)
             self._note_changed_logs()
-            if self._orders_due() == known:
+            found = self._orders_due()
+            if found == known and not found.uncommitted:
                 return
+            known = found
 
-    def _orders_due(self) -> int:
-        """The number of pending orders in logs that are tried now."""
+    def _orders_due(self) -> OrdersDue:
+        """The pending orders in logs that are tried now."""
         now_ms = self._environment.monotonic_ms()
-        return sum(len(each.erase_orders.offsets) for each, due_ms in self._candidates.items() if due_ms <= now_ms)
+        count = uncommitted = 0
+        for its_log, due_ms in self._candidates.items():
+            partition = self._replicas.of_log(its_log)
+            if partition is not None and due_ms <= now_ms:
+                offsets = its_log.erase_orders.offsets
+                count += len(offsets)
+                uncommitted += sum(each >= partition.high_watermark for each in offsets)
+        return OrdersDue(count, uncommitted)
 
     async def _visit(self, its_log: Log) -> None:
         """Carry out the committed erase orders of one log, unless the log is being compacted."""
