@@ -1,8 +1,10 @@
 """`moldau erase` of 1,000 keys from a topic of three replicas, beside the log cleaner over the same bytes.
 
-Two topics have the same records. From one the records of 1,000 keys are erased, of the other the policy becomes
-`compact`. Both times end when all three replicas have done their work. Meanwhile produce requests leave at set times;
-their p99 stands beside that of a time without any work.
+Three topics, one after the other, have the same bytes. From one the records of 1,000 keys are erased, of the others the
+policy becomes `compact`: of the second the cleaner keeps one record in ten, of the third it drops as many records as
+were erased, so that it writes as many bytes as the erasure. Each time ends when all three replicas have done their
+work. Meanwhile produce requests leave at set times; their p99 stands beside that of a time without any work. Each of
+these begins when the disk has written what came before.
 
 The time of the erasure is that of the command without that of the same command as a dry run: both search the topic.
 `--case` says how many gigabytes a topic has.
@@ -13,8 +15,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from confluent_kafka import Producer
@@ -44,6 +48,11 @@ PIECE_S: Final = 1.0
 DONE_S_MAX: Final = 3600.0
 EXTRA: Final = ("moldau.erase.enable=true", "log.cleaner.backoff.ms=50", "log.retention.ms=-1")
 SEGMENT_SIZE_MAX: Final = 128 << 20
+QUIET_TIMES: Final = 3
+SETTLE_S_MAX: Final = 60.0
+UNWRITTEN_MB_MAX: Final = 8.0
+"""Beside the page cache of other programs, which is never empty. The disk is at rest when it was lower three times."""
+MEMORY: Final = Path("/proc/meminfo")
 SEGMENTS_MIN: Final = 16
 """The cleaner leaves the last segment as it is: of so many, that is little."""
 
@@ -53,9 +62,11 @@ class Round(NamedTuple):
 
     erased_s: float
     cleaned_s: float
+    cleaned_alike_s: float
     idle_ms: float
     erasing_ms: float
     cleaning_ms: float
+    cleaning_alike_ms: float
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
@@ -79,6 +90,13 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         figure("erase 1,000 keys: time", "s", lambda each: each.erased_s, note),
         figure("the cleaner over the same bytes: time", "s", lambda each: each.cleaned_s),
         figure("erase 1,000 keys: time, times that of the cleaner", "x", lambda each: each.erased_s / each.cleaned_s),
+        figure("the cleaner that drops as many records: time", "s", lambda each: each.cleaned_alike_s),
+        figure(
+            "erase 1,000 keys: time, times that of the cleaner that drops as many records",
+            "x",
+            lambda each: each.erased_s / each.cleaned_alike_s,
+        ),
+        figure("produce without other work: p99", "ms", lambda each: each.idle_ms, rate),
         figure("produce while records are erased: p99", "ms", lambda each: each.erasing_ms, rate),
         figure(
             "produce while records are erased: p99, times that of idle",
@@ -90,31 +108,41 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             "x",
             lambda each: each.cleaning_ms / each.idle_ms,
         ),
+        figure(
+            "produce while the cleaner drops as many records: p99, times that of idle",
+            "x",
+            lambda each: each.cleaning_alike_ms / each.idle_ms,
+        ),
     ]
 
 
 def _round(trio: Trio, count: int) -> Round:
     trio.create_topic(PRODUCED_TOPIC, 1)
-    for topic in ("erased", "cleaned"):
-        segment_size = min(SEGMENT_SIZE_MAX, count * VALUE_SIZE // SEGMENTS_MIN)
-        config = {"segment.bytes": str(segment_size), "min.cleanable.dirty.ratio": "0.01"}
-        trio.create_topic(topic, 1, config=config)
-        _fill(trio, topic, count)
-    _settle(trio)
-    idle_ms, _ = _beside(trio, lambda: time.sleep(IDLE_S))
-    searched_s = _seconds_of(lambda: _erase(trio))
-    erasing_ms, both_s = _beside(trio, lambda: _erase(trio, "--execute", "--receipt", str(trio.directory / "receipt")))
-    cleaning_ms, cleaned_s = _beside(trio, lambda: _clean(trio))
-    return Round(both_s - searched_s, cleaned_s, idle_ms, erasing_ms, cleaning_ms)
+    with _filled(trio, "erased", count, count // RECORDS_OF_KEY):
+        _settle()
+        idle_ms, _ = _beside(trio, lambda: time.sleep(IDLE_S))
+        searched_s = _seconds_of(lambda: _erase(trio))
+        receipt = str(trio.directory / "receipt")
+        erasing_ms, both_s = _beside(trio, lambda: _erase(trio, "--execute", "--receipt", receipt))
+    with _filled(trio, "cleaned", count, count // RECORDS_OF_KEY):
+        _settle()
+        cleaning_ms, cleaned_s = _beside(trio, lambda: _clean(trio, "cleaned"))
+    with _filled(trio, "alike", count, count - ERASED_KEYS * RECORDS_OF_KEY):
+        _settle()
+        alike_ms, alike_s = _beside(trio, lambda: _clean(trio, "alike"))
+    return Round(both_s - searched_s, cleaned_s, alike_s, idle_ms, erasing_ms, cleaning_ms, alike_ms)
 
 
-def _fill(trio: Trio, topic: str, count: int) -> None:
-    """Each key comes ten times; the records of 1,000 of them have a header."""
+@contextmanager
+def _filled(trio: Trio, topic: str, count: int, keys: int) -> Iterator[None]:
+    """A topic with so many records, over so many keys in turn, deleted at the end. The records of 1,000 keys have a
+    header."""
+    segment_size = min(SEGMENT_SIZE_MAX, count * VALUE_SIZE // SEGMENTS_MIN)
+    trio.create_topic(topic, 1, config={"segment.bytes": str(segment_size), "min.cleanable.dirty.ratio": "0.01"})
     producer = Producer(
         {"bootstrap.servers": _servers(trio), "linger.ms": 20, "acks": "all", "queue.buffering.max.messages": 200_000}
     )
     filler = bytes(range(256)) * (VALUE_SIZE // 256 + 1)
-    keys = count // RECORDS_OF_KEY
     for number in range(count):
         key = number * 7_368_787 % keys
         headers: dict[str, str | bytes | None] = {"person": b"1"} if key < ERASED_KEYS else {}
@@ -126,13 +154,31 @@ def _fill(trio: Trio, topic: str, count: int) -> None:
             except BufferError:
                 producer.poll(0.1)
     assert not producer.flush(DONE_S_MAX)
+    trio.await_in_sync(topic, 1)
+    yield
+    trio.delete_topic(topic)
 
 
-def _settle(trio: Trio) -> None:
-    """Wait until both topics are in sync and on the disks."""
-    for topic in ("erased", "cleaned"):
-        trio.await_in_sync(topic, 1)
-    subprocess.run(["sync"], check=True)
+def _settle() -> None:
+    """Wait until the disk has written everything, also the deletions of files that came before. It says so if other
+    programs keep the disk busy for `SETTLE_S_MAX`.
+    """
+    deadline, quiet = time.monotonic() + SETTLE_S_MAX, 0
+    while quiet < QUIET_TIMES:
+        if time.monotonic() > deadline:
+            print(f"  the disk is not at rest: {_unwritten_mb():.0f} MB wait for it", flush=True)
+            return
+        subprocess.run(["sync"], check=True)
+        time.sleep(PIECE_S)
+        quiet = quiet + 1 if _unwritten_mb() < UNWRITTEN_MB_MAX else 0
+
+
+def _unwritten_mb() -> float:
+    """The part of the page cache that is not on the disk yet; 0 if the system does not tell."""
+    if not MEMORY.exists():
+        return 0.0
+    fields = dict(line.split(":", 1) for line in MEMORY.read_text().splitlines())
+    return sum(int(fields[name].split()[0]) for name in ("Dirty", "Writeback")) / 1024
 
 
 def _beside(trio: Trio, work: Callable[[], object]) -> tuple[float, float]:
@@ -169,22 +215,22 @@ def _erase(trio: Trio, *words: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def _clean(trio: Trio) -> None:
+def _clean(trio: Trio, topic: str) -> None:
     client = trio.client()
-    make_compacted(client, ["cleaned"])
+    make_compacted(client, [topic])
     client.close()
     deadline = time.monotonic() + DONE_S_MAX
-    while not all(_is_cleaned(trio, node_id) for node_id in NODES):
+    while not all(_is_cleaned(trio, topic, node_id) for node_id in NODES):
         assert time.monotonic() < deadline, "a replica was not cleaned"
         time.sleep(POLL_S)
 
 
-def _is_cleaned(trio: Trio, node_id: int) -> bool:
+def _is_cleaned(trio: Trio, topic: str, node_id: int) -> bool:
     """Whether the cleaner has come to the active segment."""
     data = trio.servers[node_id].data
-    active = max(int(path.stem) for path in (data / "cleaned-0").glob("*.log"))
+    active = max(int(path.stem) for path in (data / f"{topic}-0").glob("*.log"))
     assert active, "the topic has one segment, and nothing to clean"
-    return read_offsets(LocalFiles(), str(data), CLEANER_POINTS).get(("cleaned", 0), 0) >= active
+    return read_offsets(LocalFiles(), str(data), CLEANER_POINTS).get((topic, 0), 0) >= active
 
 
 def _servers(trio: Trio) -> str:

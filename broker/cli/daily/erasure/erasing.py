@@ -48,11 +48,17 @@ RUNS_OF_ORDER: Final = 4_000
 of the leader reads and checks an order in one step, which should take at most 2 ms: 1.0 ms for 4,000 runs. It is a
 record of the partition, of about 68 kB then. It is sent in halves if that is above the topic's max.message.bytes.
 """
-POLL_S: Final = 0.5
+POLL_S: Final = 0.2
+POLL_S_MAX: Final = 2.0
+POLL_SHARE: Final = 1 / 20
+"""The pause before the replicas are asked again is this share of the time since the orders were sent, from `POLL_S` to
+`POLL_S_MAX`."""
 ASKING_SHARE: Final = 3
-"""The brokers' receipts may be long: the pause before asking again is so many times what asking took."""
+"""The brokers' receipts may be long: the pause before asking again is at least so many times what asking took."""
 WAIT_S: Final = 300
-"""The time (s) for which the command waits for replicas that answer and have not finished their erasure."""
+"""The time (s) for which the command waits for replicas that answer, have not finished their erasure, and enter no
+further segment in their receipts.
+"""
 SALT_SIZE: Final = 16
 PRODUCE_VERSION: Final = 9
 """The version of Produce in which erase orders are sent. It names topics by their names."""
@@ -192,22 +198,30 @@ class Erasure:
         return answer.base_offset
 
     def _wait(self, sent: list[OrderSent]) -> list[ReplicaState]:
-        """Wait until every replica that answers has carried out the erase orders, for at most `WAIT_S`. Returns the
-        last state of each order at each replica.
+        """Wait until every replica that answers has carried out the erase orders, or until none has gone on for
+        `WAIT_S`. Returns the last state of each order at each replica.
         """
-        deadline, told = time.monotonic() + WAIT_S, -1
+        told, states = -1, list[ReplicaState]()
+        progress = -1
+        began = changed = time.monotonic()
         while True:
-            began = time.monotonic()
-            states = replica_states(self._client, self._topic, sent)
+            asked = time.monotonic()
+            states = replica_states(self._client, self._topic, sent, states)
             done = sum(each.is_done for each in states)
             if done != told:
                 self._session.note(f"{done} of {len(states)} orders at replicas are carried out")
                 told = done
-            tiers = [tier["state"] for order in sent if (tier := tier_of(order.order_id, states))]
-            is_over = all(each.is_done or each.problem for each in states) and "pending" not in tiers
-            if is_over or time.monotonic() > deadline:
+            tiers = [tier for order in sent if (tier := tier_of(order.order_id, states))]
+            is_pending = any(each["state"] == "pending" for each in tiers)
+            is_over = all(each.is_done or each.problem for each in states) and not is_pending
+            now = time.monotonic()
+            entered = done + sum(each.segments_count for each in states) + sum(len(each["objects"]) for each in tiers)
+            if entered != progress:
+                progress, changed = entered, now
+            if is_over or now - changed > WAIT_S:
                 return states
-            time.sleep(max(POLL_S, ASKING_SHARE * (time.monotonic() - began)))
+            pause = min(max(POLL_S, POLL_SHARE * (now - began)), POLL_S_MAX)
+            time.sleep(max(pause, ASKING_SHARE * (now - asked)))
 
     def _write(self, sent: list[OrderSent], states: list[ReplicaState], tables: list[dict[str, Any]]) -> str:
         given = self._session.arguments

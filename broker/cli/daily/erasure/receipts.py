@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,6 +72,16 @@ class ReplicaState:
     def is_done(self) -> bool:
         return self.receipt is not None and self.receipt["done_ms"] is not None
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the receipt will not change: the replica is done, and its topic is not in remote storage."""
+        return self.is_done and self.receipt is not None and self.receipt.get("tier") is None
+
+    @property
+    def segments_count(self) -> int:
+        """The number of segments in the replica's receipt."""
+        return 0 if self.receipt is None else len(self.receipt["segments"])
+
     def stated(self) -> Stated:
         state = "erased" if self.is_done else "not reached" if self.problem else "pending"
         told: Stated = {"broker": self.node_id, "state": state}
@@ -101,13 +111,19 @@ def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
     }
 
 
-def replica_states(client: Client, topic: str, sent: list[OrderSent]) -> list[ReplicaState]:
-    """Ask each replica for the state of each erase order."""
+def replica_states(
+    client: Client, topic: str, sent: list[OrderSent], known: Iterable[ReplicaState] = ()
+) -> list[ReplicaState]:
+    """Ask each replica for the state of each erase order. States in `known` that are final are not asked for again."""
+    final = {(each.node_id, each.order_id): each for each in known if each.is_final}
     metadata = client.known_topics([topic])[topic]
     replicas = {each.partition_index: each.replica_nodes for each in metadata.partitions}
     states = []
     for order in sent:
         for node_id in replicas[order.partition]:
+            if (state := final.get((node_id, order.order_id))) is not None:
+                states.append(state)
+                continue
             try:
                 receipt = _receipt_of(client, node_id, topic, order)
                 states.append(ReplicaState(node_id, order.order_id, receipt))
