@@ -121,7 +121,7 @@ def describe_groups(
     """Describe each group of a request by its state machine, if the feature is on. The reply waits until earlier writes
     of the groups are committed. The descriptions are made in slices. `refuse` makes the description of a group whose
     state machine is not on this broker; if it is None, `not_described` does."""
-    is_on = services.cluster.image.features.levels.get(feature, 0) > 0
+    is_on = services.groups.serves(feature, services.cluster.image.features.levels)
 
     def describe(group_id: str) -> Reply[Any]:
         if not is_on or not group_id:

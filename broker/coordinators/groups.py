@@ -5,8 +5,8 @@ handlers of requests need of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moldau.broker.coordinators.group_row import group_row
 from moldau.broker.coordinators.shards import Shards
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from moldau.coordinator.shard.shard import GroupShard
 
     GroupRunner: TypeAlias = ShardRunner[GroupShard, ShardRequest, LoadedChange]
+
+
+PROTOCOLS: Final = {"group.version": "consumer", "streams.version": "streams"}
+"""The entry of `group.coordinator.rebalance.protocols` for the protocol that a feature turns on."""
 
 
 class Groups:
@@ -63,6 +67,13 @@ class Groups:
         self.shards.replace_row(group_row(config, self._current_image, self._history, self._perform))
         for runner in self.runners:
             runner.shard.config = config
+
+    def serves(self, feature: str, levels: Mapping[str, int]) -> bool:
+        """Whether clients may use the group protocol of a feature: the feature is on by the cluster's levels, and
+        `group.coordinator.rebalance.protocols` does not leave it out. Share groups follow their feature alone.
+        """
+        protocol = PROTOCOLS.get(feature)
+        return levels.get(feature, 0) > 0 and (protocol is None or protocol in self.config.rebalance_protocols)
 
     def _perform(self, command: object, reports: Reports[ShardRequest]) -> None:
         """Carry out a command of a state machine: initialize share states, compute a target assignment, or resolve

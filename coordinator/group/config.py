@@ -42,6 +42,8 @@ class GroupConfig(NamedTuple):
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """The time (ms) for which the join of a member without an id may be parked. Such a member cannot send heartbeats,
     so its session timeout does not apply."""
+    rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
+    """group.coordinator.rebalance.protocols"""
     target_size_at_once: int = 2_000
     """The size of a target assignment (number of partitions and subscriptions) up to which it is computed in the step
     of a request; an executor thread computes a larger one (`target.py`)."""

@@ -33,7 +33,7 @@ from moldau.security.access import AclOperation
 
 
 def handle(services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> object:
-    if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
+    if not services.groups.serves(GROUP_VERSION, services.cluster.image.features.levels):
         return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
     fresh_id = "" if request.member_id else services.groups.fresh_id()

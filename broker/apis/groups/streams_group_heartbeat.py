@@ -45,7 +45,7 @@ LISTED_ERRORS_MAX: Final = 3
 def handle(services: Services, context: RequestContext, request: StreamsGroupHeartbeatRequest) -> object:
     # DIVERGES: Apache Kafka looks at the feature first; here a client without rights on the group is told so even if
     # the feature is off.
-    if not services.cluster.image.features.levels.get(FEATURE, 0):
+    if not services.groups.serves(FEATURE, services.cluster.image.features.levels):
         return refusal_response(ErrorCode.UNSUPPORTED_VERSION)
     client_id, client_host, access = context.client_id or "", f"/{context.client_host}", context.access
 

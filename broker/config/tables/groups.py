@@ -13,8 +13,8 @@ group.max.size  int  2147483647  1..  honoured  read-only
     Most members of a group.
 group.coordinator.rebalance.protocols  list  \
     classic,consumer,streams  \
-    non-empty-list:consumer,classic,share,streams  accepted:kip848  read-only
-    Protocols for groups that are enabled; deprecated.
+    non-empty-list:consumer,classic,share,streams  honoured  read-only
+    Protocols for groups that are enabled, if the level of their feature is above 0 too; deprecated.
 group.coordinator.threads  int  4  1..  accepted:threads  read-only
     Threads of the group coordinator.
 group.coordinator.background.threads  int  2  1..  accepted:threads  read-only

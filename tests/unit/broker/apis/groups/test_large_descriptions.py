@@ -94,7 +94,10 @@ def test_a_large_group_is_described_in_slices(is_late: bool) -> None:
         services = SimpleNamespace(
             long_requests=turns,
             cluster=SimpleNamespace(image=SimpleNamespace(features=SimpleNamespace(levels={GROUP_VERSION: 1}))),
-            groups=SimpleNamespace(runner_of=lambda group_id: runner if group_id == "g" else ErrorCode.NOT_COORDINATOR),
+            groups=SimpleNamespace(
+                serves=lambda feature, levels: levels[feature] > 0,
+                runner_of=lambda group_id: runner if group_id == "g" else ErrorCode.NOT_COORDINATOR,
+            ),
         )
         request = ConsumerGroupDescribeRequest(group_ids=["g", "absent"], include_authorized_operations=False)
         reply = describe_groups(
