@@ -34,6 +34,7 @@ HOT_PATH: Final = (
     "broker/runtime/pending.py",
     "coordinator/shard/offset_walk.py",
     "protocol/primitives.py",
+    "protocol/produce_template.py",
     "protocol/record_batch.py",
     "protocol/record_validation.py",
     "replication/fetch_plan.py",

@@ -275,6 +275,20 @@ class Partition:
             _name_partition(result, f"{self.topic}-{self.index}")
         return result
 
+    def append_run(
+        self, batches: list[memoryview], required_acks: int, now_ms: int, produce_version: int
+    ) -> list[AppendResult]:
+        """Append batches that one client sent one after the other, in one write, up to the first one that needs more
+        than that, or is refused. It and those after it have no result, and can still be appended by `append`."""
+        if _append_refusal(self, required_acks, None) is not NONE:
+            return []
+        results = self.log.append_run_as_leader(batches, self.leader_epoch, now_ms, produce_version)
+        if results and results[0].error is NONE:
+            for index in range(len(results)):
+                self.bytes_in += len(batches[index])
+            self._appended()
+        return results
+
     def append_examined(
         self,
         examined: ValidBatch | RejectedBatch,

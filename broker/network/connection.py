@@ -280,8 +280,13 @@ class Connection(asyncio.BufferedProtocol):
             end = position + 4 + frame_size
             if end > size:
                 break
+            count = 1
             try:
-                self._handle(buffer[position + 4 : end])
+                run = None if end == size else _answered_run(self, buffer[position:size])
+                if run is None:
+                    self._handle(buffer[position + 4 : end])
+                else:
+                    count, end = run[0], position + run[1]
             except MalformedMessage as error:
                 self.was_malformed = True
                 self.close(f"malformed request: {error}", logging.WARNING)
@@ -292,12 +297,12 @@ class Connection(asyncio.BufferedProtocol):
             if output.transport is None:
                 return
             position = end
-            left -= 1
+            left -= count
             if position < size:
                 output.encoded()
-                if left % UNTIMED_REQUESTS_MAX == 0:
+                if count > 1 or left % UNTIMED_REQUESTS_MAX == 0:
                     clock.read()
-                if clock.latest_ns >= until_ns or output.size > UNSENT_SIZE_MAX or left == 0:
+                if clock.latest_ns >= until_ns or output.size > UNSENT_SIZE_MAX or left <= 0:
                     break
         if position < size:
             # The buffer is the connection's own: one with several frames is never a lent one.
@@ -386,20 +391,7 @@ class Connection(asyncio.BufferedProtocol):
         answer = hook.answer(self, frame)
         if answer is None:
             return False
-        route.requests += 1
-        if isinstance(answer, bytes):
-            if not self.replies.waiting:
-                self._output.add_hooked(hook, answer, self._received_ns)
-                return True
-            context = hook.context_of(self, frame)
-            self._output.begin(context, self._received_ns, len(frame))
-            context.handled_ns = context.completed_ns = context.encoded_ns = self._clock.read()
-            if self.replies.put(context, [answer], len(answer)) and self.replies.is_ahead():
-                self._flow.pause()
-        else:
-            context, response = answer
-            self._output.begin(context, self._received_ns, len(frame))
-            self._respond(context, response)
+        _send_answer(self, hook, frame, answer)
         return True
 
     def _learn(self, route: Route, context: RequestContext, frame: memoryview, request: object) -> None:
@@ -477,6 +469,43 @@ class Connection(asyncio.BufferedProtocol):
             output.flush()  # No more replies will be added that could be sent with it.
         if self._flow.is_paused and len(replies.waiting) < WAITING_REPLIES_MAX // 2:
             self._loop.call_soon(self._resume)
+
+
+def _send_answer(
+    connection: Connection, hook: FrameHook, frame: memoryview, answer: bytes | tuple[RequestContext, object]
+) -> None:
+    """Send the hook's answer to a frame."""
+    hook.route.requests += 1
+    if isinstance(answer, bytes):
+        if not connection.replies.waiting:
+            connection._output.add_hooked(hook, answer, connection._received_ns)
+            return
+        context = hook.context_of(connection, frame)
+        connection._output.begin(context, connection._received_ns, len(frame))
+        context.handled_ns = context.completed_ns = context.encoded_ns = connection._clock.read()
+        if connection.replies.put(context, [answer], len(answer)) and connection.replies.is_ahead():
+            connection._flow.pause()
+    else:
+        context, response = answer
+        connection._output.begin(context, connection._received_ns, len(frame))
+        connection._respond(context, response)
+
+
+def _answered_run(connection: Connection, received: memoryview) -> tuple[int, int] | None:
+    """Let the hook answer the first frames of `received` at once, and send the replies. Returns their number and their
+    size with the size fields; None if the first frame has to be handled alone.
+    """
+    hook = connection.hook
+    if hook is None or not hook.takes_runs or hook.route.is_governed or connection.replies.waiting:
+        return None
+    answers = hook.answer_run(connection, received, connection.request_size_max)
+    if not answers:
+        return None
+    size = 0
+    for frame, answer in answers:
+        _send_answer(connection, hook, frame, answer)
+        size += 4 + len(frame)
+    return len(answers), size
 
 
 def _keep(

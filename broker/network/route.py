@@ -215,6 +215,8 @@ class FrameHook(ABC):
         self.route = route
         self.client_id: str | None = None
         """The client id of the last request that the hook learned from."""
+        self.takes_runs = False
+        """Whether the hook may answer several frames at once (`answer_run`)."""
 
     def partitions(self) -> list[str]:
         """The partitions (topic-index) of the frames that the hook answers, for the log of slow requests."""
@@ -227,6 +229,15 @@ class FrameHook(ABC):
         If the hook has handled the request but cannot write its reply, it returns the context and what the handler
         returned.
         """
+
+    def answer_run(
+        self, connection: ClientConnection, received: memoryview, frame_size_max: int
+    ) -> list[tuple[memoryview, bytes | tuple[RequestContext, object]]]:
+        """Answer the first frames of `received`, each with its size before it and of at most `frame_size_max`
+        bytes. Returns them with what `answer` would have returned for each. It is empty if the first frame has to be
+        answered or handled alone.
+        """
+        return []
 
     def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
         """The context of a frame that the hook answered. If the frame has no header, version and correlation id are

@@ -5,8 +5,10 @@
     store                                       roll the segment if due, write in one call, note index entries
     note_appended                               log end offset, leader epochs, producers, aborted transactions
 
-Nothing is noted before the write has succeeded, so a refused or failed append leaves the log as it was. The call path
-is flat and passes values instead of objects because every produce request goes through it; it is compiled.
+Batches of one client that have arrived together are validated one by one, and then written in one call
+(`append_run_from_client`). Nothing is noted before the write has succeeded, so a refused or failed append leaves the
+log as it was. The call path is flat and passes values instead of objects because every produce request goes through it;
+it is compiled.
 
 A follower's batches keep the offsets, epochs and timestamps that the leader gave them. The batches of one fetch
 response are checked first and then written in as few calls as segments allow. From the first batch that cannot be
@@ -26,6 +28,7 @@ from moldau.protocol.record_batch import (
     NO_PRODUCER_ID,
     PREFIX,
     PREFIX_SIZE,
+    SEQUENCE_MAX,
     TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
@@ -34,7 +37,12 @@ from moldau.protocol.record_batch import (
 )
 from moldau.protocol.record_validation import RecordError, RejectedBatch, ValidBatch, validate_header, validate_records
 from moldau.storage.log.log_state import LogState
-from moldau.storage.producers.producer_state import NO_OFFSET, ProducerBatch, TransactionMarker, read_transaction_marker
+from moldau.storage.producers.producer_state import (
+    NO_OFFSET,
+    ProducerBatch,
+    TransactionMarker,
+    read_transaction_marker,
+)
 from moldau.storage.producers.verification import VerificationGuard
 from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
 
@@ -198,20 +206,114 @@ def append_batch(
         if verdict is not NONE:
             return refuse_producer(log, header, verdict)
     base_offset = log.end_offset
-    # The checksum of a batch begins behind base offset and leader epoch, so that both can be assigned without changing
-    # it.
-    if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
-        prefix = PREFIX.pack(base_offset, header.batch_length, leader_epoch)
-        buffers: list[BytesLike] = [prefix, memoryview(batch)[PREFIX_SIZE:]]
-    else:
-        PREFIX.pack_into(batch, 0, base_offset, header.batch_length, leader_epoch)
-        buffers = [batch]
+    buffers: list[BytesLike] = []
+    place_batch(buffers, batch, header, base_offset, leader_epoch)
     try:
         store_batch(log, header, buffers, base_offset, leader_epoch, now_ms, marker)
     except OSError as error:
         return refuse_disk(log, error, base_offset)
     append_time_ms = now_ms if log.config.message_timestamp_type is LOG_APPEND_TIME else NO_TIME
     return AppendResult(NONE, base_offset, log.end_offset - 1, append_time_ms, log.log_start_offset)
+
+
+def place_batch(
+    buffers: list[BytesLike], batch: BytesLike, header: BatchHeader, base_offset: int, leader_epoch: int
+) -> None:
+    """Assign base offset and leader epoch to a batch, and add its bytes to `buffers`.
+
+    The checksum of a batch begins behind both, so they can be assigned without changing it.
+    """
+    if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+        buffers.append(PREFIX.pack(base_offset, header.batch_length, leader_epoch))
+        buffers.append(memoryview(batch)[PREFIX_SIZE:])
+    else:
+        PREFIX.pack_into(batch, 0, base_offset, header.batch_length, leader_epoch)
+        buffers.append(batch)
+
+
+def append_run_from_client(
+    log: LogState, batches: list[memoryview], leader_epoch: int, now_ms: int, produce_version: int
+) -> list[AppendResult]:
+    """Validate and append batches that one client sent one after the other, in one write.
+
+    Returns the results of the batches that were appended, or the error of the disk for each of them. The run ends
+    before the first batch that is refused, postponed, or needs another decision: of a transaction, of another producer
+    or sequence than the batch before it, or for a new segment. That batch and those after it have no result and can
+    still be passed to `append_from_client`; if that is the first one, the result is empty.
+    """
+    config, segment = log.config, log.active
+    if not may_begin_run(log, len(batches)):
+        return []
+    base_offset = next_offset = log.end_offset
+    buffers: list[BytesLike] = []
+    headers: list[BatchHeader] = []
+    places: list[tuple[int, int, int]] = []
+    size_before = 0
+    try:
+        for batch in batches:
+            header = validate_header(batch, config, produce_version=produce_version)
+            if isinstance(header, RejectedBatch) or not continues_run(log, headers, header):
+                break
+            examined = validate_records(batch, header, config, now_ms)
+            if isinstance(examined, RejectedBatch):
+                break
+            last_offset = next_offset + header.last_offset_delta
+            size = header.batch_length + LOG_OVERHEAD
+            if segment.must_roll(size_before + size, last_offset, header.max_timestamp, now_ms, config):
+                break
+            place_batch(buffers, examined.batch, header, next_offset, leader_epoch)
+            headers.append(header)
+            places.append((size, last_offset, header.max_timestamp))
+            size_before += size
+            next_offset = last_offset + 1
+        if not headers:
+            return []
+        segment.append_run(buffers, places)
+        for header in headers:
+            note_appended(log, header, log.end_offset, leader_epoch, None)
+    except OSError as error:
+        refusal = refuse_disk(log, error, base_offset)
+        return [refusal for _ in headers]
+    results: list[AppendResult] = []
+    for header in headers:
+        last_offset = base_offset + header.last_offset_delta
+        results.append(AppendResult(NONE, base_offset, last_offset, NO_TIME, log.log_start_offset))
+        base_offset = last_offset + 1
+    return results
+
+
+def may_begin_run(log: LogState, batches_count: int) -> bool:
+    """Whether so many batches may be appended in one write, as far as the log and its topic tell.
+
+    Not if the topic's settings rewrite batches, because a batch at which a run ends is validated twice. Not into an
+    empty segment, because its first batch decides when it rolls, and not if an index may become full meanwhile.
+    """
+    config = log.config
+    if log.failure is not None or not log.active.size:
+        return False
+    if config.message_timestamp_type is LOG_APPEND_TIME or config.compression_type is not None:
+        return False
+    try:
+        return not log.active.may_fill_indexes(batches_count)
+    except OSError:
+        return False  # The append of a single batch meets the same error, and reports it.
+
+
+def continues_run(log: LogState, headers: list[BatchHeader], header: BatchHeader) -> bool:
+    """Whether a valid batch may be appended behind those of `headers`, which are not noted yet, by what the producer
+    state says before any of them is noted.
+    """
+    producer_id = header.producer_id
+    if header.attributes & TRANSACTIONAL_BIT or (headers and headers[-1].producer_id != producer_id):
+        return False
+    if producer_id < 0:
+        return producer_id == NO_PRODUCER_ID
+    if headers:
+        before = headers[-1]
+        next_sequence = (before.base_sequence + before.last_offset_delta + 1) & SEQUENCE_MAX
+        return header.producer_epoch == before.producer_epoch and header.base_sequence == next_sequence
+    producers = log.producers
+    return not producers.verifications.guards and producers.check(header) is NONE
 
 
 def store_batch(
@@ -341,7 +443,7 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
         size += batches[end].header.batch_length + LOG_OVERHEAD
         end += 1
     segment.append_run(
-        memoryview(records)[position : position + size],
+        [memoryview(records)[position : position + size]],
         [(each.header.size, each.header.last_offset, each.header.max_timestamp) for each in batches[first:end]],
     )
     for each in batches[first:end]:

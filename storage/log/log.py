@@ -112,6 +112,13 @@ class Log(LogState):
             return append.append_from_client(self, records, leader_epoch, now_ms, produce_version, guard)
         return append.append_internal(self, records, leader_epoch, now_ms, origin, guard, transaction_version)
 
+    def append_run_as_leader(
+        self, batches: list[memoryview], leader_epoch: int, now_ms: int, produce_version: int
+    ) -> list[AppendResult]:
+        """Append batches that one client sent one after the other, in one write, up to the first one that needs more
+        than that. It and those after it have no result, and can still be appended one by one."""
+        return append.append_run_from_client(self, batches, leader_epoch, now_ms, produce_version)
+
     def append_examined(
         self,
         examined: ValidBatch | RejectedBatch,

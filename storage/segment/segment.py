@@ -271,28 +271,37 @@ class Segment(SegmentFiles):
         self.size = position + size
         self.note_appended(position, size, last_offset, max_timestamp)
 
-    def append_run(self, run: BytesLike, batches: Sequence[tuple[int, int, int]]) -> None:
+    def append_run(self, buffers: Sequence[BytesLike], batches: Sequence[tuple[int, int, int]]) -> None:
         """Write several batches in one call, and note them in the indexes. `batches` has the size, the last offset and
         the largest timestamp of each batch.
 
         Raises OSError as `append` does.
         """
         position = self.size
-        file = self._ready_file()
-        file.append([run])
-        self.size = position + len(run)
+        size_before_last = 0
+        for index in range(len(batches) - 1):
+            size_before_last += batches[index][0]
+        file = self._ready_file(size_before_last)
+        file.append(buffers)
+        self.size = position + size_before_last + batches[-1][0]
         for size, last_offset, max_timestamp in batches:
             self.note_appended(position, size, last_offset, max_timestamp)
             position += size
 
-    def _ready_file(self) -> File:
+    def may_fill_indexes(self, batches_count: int) -> bool:
+        """Whether an index may be full after so many batches more. Raises OSError."""
+        entries_count = max(self.offset_index.entries.count, self.time_index.entries.count) + batches_count
+        return entries_count >= self._index_size_max // TIME_ENTRY.size - 1
+
+    def _ready_file(self, size_before_last: int = 0) -> File:
         """Return the .log file for an append, after opening and reading the indexes that `note_appended` may need.
+        `size_before_last`: the size (bytes) of the appended batches without the last one.
 
         So if the process lacks file descriptors, the append fails before the batch is written, and changes nothing.
         """
         if not self._timestamps_loaded:
             self.load_timestamps()
-        if self._bytes_since_index_entry > self.index_interval_bytes:
+        if self._bytes_since_index_entry + size_before_last > self.index_interval_bytes:
             self.offset_index.entries.remember_last()
             self.time_index.entries.remember_last()
         self._is_used = True

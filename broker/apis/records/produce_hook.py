@@ -2,11 +2,8 @@
 
 The hook learns from the second of two successive requests for the same single partition: it keeps the parts that their
 frames have in common (`ProduceTemplate`). A later frame with the same parts is appended with the result that `handle`
-would have. A frame that differs, or whose records must be validated in an executor thread, is decoded and handled like
-any other. Successive frames differ only in the correlation id, the sizes and the records:
-
-    request   size · key, version · correlation id · PREFIX (client id to partition index) · size · records · TAGS
-    reply     size · correlation id · MIDDLE (topic, index, no error) · base offset, append time, start offset · TAIL
+would have; several that have arrived together are appended in one write. A frame that differs, or whose records must be
+validated in an executor thread, is decoded and handled like any other.
 """
 
 from __future__ import annotations
@@ -18,38 +15,42 @@ from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route
 from moldau.broker.purgatory.purgatory import AppendedRecords
-from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
-from moldau.protocol.primitives import uvarint
-from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT
+from moldau.protocol.messages.produce import ProduceRequest, TopicProduceResponse
+from moldau.protocol.produce_template import ProduceTemplate, produce_template_of
 from moldau.replication.partition import Partition
 from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.storage.log.append import AppendResult
 
 NONE: Final = ErrorCode.NONE
 """The enum's member as a global name, because its lookup costs as much as a call."""
-_CORRELATION_ID: Final = struct.Struct(">i").unpack_from
-CORRELATION_ID: Final = slice(4, 8)
-PREFIX_POSITION: Final = 8
-FIRST_VERSION: Final = 5
-"""The first version whose response has base offset, append time and log start offset in sequence."""
-FIRST_FLEXIBLE_VERSION: Final = 9
-TAGS: Final = b"\0\0\0"
-"""The empty tagged fields of the partition, the topic and the request, in a flexible version."""
-TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
-PLACES: Final = struct.Struct(">qqq").pack
-MARKS: Final = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
-"""Placeholders for base offset, append time and log start offset, with which their positions in the reply are found."""
-SIZE: Final = struct.Struct(">i").unpack_from
-REPLY_HEAD: Final = struct.Struct(">i").pack
-RECORDS_SIZE_MAX: Final = 1 << 21
-"""The most bytes of records in a frame that the hook answers. A larger size field has more than three bytes."""
+INT32: Final = struct.Struct(">i").unpack_from
+CORRELATION_ID_POSITION: Final = 4
+RUN_FRAMES_MAX: Final = 8
+"""The most frames that are appended in one write. The clock is not read between them."""
+RUN_SIZE_MAX: Final = 1 << 18
+"""The most bytes of frames that are appended in one write: what is written alone costs as little if it is as large."""
+
+
+class RepeatedProduce:
+    """What successive requests of a producer have in common: their frames, and the partition to which they append.
+
+    `request` is the last decoded request. `generation` is that of the replicas when the partition was looked up.
+    """
+
+    __slots__ = ("generation", "partition", "request", "template")
+
+    def __init__(
+        self, template: ProduceTemplate, request: ProduceRequest, partition: Partition, generation: int
+    ) -> None:
+        self.template = template
+        self.request = request
+        self.partition = partition
+        self.generation = generation
+
+    def reply(self, frame: memoryview, result: AppendResult) -> bytes:
+        """Make the reply to `frame`, whose records were appended, as a whole frame."""
+        return self.template.reply(frame, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
 
 class ProduceHook(FrameHook):
@@ -61,8 +62,9 @@ class ProduceHook(FrameHook):
         self._replicas = services.replicas
         self._flusher = services.flusher
         self._wall_ms = services.environment.wall_ms
-        self._repeated: ProduceTemplate | None = None
-        """The common parts of the last requests; None if the next request must be decoded."""
+        self._repeated: RepeatedProduce | None = None
+        """What the last requests have in common; None if the next request must be decoded."""
+        self.takes_runs = True
         self._last_place: Place | None = None
         """The partition of the last decoded request; None if it had several."""
 
@@ -70,7 +72,7 @@ class ProduceHook(FrameHook):
         repeated = self._repeated
         if repeated is None:
             return None
-        records = repeated.records_in(frame)
+        records = repeated.template.records_in(frame)
         if records is None:
             return None
         # The generation identifies the set of replicas: while it is the same, the name refers to the partition that was
@@ -80,7 +82,7 @@ class ProduceHook(FrameHook):
             return None
         partition = repeated.partition
         acks = repeated.request.acks
-        result = partition.append(records, acks, self._wall_ms(), repeated.version)
+        result = partition.append(records, acks, self._wall_ms(), repeated.template.version)
         if result.is_postponed:  # Nothing was appended: `handle` has the batch examined in a thread.
             self._repeated = None
             return None
@@ -91,10 +93,51 @@ class ProduceHook(FrameHook):
         context = self.context_of(connection, frame)
         return context, self._response(context, repeated, result)
 
+    def answer_run(
+        self, connection: ClientConnection, received: memoryview, frame_size_max: int
+    ) -> list[tuple[memoryview, bytes | tuple[RequestContext, object]]]:
+        repeated = self._repeated
+        if repeated is None or self._replicas.generation != repeated.generation:
+            return []
+        frames: list[memoryview] = []
+        batches: list[memoryview] = []
+        position, size_left = 0, min(RUN_SIZE_MAX, frame_size_max)
+        while len(frames) < RUN_FRAMES_MAX and len(received) - position >= 4:
+            size = INT32(received, position)[0]
+            end = position + 4 + size
+            if not 0 < size <= size_left or end > len(received):
+                break
+            frame = received[position + 4 : end]
+            records = repeated.template.records_in(frame)
+            if records is None:
+                break
+            frames.append(frame)
+            batches.append(records)
+            size_left -= size
+            position = end
+        if len(frames) < 2:
+            return []
+        partition, acks = repeated.partition, repeated.request.acks
+        results = partition.append_run(batches, acks, self._wall_ms(), repeated.template.version)
+        if results and partition.awaits_write_back:
+            self._flusher.write_back(partition.log)
+        waits = must_wait(partition, acks)
+        answers: list[tuple[memoryview, bytes | tuple[RequestContext, object]]] = []
+        for index in range(len(results)):
+            frame, result = frames[index], results[index]
+            if result.error is NONE and not waits:
+                answers.append((frame, repeated.reply(frame, result)))
+            else:
+                context = self.context_of(connection, frame)
+                answers.append((frame, (context, self._response(context, repeated, result))))
+        return answers
+
     def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
         repeated = self._repeated
         assert repeated is not None, "a frame was answered"
-        context = RequestContext(connection, self.route, repeated.version, _CORRELATION_ID(frame, 4)[0], self.client_id)
+        context = RequestContext(
+            connection, self.route, repeated.template.version, INT32(frame, CORRELATION_ID_POSITION)[0], self.client_id
+        )
         context.request = repeated.request
         return context
 
@@ -116,21 +159,24 @@ class ProduceHook(FrameHook):
         repeated = self._repeated
         return [] if repeated is None else [f"{repeated.partition.topic}-{repeated.partition.index}"]
 
-    def _learned(self, context: RequestContext, frame: memoryview, request: ProduceRequest) -> ProduceTemplate | None:
+    def _learned(self, context: RequestContext, frame: memoryview, request: ProduceRequest) -> RepeatedProduce | None:
         topic = request.topic_data[0]
         by_id = context.version >= TOPIC_ID_VERSION
         partition = self._replicas.find((topic.topic_id if by_id else topic.name, topic.partition_data[0].index))
         if partition is None or partition.is_internal or request.transactional_id is not None:
             return None
-        return produce_template_of(frame, context.version, request, partition, self._replicas.generation)
+        template = produce_template_of(frame, context.version, request)
+        return None if template is None else RepeatedProduce(template, request, partition, self._replicas.generation)
 
-    def _response(self, context: RequestContext, repeated: ProduceTemplate, result: AppendResult) -> object:
+    def _response(self, context: RequestContext, repeated: RepeatedProduce, result: AppendResult) -> object:
         """Make the response that `handle` would make. A refusal is sent at once, an acknowledgement when `acks` allows
         it."""
         request, partition = repeated.request, repeated.partition
         asked = request.topic_data[0]
         answer = answer_of(partition.index, result)
-        parked = [AppendedRecords(partition, partition.log.end_offset, answer)] if result.error is NONE else []
+        # Of a duplicate the result is that of its first append, and what it waits for is the end of the log.
+        end_offset = partition.log.end_offset if result.is_duplicate else result.last_offset + 1
+        parked = [AppendedRecords(partition, end_offset, answer)] if result.error is NONE else []
         topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
         return finish(self._services, context, request, [topic], parked, result.error is not NONE)
 
@@ -143,154 +189,42 @@ class AuthorizedProduceHook(ProduceHook):
 
     def __init__(self, services: Services, route: Route) -> None:
         super().__init__(services, route)
-        self._remembers = not services.config.flag("moldau.audit.log.allowed")
-        self._allowed: ProduceTemplate | None = None
-        """The common parts that the client may use, while its access is `_access` and has the stamp `_stamp`."""
+        self._remembers = self.takes_runs = not services.config.flag("moldau.audit.log.allowed")
+        self._allowed: RepeatedProduce | None = None
+        """The requests that the client may repeat, while its access is `_access` and has the stamp `_stamp`."""
         self._access: Access | None = None
         self._stamp = 0
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+        return super().answer(connection, frame) if self._is_allowed(connection) else None
+
+    def answer_run(
+        self, connection: ClientConnection, received: memoryview, frame_size_max: int
+    ) -> list[tuple[memoryview, bytes | tuple[RequestContext, object]]]:
+        if not self._is_allowed(connection):
+            return []
+        return super().answer_run(connection, received, frame_size_max)
+
+    def _is_allowed(self, connection: ClientConnection) -> bool:
+        """Whether the client may write to the topic of the next frames. If not, they are decoded."""
         repeated = self._repeated
         if repeated is None:
-            return None
+            return False
         access = connection.access
         stamp = access.stamp
         if repeated is not self._allowed or access is not self._access or stamp != self._stamp:
             topic = repeated.partition.topic
             if not access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):
                 self._repeated = None  # the rule of the API refuses the frame, and logs that
-                return None
+                return False
             if self._remembers:
                 self._allowed, self._access, self._stamp = repeated, access, stamp
-        return super().answer(connection, frame)
+        return True
 
 
 def produce_hook(services: Services, route: Route) -> ProduceHook:
     """Make the hook of a new connection."""
     return AuthorizedProduceHook(services, route) if services.has_authorizer else ProduceHook(services, route)
-
-
-# The common parts of two frames
-
-
-class ProduceTemplate:
-    """The parts that the frames of one producer for one partition have in common, in one version."""
-
-    __slots__ = (
-        "_end",
-        "_head",
-        "_is_flexible",
-        "_middle",
-        "_prefix",
-        "_reply_size",
-        "_tail",
-        "generation",
-        "partition",
-        "request",
-        "version",
-    )
-
-    def __init__(
-        self, head: bytes, prefix: bytes, version: int, request: ProduceRequest, partition: Partition, generation: int
-    ) -> None:
-        """`request` is the last decoded request. `generation` is that of the replicas when its partition was looked
-        up."""
-        self._head = head
-        self._prefix = prefix
-        self._end = PREFIX_POSITION + len(prefix)
-        self._is_flexible = version >= FIRST_FLEXIBLE_VERSION
-        self.version = version
-        self.request = request
-        self.partition = partition
-        self.generation = generation
-        reply = encode(ProduceResponse(responses=[template(request, MARKS)]), version)
-        place = reply.index(PLACES(*MARKS))
-        self._middle = (b"\0" if self._is_flexible else b"") + reply[:place]
-        self._tail = reply[place + 24 :]
-        self._reply_size = REPLY_HEAD(4 + len(self._middle) + 24 + len(self._tail))
-
-    def records_in(self, frame: memoryview) -> memoryview | None:
-        """The records in a frame, if it has the common parts.
-
-        Returns None for any other frame, for records of a transaction, and for control records."""
-        position = self._end
-        if bytes(frame[:4]) != self._head or bytes(frame[PREFIX_POSITION:position]) != self._prefix:
-            return None
-        end = len(frame)
-        if self._is_flexible:
-            end -= 3
-            if end - position < HEADER_SIZE or bytes(frame[end:]) != TAGS:
-                return None
-            size, position = compact_size(frame, position)
-        else:
-            if end - position < HEADER_SIZE:
-                return None
-            size = SIZE(frame, position)[0]
-            position += 4
-        if size < HEADER_SIZE or end - position != size:
-            return None
-        is_plain = not frame[position + TRANSACTIONAL_POSITION] & (TRANSACTIONAL_BIT | CONTROL_BIT)
-        return frame[position:end] if is_plain else None
-
-    def reply(self, frame: memoryview, result: AppendResult) -> bytes:
-        """Make the reply to `frame`, whose records were appended, as a whole frame."""
-        places = PLACES(result.base_offset, result.log_append_time_ms, result.log_start_offset)
-        return b"".join((self._reply_size, frame[CORRELATION_ID], self._middle, places, self._tail))
-
-
-def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
-    """The response to a successful request for one partition. `places` has base offset, append time and log start
-    offset."""
-    (topic,) = request.topic_data
-    (data,) = topic.partition_data
-    base_offset, log_append_time_ms, log_start_offset = places
-    answer = PartitionProduceResponse(
-        index=data.index,
-        error_code=ErrorCode.NONE,
-        base_offset=base_offset,
-        log_append_time_ms=log_append_time_ms,
-        log_start_offset=log_start_offset,
-    )
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
-
-
-def produce_template_of(
-    frame: memoryview, version: int, request: ProduceRequest, partition: Partition, generation: int
-) -> ProduceTemplate | None:
-    """The common parts of further requests like this one; None if these cannot be recognised without decoding."""
-    (topic,) = request.topic_data
-    (data,) = topic.partition_data
-    records = data.records
-    if (
-        version < FIRST_VERSION
-        or not isinstance(records, memoryview)
-        or not HEADER_SIZE <= len(records) < RECORDS_SIZE_MAX
-    ):
-        return None
-    size = len(records)
-    field = uvarint(size + 1) if version >= FIRST_FLEXIBLE_VERSION else REPLY_HEAD(size)
-    end = len(frame) - size - len(field) - (3 if version >= FIRST_FLEXIBLE_VERSION else 0)
-    if end < PREFIX_POSITION or bytes(frame[end : end + len(field)]) != field:
-        return None  # Such as the tags of a later release.
-    data.records = None
-    prefix = bytes(frame[PREFIX_POSITION:end])
-    repeated = ProduceTemplate(bytes(frame[:4]), prefix, version, request, partition, generation)
-    found = repeated.records_in(frame)
-    return repeated if found is not None and found == records else None
-
-
-def compact_size(frame: memoryview, position: int) -> tuple[int, int]:
-    """Parse a compact size of at most three bytes, and return it with the position after it; -1 for a longer one."""
-    first = frame[position]
-    if first < 0x80:
-        return first - 1, position + 1
-    second = frame[position + 1]
-    if second < 0x80:
-        return (first & 0x7F | second << 7) - 1, position + 2
-    third = frame[position + 2]
-    if third < 0x80:
-        return (first & 0x7F | (second & 0x7F) << 7 | third << 14) - 1, position + 3
-    return -1, position
 
 
 Place = tuple[str, bytes, int]

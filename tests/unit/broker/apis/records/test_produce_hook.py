@@ -159,3 +159,38 @@ def test_tags_of_a_later_release_are_not_mistaken_for_records() -> None:
         assert node.broker.replicas.by_name["t"][0].log.end_offset == 4
 
     serve_and(story)
+
+
+@pytest.mark.parametrize("flush_messages", [1, 1 << 60])
+def test_frames_that_arrive_together_are_answered_as_those_that_come_alone(flush_messages: int) -> None:
+    async def story(node: Node) -> None:
+        admin = await node.connect()
+        for name in TOPICS:
+            await admin.create(name, flush_messages=flush_messages)
+        good = [batch("x" * size) for size in (1, 200, 30, 16_000, 3, 70, 5, 90, 100, 127, 1000)]
+        damaged = good[0][:-1] + bytes([good[0][-1] ^ 1])
+        sent = [*good[:7], damaged, *good[7:]]
+
+        together = await node.connect()
+        for number in range(2):
+            together.writer.write(frame(produce("t", good[0]), 9, number))
+            await reply(together)
+        assert remembered(node) == 1
+        together.writer.write(b"".join(frame(produce("t", each), 9, number) for number, each in enumerate(sent)))
+        answers = [await reply(together) for _ in sent]
+
+        alone = await node.connect()
+        for number in range(2):
+            alone.writer.write(frame(produce("u", good[0]), 9, number))
+            await reply(alone)
+        single = []
+        for number, each in enumerate(sent):
+            alone.writer.write(frame(produce("u", each), 9, number))
+            single.append(await reply(alone))
+        assert answers == [each.replace(b"\x02u", b"\x02t") for each in single]
+        partitions = [node.broker.replicas.by_name[name][0] for name in TOPICS]
+        assert partitions[0].log.end_offset == partitions[1].log.end_offset == 2 + len(good)
+        assert partitions[0].bytes_in == partitions[1].bytes_in
+        assert partitions[0].high_watermark == partitions[1].high_watermark
+
+    serve_and(story)
