@@ -23,6 +23,26 @@ CLIENT_ID: Final = "moldau"
 TIMEOUT_S: Final = 30.0
 BOOTSTRAP_VARIABLE: Final = "MOLDAU_BOOTSTRAP_SERVER"
 FILE_VARIABLE: Final = "MOLDAU_COMMAND_CONFIG"
+_CLIENT_PROPERTIES: Final = frozenset(
+    (
+        "bootstrap.servers",
+        "client.id",
+        "request.timeout.ms",
+        "sasl.jaas.config",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.password",
+        "sasl.username",
+        "security.protocol",
+        "ssl.ca.location",
+    )
+)
+"""The client properties that a broker does not have; it has most of `ssl.` and `sasl.`."""
+_OF_SECURITY: Final = ("sasl.", "security.", "ssl.")
+_SIMILAR: Final = 0.85
+"""How similar an unknown name is to one that was meant. No property of Kafka's clients is so similar to another one
+that is read here."""
 PREFIX: Final = "MOLDAU_CLIENT_"
 """The prefix of environment variables that are client properties: MOLDAU_CLIENT_SECURITY_PROTOCOL is
 security.protocol.
@@ -144,6 +164,7 @@ def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> 
         if not is_pair:
             raise WrongArguments(f"--command-property {given} is not NAME=VALUE")
         properties[name.strip()] = value.strip()
+    refuse_unknown(properties)
     text = (
         arguments.bootstrap_server
         or variables.get(BOOTSTRAP_VARIABLE)
@@ -161,6 +182,27 @@ def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> 
     settings = ClientProperties(bootstrap, properties, _timeout(arguments, properties), file or "the environment")
     settings.protocol  # noqa: B018 refuses one that there is not
     return settings
+
+
+def refuse_unknown(properties: Mapping[str, str]) -> None:
+    """Raise `WrongArguments` for a property of TLS or SASL that Kafka does not know, and for a misspelled name. Without
+    that a command would connect without encryption, although the user asked for it. Other properties of Kafka's clients
+    have no effect.
+    """
+    others = [name for name in properties if name not in _CLIENT_PROPERTIES]
+    if not others:
+        return
+    from difflib import get_close_matches
+
+    from moldau.broker.config.catalogue import broker_catalogue
+
+    catalogue = broker_catalogue()
+    known = [*_CLIENT_PROPERTIES, *(name for name in catalogue if name.startswith(_OF_SECURITY))]
+    for name in others:
+        close = [] if name in catalogue else get_close_matches(name, known, 1, _SIMILAR)
+        if close or (name.startswith(_OF_SECURITY) and name not in catalogue):
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise WrongArguments(f"there is no client property {name}{hint}")
 
 
 def _of_file(file: str) -> dict[str, str]:
