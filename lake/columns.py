@@ -29,6 +29,7 @@ from moldau.lake.keys import KEY, check_key_type
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.decoding.times import TIME_MS_MAX
 from moldau.tables.values.decoders import NOT_HELD
+from moldau.tables.values.frames import HEADERS, framed_column
 from moldau.tables.values.registry import ValueNotDecoded
 from moldau.tables.values.topic_types import SAMPLE_ROWS
 from moldau.tables.values.value_types import TypesDiffer, merged_type
@@ -42,7 +43,7 @@ TYPES_MAX: Final = 1_000
 """The most types of values that are remembered. A frame can name any message type, also one that its schema does not
 have."""
 READ_COLUMNS: Final = ("key", *PLACE, "value")
-"""The columns of records that a table needs, except for headers."""
+"""The columns of a table of records, except for headers."""
 
 
 class Misfit(NamedTuple):
@@ -78,7 +79,7 @@ def undated_misfits(batch: pa.RecordBatch) -> list[Misfit]:
 
 
 def read_columns(*, has_headers: bool) -> list[str]:
-    """The names of the columns of records from which rows are made."""
+    """The names of the columns of a table of records."""
     return [*READ_COLUMNS[:-1], *(["headers"] if has_headers else []), READ_COLUMNS[-1]]
 
 
@@ -100,6 +101,8 @@ class RawColumns:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.schema = raw_schema(names)
+        self.read_names: Sequence[str] = names
+        """The names of the columns of records from which rows are made."""
 
     @property
     def samples(self) -> dict[str, Mapping[str, Any]]:
@@ -147,13 +150,19 @@ class TypedColumn:
         """The JSON Schema of the values, if they are plain JSON and a schema is known."""
         return self._form.schema if isinstance(self._form, JsonForm) else None
 
-    def decode(self, values: pa.Array) -> Decoded:
-        """Decode the values of a batch. Values that cannot be decoded are returned as misfits. Raises
+    @property
+    def needed_names(self) -> Sequence[str]:
+        """The names of the columns of records from which this column is made."""
+        return [self.name, *([HEADERS] if self._form.reads_headers else [])]
+
+    def decode(self, batch: pa.RecordBatch) -> Decoded:
+        """Decode the values of a batch of records. Values that cannot be decoded are returned as misfits. Raises
         `RegistryNotReached`, or `Refused` if a library is missing; then nothing is known about the values themselves.
         """
+        values = self._values(batch)
         self._learn(values)
         misfits, deleted, found = {}, [], []
-        for row, value in enumerate(values.to_pylist()):
+        for row, value in enumerate(values):
             made = None
             if value is not None:
                 try:
@@ -169,18 +178,23 @@ class TypedColumn:
         column = self._column(found, misfits)
         return Decoded(column.flatten() if self._is_flat else [column], misfits, deleted)
 
-    def meet(self, values: pa.Array) -> None:
-        """Widen the type of the column for the schemas that the values name, without decoding the values. Raises what
-        `decode` raises."""
+    def meet(self, batch: pa.RecordBatch) -> None:
+        """Widen the type of the column for the schemas that the values of a batch of records name, without decoding
+        the values. Raises what `decode` raises."""
+        values = self._values(batch)
         self._learn(values)
-        for value in values.to_pylist():
+        for value in values:
             if value is not None:
                 with suppress(ValueNotDecoded):
                     self._shape(self._form.read(value))
 
-    def _learn(self, values: pa.Array) -> None:
+    def _values(self, batch: pa.RecordBatch) -> Sequence[bytes | None]:
+        headers = batch.column(HEADERS) if self._form.reads_headers else None
+        return framed_column(batch.column(self.name), headers, self.name)
+
+    def _learn(self, values: Sequence[bytes | None]) -> None:
         if isinstance(self._form, JsonForm):
-            self._form.learn(value for value in values.slice(0, SAMPLE_ROWS).to_pylist() if value is not None)
+            self._form.learn(value for value in values[:SAMPLE_ROWS] if value is not None)
 
     def _made(self, value: bytes) -> object:
         """Convert a value for the column. Returns `DELETION` for a change event that deletes a row. Raises
@@ -259,9 +273,9 @@ class DecodedColumns:
         return pa.schema([field for each in self._base for field in self._fields(each)])
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        """Make the rows for a batch of records with the columns `READ_COLUMNS`. Raises what `TypedColumn.decode`
+        """Make the rows for a batch of records with the columns `read_names`. Raises what `TypedColumn.decode`
         raises."""
-        decoded = {name: each.decode(batch.column(name)) for name, each in self._typed.items()}
+        decoded = {name: each.decode(batch) for name, each in self._typed.items()}
         arrays = [
             array
             for each in self._base
@@ -280,9 +294,10 @@ class DecodedColumns:
         )
 
     def meet(self, batch: pa.RecordBatch) -> None:
-        """Widen the columns for the schemas that keys and values name. Raises what `rows` raises."""
-        for name, each in self._typed.items():
-            each.meet(batch.column(name))
+        """Widen the columns for the schemas that keys and values name. `batch` has the columns `needed_names`. Raises
+        what `rows` raises."""
+        for each in self._typed.values():
+            each.meet(batch)
 
     @property
     def samples(self) -> dict[str, Mapping[str, Any]]:
@@ -291,9 +306,14 @@ class DecodedColumns:
         return {name: schema for name, schema in found.items() if schema is not None}
 
     @property
-    def typed_names(self) -> Sequence[str]:
-        """The names of the columns of records that are decoded."""
-        return list(self._typed)
+    def needed_names(self) -> Sequence[str]:
+        """The names of the columns of records from which the decoded columns are made."""
+        return list(dict.fromkeys(name for each in self._typed.values() for name in each.needed_names))
+
+    @property
+    def read_names(self) -> Sequence[str]:
+        """The names of the columns of records from which rows are made."""
+        return list(dict.fromkeys([*self._base.names, *self.needed_names]))
 
     def _fields(self, field: pa.Field) -> Sequence[pa.Field]:
         return self._typed[field.name].fields if field.name in self._typed else [field]

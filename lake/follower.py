@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from moldau.lake.columns import Columns, read_columns
+from moldau.lake.columns import Columns
 from moldau.lake.compaction import compact
 from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
@@ -162,7 +162,6 @@ class Follower:
     def _round(self, ends: Mapping[int, int]) -> None:
         attempt = self._table.begin()
         reached, tasks = self._reading.plan_round(attempt.ledger.offsets, ends, self._settings.round_size)
-        names = read_columns(has_headers=self._settings.has_headers)
         misfits = CountedMisfits(
             self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets
         )
@@ -171,7 +170,7 @@ class Follower:
         try:
             if not attempt.has(self._columns.schema):
                 attempt.evolve(self._columns)
-            for batch in self._reading.batches(tasks, names):
+            for batch in self._reading.batches(tasks, self._columns.read_names):
                 if self._ports.is_stopping():
                     raise StopAsked
                 if changes is None:

@@ -3,7 +3,7 @@
 | form | bytes | type |
 |---|---|---|
 | string, short, int, long, float, double | as Kafka's serializers write them | that of the form's name |
-| registry | a frame of a schema registry | that of the schema which the frame names |
+| registry | with a frame of a schema registry, which may be in a header | that of the schema which the frame names |
 | connect | JSON with the schema part of Kafka Connect | that of the schema part |
 | json | JSON | that of a JSON Schema, or of a sample of the values |
 
@@ -33,7 +33,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.connect_types import connect_type
 from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValues, decode_payload, plain_json
-from moldau.tables.values.registry import HEAD, Schema, SchemaSource, ValueNotDecoded, message_path, split_framed_value
+from moldau.tables.values.frames import message_path, split_frame
+from moldau.tables.values.registry import Schema, SchemaId, SchemaSource, ValueNotDecoded
 from moldau.tables.values.shapes import shape_of
 from moldau.tables.values.topic_types import NoSample, given_type, json_schema_of
 from moldau.tables.values.value_types import type_of
@@ -72,6 +73,9 @@ class ValueReading(NamedTuple):
 class Form(Protocol):
     """A form of keys or values: decodes their bytes."""
 
+    reads_headers: bool
+    """Whether a header of the record may have the frame of a value."""
+
     def read(self, data: bytes) -> ValueReading:
         """Examine the bytes of a value. Raises `ValueNotDecoded` if they are not of this form. If it raises
         `RegistryNotReached` or `Refused`, it is not known whether they are."""
@@ -98,6 +102,8 @@ SERIALIZED: Final = (STRING, *NUMBERS)
 class SerializedForm:
     """The form of a text or a number that a serializer of Kafka writes."""
 
+    reads_headers = False
+
     def __init__(self, name: str) -> None:
         self._name = name
         shaped = ShapedType(pa.string() if name == STRING else NUMBERS[name].type, _as_it_is)
@@ -116,24 +122,27 @@ class SerializedForm:
 class RegistryForm:
     """The form of values that a schema registry has framed."""
 
+    reads_headers = True
+
     def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
         self._values = FramedValues(source)
         self._is_enveloped = is_enveloped
-        self._reads: dict[int, ValueReading] = {}
-        """The results of `read`, by schema id, for schemas whose values are all of one type."""
+        self._reads: dict[SchemaId, ValueReading] = {}
+        """The results of `read`, by schema, for schemas whose values are all of one type."""
 
     def read(self, data: bytes) -> ValueReading:
-        schema_id, payload = split_framed_value(data)
+        framed = split_frame(data)
+        schema_id = framed.schema_id
         known = self._reads.get(schema_id)
         if known is not None:
             return known
         decoder = self._values.decoder(schema_id)
         is_of_paths = decoder.schema.kind == "PROTOBUF"
-        path = tuple(message_path(payload)[0]) if is_of_paths else ()
+        path = tuple(message_path(framed.of_kind(decoder.schema.kind))[0]) if is_of_paths else ()
         read = ValueReading(
             (schema_id, *path),
             partial(self._shaped_type, decoder.schema, path),
-            lambda framed: decode_payload(decoder, memoryview(framed)[HEAD.size :], schema_id),
+            lambda data: decode_payload(decoder, split_frame(data)),
             f"schema {schema_id}",
         )
         if not is_of_paths:
@@ -150,6 +159,8 @@ class RegistryForm:
 
 class ConnectForm:
     """The form of Kafka Connect's JSON with a schema part."""
+
+    reads_headers = False
 
     def __init__(self, *, is_enveloped: bool = False) -> None:
         self._is_enveloped = is_enveloped
@@ -172,6 +183,8 @@ class ConnectForm:
 
 class JsonForm:
     """The form of plain JSON. Its JSON Schema is given, or is made from the first values."""
+
+    reads_headers = False
 
     def __init__(self, schema: Mapping[str, Any] | None, *, is_enveloped: bool = False) -> None:
         """`schema`: the JSON Schema; None if it is to be learned from values. Raises `Refused` for a schema that gives

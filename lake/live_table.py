@@ -26,7 +26,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns, read_columns
+from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns
 from moldau.lake.data_files import aligned_to_schema
 from moldau.lake.keys import NO_KEYS, Keys
 from moldau.lake.ledger import Ledger
@@ -63,7 +63,6 @@ class Tail:
         self._reading = reading
         self._misfits = misfits
         self._columns = columns
-        self._names = read_columns(has_headers="headers" in columns.schema.names)
         self.is_upsert = ledger.mode == "upsert"
         self.ends = reading.ends(ledger.offsets, ledger.topic_id)
         self.slices: tuple[Slice, ...] = tuple(
@@ -72,14 +71,14 @@ class Tail:
         self._settled: tuple[pa.Table, Keys] | None = None
         if isinstance(columns, DecodedColumns):
             for each in self.slices:
-                for batch in reading.batches([(each,)], columns.typed_names):
+                for batch in reading.batches([(each,)], columns.needed_names):
                     columns.meet(batch)
         self.schema = columns.schema
 
     def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice of the tail, for an append table. They have at least these columns of the table."""
         is_raw = not isinstance(self._columns, DecodedColumns)
-        read = [name for name in self._names if not is_raw or name in {*names, *PLACE}]
+        read = [name for name in self._columns.read_names if not is_raw or name in {*names, *PLACE}]
         columns = RawColumns(read) if is_raw else self._columns
         making = RoundRows(columns, Misfits(self._reading.topic, self._misfits))
         for batch in self._reading.batches([(wanted,)], read):
@@ -91,7 +90,7 @@ class Tail:
         if self._settled is None:
             changes = Changes()
             making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits))
-            for batch in self._reading.batches([self.slices], self._names):
+            for batch in self._reading.batches([self.slices], self._columns.read_names):
                 making.collect(changes, batch)
             rows, keys = changes.rows_and_keys(source.target)
             schema = source.metadata.schema()

@@ -24,6 +24,7 @@ def moldau_value(
     returns: str = "string",
     on_error: OnError = "fail",
     place: Sequence[str] = PLACE,
+    headers: str | None = None,
 ) -> Column:
     """The values of a binary column, decoded by the schemas that their frames name.
 
@@ -33,6 +34,9 @@ def moldau_value(
     that cannot be decoded fails the query with `ValueNotDecoded`, which names it by the columns of `place` (empty if
     the rows do not have them); with on_error="null" it becomes null. A registry that does not answer fails the query
     in both cases.
+
+    `headers` names the column of the headers (of the option `includeHeaders`), if headers have the frames; those of
+    keys count for the column `key`, those of values for any other.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas import functions as kinds
@@ -41,19 +45,24 @@ def moldau_value(
 
     check_on_error(on_error, keeps=False)
     data_type = _parse_datatype_string(returns)
-    decoding = ColumnDecoding(SchemaSource(registry), to_arrow_type(data_type, timezone="UTC"), on_error, tuple(place))
+    decoding = ColumnDecoding(
+        SchemaSource(registry), to_arrow_type(data_type, timezone="UTC"), on_error, tuple(place), column=value
+    )
     arrow_udf: Any = kinds.arrow_udf  # its overloads know no variable arguments
-    decode = arrow_udf(typed_function(decoding), data_type)
-    column: Column = decode(F.col(value), *(F.col(name) for name in place)).alias(value)
+    decode = arrow_udf(typed_function(decoding, has_headers=headers is not None), data_type)
+    further = [*place, *([] if headers is None else [headers])]
+    column: Column = decode(F.col(value), *(F.col(name) for name in further)).alias(value)
     return column
 
 
-def typed_function(decoding: ColumnDecoding) -> Any:
-    """The function that Spark calls to decode a column. Spark recognises the kind of a function by its type
-    annotations."""
+def typed_function(decoding: ColumnDecoding, *, has_headers: bool) -> Any:
+    """The function that Spark calls to decode a column. With `has_headers` its last argument is the column of headers.
+    Spark recognises the kind of a function by its type annotations."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     def decode(values: Any, *places: Any) -> Any:
+        if has_headers:
+            return decoding.decode_column(values, *places[:-1], headers=places[-1])
         return decoding.decode_column(values, *places)
 
     decode.__annotations__ = {"values": pa.Array, "places": pa.Array, "return": pa.Array}

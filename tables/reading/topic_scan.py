@@ -14,6 +14,7 @@ from moldau.tables.planning.pushed_filters import PushedFilters
 from moldau.tables.reading.scan import NOTHING_PUSHED, Scan
 from moldau.tables.refusals import Refused
 from moldau.tables.values.column_decoding import MISFIT, PLACE, ColumnDecoding
+from moldau.tables.values.frames import HEADERS, framed_column
 from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
@@ -42,7 +43,8 @@ class TopicScan(Scan):
     def planned(self, columns: tuple[str, ...], pushed: PushedFilters | None) -> TableReader:
         if self.decoding is None or not {VALUE, MISFIT} & set(columns):
             return table_reader(self.options, columns, pushed, TASK_SIZE)
-        needed = tuple(dict.fromkeys([*(name for name in columns if name != MISFIT), VALUE, *PLACE]))
+        further = (VALUE, *PLACE, *((HEADERS,) if self.decoding.reads_headers else ()))
+        needed = tuple(dict.fromkeys([*(name for name in columns if name != MISFIT), *further]))
         return DecodingReader(table_reader(self.options, needed, pushed, TASK_SIZE), self.decoding)
 
     def every_field(self) -> pa.Schema:
@@ -60,18 +62,20 @@ class TopicScan(Scan):
         if VALUE not in (column.name for column in every_column(self.options)):
             raise Refused(f"{argument}: table={self.options.table} has no values")
 
-    def sample(self, rows_max: int) -> Iterator[bytes]:
-        """Yield about `rows_max` values, from the starts of segments all over the read. Raises what `reader` and
-        `TableReader.read_task` raise.
+    def sample(self, rows_max: int, *, is_framed: bool) -> Iterator[bytes]:
+        """Yield about `rows_max` values, from the starts of segments all over the read. With `is_framed` they have
+        their frames, which may be in headers. Raises what `reader` and `TableReader.read_task` raise.
         """
-        reader = table_reader(self.options, (VALUE,), None if self.pushed == NOTHING_PUSHED else self.pushed, TASK_SIZE)
+        columns = (VALUE, HEADERS) if is_framed else (VALUE,)
+        reader = table_reader(self.options, columns, None if self.pushed == NOTHING_PUSHED else self.pushed, TASK_SIZE)
         slices = [part for task in reader.tasks() for part in task]
         chosen = sorted({len(slices) * each // SAMPLE_SLICES for each in range(SAMPLE_SLICES)} | {len(slices) - 1})
         for each in chosen if slices else ():
             left = max(1, rows_max // len(chosen))
             for batch in reader.read_task((slices[each],)):
-                for value in batch.column(VALUE).slice(0, left).drop_null():
-                    yield value.as_py()
+                first = batch.slice(0, left)
+                values = framed_column(first.column(VALUE), first.column(HEADERS) if is_framed else None, VALUE)
+                yield from (value for value in values if value is not None)
                 left -= batch.num_rows
                 if left <= 0:
                     break
@@ -98,7 +102,8 @@ def with_decoded(batch: pa.RecordBatch, decoding: ColumnDecoding) -> pa.RecordBa
     """Return a batch with its values decoded. If misfits are kept, the batch has a further column with the bytes of the
     values that could not be decoded."""
     values = batch.column(VALUE)
-    decoded = decoding.decode(values, *(batch.column(name) for name in PLACE))
+    headers = batch.column(HEADERS) if decoding.reads_headers else None
+    decoded = decoding.decode(values, *(batch.column(name) for name in PLACE), headers=headers)
     batch = batch.set_column(batch.schema.get_field_index(VALUE), decoding.field, decoded.column)
     if not decoding.keeps_misfits:
         return batch

@@ -104,17 +104,17 @@ def decoding_of(
     if schema is None:
         return ColumnDecoding(source, pa.string(), on_error, PLACE)
     if isinstance(schema, str) and schema == SAMPLE:
-        return ColumnDecoding(
-            source, sampled_type(sample_of(scan, sample_rows), source), on_error, PLACE, is_strict=True
-        )
+        sample = sample_of(scan, sample_rows, is_framed=source is not None)
+        return ColumnDecoding(source, sampled_type(sample, source), on_error, PLACE, is_strict=True)
     return ColumnDecoding(source, given_type(schema), on_error, PLACE, is_strict=True)
 
 
-def sample_of(scan: TopicScan, rows: int) -> Iterator[bytes]:
-    """Return a sample of about `rows` values. Raises `Refused` for a number of rows below 1, and what a read raises."""
+def sample_of(scan: TopicScan, rows: int, *, is_framed: bool = False) -> Iterator[bytes]:
+    """Return a sample of about `rows` values, with their frames if `is_framed`. Raises `Refused` for a number of rows
+    below 1, and what a read raises."""
     if rows < 1:
         raise Refused(f"sample_rows: {rows} is below 1")
-    return scan.sample(rows)
+    return scan.sample(rows, is_framed=is_framed)
 
 
 def json_schema(place: Place, topic: Topic, *, sample_rows: int = SAMPLE_ROWS, **arguments: Any) -> dict[str, Any]:
@@ -170,7 +170,8 @@ def read_topic(
     | `threads`      | they decode ahead of the caller: one a core by default, four at most; 0 decodes in the caller  |
     | `progress`     | called with a `Progress` in the thread of the caller, for each batch                           |
     | `options`      | further options of the data source, by name: `failOnDataLoss`, security of brokers             |
-    | `registry`     | a URL or a directory of schemas: `value` becomes JSON, decoded as its frame says               |
+    | `registry`     | a URL or a directory of schemas: `value` becomes JSON, decoded as its frame says, which is     |
+    |                | before the value or in a header of the record                                                  |
     | `schema`       | `value` has this type: `sample` takes it from `sample_rows` of the values; a JSON Schema, the  |
     |                | path of one, or a type of Arrow. Without `registry` the values are plain JSON                  |
     | `on_error`     | a value that cannot be decoded ends the read (`fail`), is null (`null`), or is null with its   |

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from moldau.tables.refusals import Refused
+from moldau.tables.values.frames import HEADERS, framed_column
 from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def values(
     the result, a struct whose fields are matched by name. A record of Avro or Protobuf that has none of these fields is
     of another type, and cannot be decoded. If `returns` is None, the result is JSON. A null value gives null.
 
+    A frame may be in a header of the record if the rows have the column `headers`, as `read_topic` gives it. For the
+    column `key` the header of keys counts, for any other column that of values.
+
     A value that cannot be decoded raises `ValueNotDecoded`, which names its topic, partition and offset if the rows
     have them; with on_error="null" it becomes null. In both cases a registry that does not answer raises
     `RegistryNotReached`, and a library that is not installed raises `Refused`: no value is known to be wrong then.
@@ -51,10 +55,28 @@ def values(
     if column not in rows.schema.names:
         raise Refused(f"column: the rows have no column {column}")
     place = tuple(name for name in PLACE if name in rows.schema.names)
-    decoding = ColumnDecoding(SchemaSource(registry), kind, on_error, place)
+    decoding = ColumnDecoding(SchemaSource(registry), kind, on_error, place, column=column)
+    has_headers = HEADERS in rows.schema.names and is_headers(rows.schema.field(HEADERS).type)
     batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
-    decoded = (decoding.decode_column(each.column(column), *(each.column(name) for name in place)) for each in batches)
+    decoded = (
+        decoding.decode_column(
+            each.column(column),
+            *(each.column(name) for name in place),
+            headers=each.column(HEADERS) if has_headers else None,
+        )
+        for each in batches
+    )
     return pa.chunked_array(decoded, kind)
+
+
+def is_headers(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds the headers of records: lists of (key, value)."""
+    import pyarrow as pa
+
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return (
+        is_list and pa.types.is_struct(kind.value_type) and [each.name for each in kind.value_type] == ["key", "value"]
+    )
 
 
 def check_on_error(on_error: str, *, keeps: bool = True) -> None:
@@ -85,15 +107,17 @@ class ColumnDecoding:
         place: tuple[str, ...],
         *,
         is_strict: bool = False,
+        column: str = "value",
     ) -> None:
         """`source`: the schemas of framed values; None decodes plain JSON. `place`: the columns by which an error names
         a value. `is_strict`: a value with properties that the type does not name cannot be decoded. Without `is_strict`
-        such properties are left out, and a result of type string is JSON."""
+        such properties are left out, and a result of type string is JSON. `column`: the column that is decoded."""
         self._source = source
         self._type = arrow_type
         self._on_error = on_error
         self._place = place
         self._is_strict = is_strict
+        self._column = column
         self._decode: Callable[[bytes], object] | None = None
 
     @property
@@ -109,25 +133,32 @@ class ColumnDecoding:
         """Whether rows get the column `MISFIT`."""
         return self._on_error == "keep"
 
+    @property
+    def reads_headers(self) -> bool:
+        """Whether a header may have the frame of a value."""
+        return self._source is not None
+
     def _gives_json(self) -> bool:
         import pyarrow as pa
 
         return not self._is_strict and bool(pa.types.is_string(self._type))
 
-    def decode_column(self, values: Any, *places: Any) -> Any:
+    def decode_column(self, values: Any, *places: Any, headers: Any = None) -> Any:
         """Decode a column of bytes into an Arrow array of the type of the result. Raises `ValueNotDecoded`, and what
         `FramedValues.decoder` raises."""
-        return self.decode(values, *places).column
+        return self.decode(values, *places, headers=headers).column
 
-    def decode(self, values: Any, *places: Any) -> Decoded:
+    def decode(self, values: Any, *places: Any, headers: Any = None) -> Decoded:
         """Decode a column of bytes, and note the rows that could not be decoded. `places`: the columns by which an
-        error names a value. Raises what `decode_column` raises."""
+        error names a value. `headers`: the column of headers; None if it is not known. Raises what `decode_column`
+        raises."""
         import pyarrow as pa
 
         from moldau.tables.values.decoders import NOT_HELD
 
         misfits: list[int] = []
-        decoded = [self._decoded(value, row, places, misfits) for row, value in enumerate(values.to_pylist())]
+        framed = framed_column(values, headers if self.reads_headers else None, self._column)
+        decoded = [self._decoded(value, row, places, misfits) for row, value in enumerate(framed)]
         try:
             column = pa.array(decoded, self._type)
         except (pa.ArrowException, *NOT_HELD):

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple, TypeAlias
 from moldau.tables.refusals import Refused
 from moldau.tables.values.avro import avro_decoder
 from moldau.tables.values.bounds import parse_json
+from moldau.tables.values.frames import ID_MAGIC, FramedPayload, split_frame
 from moldau.tables.values.protobuf import JsonValue, protobuf_decoder
-from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotDecoded, split_framed_value
+from moldau.tables.values.registry import Schema, SchemaId, SchemaSource, ValueNotDecoded
 
 Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
@@ -38,8 +39,8 @@ class FramedValues:
 
     def __init__(self, source: SchemaSource) -> None:
         self._source = source
-        self._decoders: dict[int, Decoder | str] = {}
-        """For each schema id, the decoder, or the reason why no value of the schema can be decoded."""
+        self._decoders: dict[SchemaId, Decoder | str] = {}
+        """For each schema, the decoder, or the reason why no value of the schema can be decoded."""
 
     def decode(self, value: bytes, wanted: Set[str] = frozenset()) -> object:
         """Decode one framed value.
@@ -48,15 +49,15 @@ class FramedValues:
         schema, or another message of the schema. `ValueNotDecoded` is raised for it. Also raises what the method
         `decoder` and the function `decode_payload` raise.
         """
-        schema_id, payload = split_framed_value(value)
-        decoder = self.decoder(schema_id)
-        found = decode_payload(decoder, payload, schema_id)
+        framed = split_frame(value)
+        decoder = self.decoder(framed.schema_id)
+        found = decode_payload(decoder, framed)
         if wanted and decoder.schema.kind != "JSON" and isinstance(found, dict) and wanted.isdisjoint(found):
             fields = f" but {', '.join(sorted(found)[:NAMED_MAX])}" if found else ""
             raise ValueNotDecoded(f"the value is of another type: it has no field of the result{fields}")
         return found
 
-    def decoder(self, schema_id: int) -> Decoder:
+    def decoder(self, schema_id: SchemaId) -> Decoder:
         """Return the decoder of a schema. Raises `ValueNotDecoded`, `RegistryNotReached`, and what `decoder_of`
         raises.
         """
@@ -69,7 +70,7 @@ class FramedValues:
             raise ValueNotDecoded(found)
         return found
 
-    def _fetched(self, schema_id: int) -> Decoder | str:
+    def _fetched(self, schema_id: SchemaId) -> Decoder | str:
         try:
             schema = self._source.schema(schema_id)
             return Decoder(schema, decoder_of(schema, schema_id))
@@ -77,19 +78,19 @@ class FramedValues:
             return str(problem)
 
 
-def decode_payload(decoder: Decoder, payload: memoryview, schema_id: int) -> object:
+def decode_payload(decoder: Decoder, framed: FramedPayload) -> object:
     """Decode a payload by a decoder. Any error of the library becomes `ValueNotDecoded`."""
     try:
-        return decoder.decode(payload)
+        return decoder.decode(framed.of_kind(decoder.schema.kind))
     except ValueNotDecoded:
         raise
     except Exception as problem:  # fastavro and protobuf raise what Python raises on hostile bytes
         raise ValueNotDecoded(
-            f"the value does not fit schema {schema_id}: {problem or type(problem).__name__}"
+            f"the value does not fit schema {framed.schema_id}: {problem or type(problem).__name__}"
         ) from None
 
 
-def decoder_of(schema: Schema, schema_id: int) -> Decode:
+def decoder_of(schema: Schema, schema_id: SchemaId) -> Decode:
     """Make the function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read, and
     `Refused` if its library is not installed, which says nothing about the value."""
     kinds = {"AVRO": avro_decoder, "PROTOBUF": protobuf_decoder, "JSON": json_decoder}
@@ -110,7 +111,7 @@ def plain_json(value: bytes) -> object:
     except ValueNotDecoded:
         raise
     except ValueError as problem:
-        framed = ": a schema registry has framed it (registry)" if value[:1] == bytes([MAGIC]) else f": {problem}"
+        framed = ": a schema registry has framed it (registry)" if value[:1] == bytes([ID_MAGIC]) else f": {problem}"
         raise ValueNotDecoded(f"the value is not JSON{framed}") from None
 
 

@@ -22,7 +22,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from moldau.tables.values.bounds import ProtobufBounds
-from moldau.tables.values.registry import Schema, ValueNotDecoded, message_path
+from moldau.tables.values.frames import message_path
+from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 PATHS_MAX: Final = 1_000
 """The most message types, by their path, that are remembered for a schema, because a frame can name any path."""

@@ -6,9 +6,8 @@
 | `7.desc`       | a FileDescriptorSet, as `protoc --descriptor_set_out --include_imports` writes it |
 | `7.json`       | a JSON schema                                                                    |
 
-A value whose schema is in a registry is framed: a zero byte, the schema's id in four bytes, the payload. A Protobuf
-payload begins with the path to its message type: a count, then that many indexes, all zigzag varints. A single zero
-byte means the first type of the file.
+A schema that values name by its GUID has the GUID in place of the id in the name of its file, in lower case. A
+directory cannot know which id a GUID belongs to.
 """
 
 from __future__ import annotations
@@ -22,15 +21,17 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, RemoteDisconnected
 from pathlib import Path
 from ssl import SSLCertVerificationError
-from struct import Struct
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from uuid import UUID
 
 from moldau.security.bounded_answers import AnswerLimits, limit_answer
 from moldau.tables.refusals import Refused
 
+SchemaId: TypeAlias = int | UUID
+"""The id of a schema in its registry, or its GUID, which it has in every registry."""
 TIMEOUT_S: Final = 30
 REFERENCES_MAX: Final = 100
 ANSWER_SIZE_MAX: Final = 16 << 20
@@ -77,9 +78,9 @@ class SchemaSource(NamedTuple):
         elif not self._directory().is_dir():
             raise Refused(f"{self._directory()} is neither the URL of a schema registry (http://…) nor a directory")
 
-    def schema(self, schema_id: int) -> Schema:
-        """Return the schema with an id. Raises `ValueNotDecoded` if it does not exist, `RegistryNotReached`, and
-        `Refused` for an invalid URL.
+    def schema(self, schema_id: SchemaId) -> Schema:
+        """Return the schema with an id or a GUID. Raises `ValueNotDecoded` if it does not exist, `RegistryNotReached`,
+        and `Refused` for an invalid URL.
         """
         if self._is_url():
             address = RegistryAddress.of(self.place)
@@ -92,7 +93,7 @@ class SchemaSource(NamedTuple):
     def _directory(self) -> Path:
         return Path(self.place.removeprefix("file://"))
 
-    def _read(self, schema_id: int) -> Schema:
+    def _read(self, schema_id: SchemaId) -> Schema:
         directory = self._directory()
         for suffix, kind in ((".avsc", "AVRO"), (".desc", "PROTOBUF"), (".json", "JSON")):
             try:
@@ -104,7 +105,8 @@ class SchemaSource(NamedTuple):
             return Schema(kind, text, is_set=kind == "PROTOBUF")
         if not directory.is_dir():
             raise RegistryNotReached(f"schema {schema_id}: {directory} is not a directory")
-        raise ValueNotDecoded(f"schema {schema_id} is not in {directory}")
+        hint = f", which has no schema by its GUID without {schema_id}.avsc, .desc or .json"
+        raise ValueNotDecoded(f"schema {schema_id} is not in {directory}{hint if isinstance(schema_id, UUID) else ''}")
 
 
 class RegistryAddress(NamedTuple):
@@ -144,14 +146,14 @@ class RegistryAddress(NamedTuple):
 class _Registry:
     """The requests to a registry for one schema, which share one deadline."""
 
-    def __init__(self, address: RegistryAddress, ends_s: float, schema_id: int) -> None:
+    def __init__(self, address: RegistryAddress, ends_s: float, schema_id: SchemaId) -> None:
         self._address = address
         self._limits = AnswerLimits(ANSWER_SIZE_MAX, ends_s, time.monotonic)
         self._schema_id = schema_id
         self._told = f"schema {schema_id}: {address.host}"
 
     def schema(self) -> Schema:
-        path = f"/schemas/ids/{self._schema_id}"
+        path = f"/schemas/{'guids' if isinstance(self._schema_id, UUID) else 'ids'}/{self._schema_id}"
         answer = self._get(path)
         kind = str(answer.get("schemaType") or "AVRO")
         if kind == "PROTOBUF":  # as text it would need a compiler
@@ -253,7 +255,10 @@ class _Registry:
             return RegistryNotReached(f"{told}: it {given} (https://user:password@{self._address.host})")
         if answer.code in AGAIN:
             return _AskAgain(told)
-        return (ValueNotDecoded if is_unknown_schema(answer) else RegistryNotReached)(told)
+        code = error_code(answer)
+        if code == HTTPStatus.NOT_FOUND and isinstance(self._schema_id, UUID):  # There is no such path.
+            return RegistryNotReached(f"{told}: it does not know schemas by their GUID")
+        return (RegistryNotReached if code is None else ValueNotDecoded)(told)
 
 
 class _AskAgain(Exception):
@@ -302,23 +307,16 @@ class _LimitedHttps(HTTPSHandler):
         return connection
 
 
-def is_unknown_schema(answer: HTTPError) -> bool:
-    """Whether a registry answers that it does not have a schema. A registry puts an `error_code` into its answer. A 404
-    without an `error_code` is from another server, or for a wrong path."""
+def error_code(answer: HTTPError) -> object:
+    """Return the `error_code` by which a registry answers that it does not have a schema; None for another answer. A
+    404 without an `error_code` is from another server, or for a wrong path."""
     if answer.code != HTTPStatus.NOT_FOUND:
-        return False
+        return None
     try:
         told = json.load(answer)
     except (HTTPException, OSError, ValueError, RecursionError):
-        return False
-    return isinstance(told, dict) and "error_code" in told
-
-
-MAGIC: Final = 0
-HEAD: Final = Struct(">bi")
-INDEXES_MAX: Final = 64
-"""The most levels of nested message types in the path of a Protobuf payload."""
-VARINT_SIZE_MAX: Final = 5
+        return None
+    return told.get("error_code") if isinstance(told, dict) else None
 
 
 class ValueNotDecoded(Refused):
@@ -329,34 +327,3 @@ class ValueNotDecoded(Refused):
 class RegistryNotReached(Refused):
     """The registry does not answer, its answer is not that of a registry, or the directory cannot be read. So it is not
     known whether the value has a schema."""
-
-
-def split_framed_value(value: bytes) -> tuple[int, memoryview]:
-    """Split a framed value into the schema id and the payload. Raises `ValueNotDecoded`."""
-    if len(value) < HEAD.size or value[0] != MAGIC:
-        raise ValueNotDecoded("the value is not framed: it begins with neither a zero byte nor the id of a schema")
-    return HEAD.unpack_from(value)[1], memoryview(value)[HEAD.size :]
-
-
-def message_path(payload: memoryview) -> tuple[list[int], memoryview]:
-    """Split a Protobuf payload into the indexes of its message type and the message. Raises `ValueNotDecoded`."""
-    count, position = _varint(payload, 0)
-    if not 0 <= count <= INDEXES_MAX:
-        raise ValueNotDecoded(f"the value has {count} indexes of message types")
-    indexes = []
-    for _ in range(count):
-        index, position = _varint(payload, position)
-        if index < 0:
-            raise ValueNotDecoded(f"the value has the index {index} of a message type")
-        indexes.append(index)
-    return indexes or [0], payload[position:]
-
-
-def _varint(payload: memoryview, position: int) -> tuple[int, int]:
-    """Read a zigzag varint. Returns it, and the position after it. Raises `ValueNotDecoded`."""
-    value = 0
-    for count, byte in enumerate(payload[position : position + VARINT_SIZE_MAX]):
-        value |= (byte & 0x7F) << 7 * count
-        if byte < 0x80:
-            return value >> 1 ^ -(value & 1), position + count + 1
-    raise ValueNotDecoded("the value ends inside the indexes of its message type")

@@ -30,7 +30,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from moldau.tables.refusals import Refused
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.decoders import FramedValues
-from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotDecoded, message_path, split_framed_value
+from moldau.tables.values.frames import ID_MAGIC, message_path, split_frame
+from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded
 from moldau.tables.values.value_types import TypesDiffer, merged_type, type_of
 
 GivenSchema: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | pa.DataType"
@@ -89,21 +90,21 @@ def json_schema_of(values: Iterable[bytes]) -> dict[str, Any]:
         raise NoSample(f"schema: the values are of several types of JSON: {', '.join(sorted(seen.kinds))}")
     if not count:
         raise NoSample("schema: there is no value to take a sample of")
-    hint = "; a schema registry has framed it, see registry" if last[:1] == bytes([MAGIC]) else ""
+    hint = "; a schema registry has framed it, see registry" if last[:1] == bytes([ID_MAGIC]) else ""
     raise NoSample(f"schema: none of {count:,} values gives a type: they are null or no JSON{hint}")
 
 
 def _type_of_framed(values: Iterable[bytes], source: SchemaSource) -> pa.DataType:
-    framed = FramedValues(source)
+    known = FramedValues(source)
     found: pa.DataType | None = None
     met, count = set(), 0
     problem: Exception | str = "it has no value"
     for value in values:
         count += 1
         try:
-            schema_id, payload = split_framed_value(value)
-            schema = framed.decoder(schema_id).schema
-            path = tuple(message_path(payload)[0]) if schema.kind == "PROTOBUF" else ()
+            framed = split_frame(value)
+            schema_id, schema = framed.schema_id, known.decoder(framed.schema_id).schema
+            path = tuple(message_path(framed.of_kind(schema.kind))[0]) if schema.kind == "PROTOBUF" else ()
             if (schema_id, path) in met:
                 continue
             met.add((schema_id, path))

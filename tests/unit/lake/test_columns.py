@@ -16,6 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.lake.columns import DecodedColumns, RawColumns, TypedColumn, raw_schema, read_columns
 from moldau.lake.forms import RegistryForm
+from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded
 from tests.support.lake_stage import LakeStage, framed
@@ -41,13 +42,16 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
         pa.array([0] * count, pa.int32()),
         pa.array(range(count), pa.int64()),
         pa.array([0] * count, pa.timestamp("us", "UTC")),
+        pa.nulls(count, COLUMN_TYPES["headers"]),
         pa.array(values, pa.binary()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=raw_schema(read_columns(has_headers=False)))
+    return pa.RecordBatch.from_arrays(columns, schema=raw_schema(read_columns(has_headers=True)))
 
 
 def test_raw_rows_are_what_was_read() -> None:
-    assert RawColumns(read_columns(has_headers=False)).rows(batch(b"x", None)).batch.equals(batch(b"x", None))
+    for has_headers in (True, False):
+        names = read_columns(has_headers=has_headers)
+        assert RawColumns(names).rows(batch(b"x", None)).batch.equals(batch(b"x", None).select(names))
 
 
 def test_without_a_schema_there_is_no_column_of_values(stage: LakeStage) -> None:

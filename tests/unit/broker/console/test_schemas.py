@@ -6,8 +6,10 @@ import io
 import json
 import struct
 import threading
+from base64 import b64encode
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +18,7 @@ from moldau.broker.console.decoding.schemas import PAUSE_MS, Schemas
 from moldau.broker.console.decoding.selection import Piece, ShownRecord, Wanted, select
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.values.masks import Masks, mask_rule
+from tests.support.header_frames import AVRO, WRITTEN, put_schemas
 from tests.support.protobuf_messages import FRAMED, ID, NO_MESSAGE, frame, put_schema
 
 ORDER = {
@@ -104,6 +107,41 @@ def test_a_registry_that_has_no_schema_is_asked_again_only_after_a_while() -> No
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_a_header_chooses_the_schema_of_a_key_and_of_a_value(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    pytest.importorskip("google.protobuf")
+    schemas = Schemas(put_schemas(tmp_path), lambda: 0)
+    for name, written in WRITTEN.items():
+        for column, other in (("key", "value"), ("value", "key")):
+            key, value = (written.data, b"plain") if column == "key" else (b"plain", written.data)
+            headers = ((f"__{column}_schema_id", written.header), (f"__{other}_schema_id", None))
+            shown, notes = schemas.readable(Record(key, value, headers=headers))
+            assert notes == f"{column}: schema {UUID(bytes=written.header[1:17])}", name
+            found = json.loads(getattr(shown, column))
+            expected = written.value
+            assert found == (b64encode(expected).decode() if isinstance(expected, bytes) else expected)
+            assert getattr(shown, other) == b"plain"
+
+
+@pytest.mark.parametrize(
+    ("header", "note"),
+    [
+        (b"\2", "the header of the schema's id has neither an id nor a GUID: it has 02"),
+        (AVRO.header + b"\0", "the header has 1 bytes after the schema, which is of AVRO"),
+        (b"\1" + b"\xff" * 16, "schema ffffffff-ffff-ffff-ffff-ffffffffffff is not in"),
+    ],
+)
+def test_a_header_that_names_no_schema_is_a_note_and_masks_hide_the_value(
+    tmp_path: Path, header: bytes, note: str
+) -> None:
+    schemas = Schemas(put_schemas(tmp_path), lambda: 0)
+    record = Record(value=AVRO.data, headers=(("__value_schema_id", header),), timestamp=1)
+    for rules, text in (((), AVRO.data.decode()), (("orders:value.customer",), "***")):
+        wanted = Wanted(True, None, "", "value", "text", Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders"))
+        (shown,) = select(Piece(0, build_batch([record]), (), 0, 1, 50, 1 << 20, False), wanted, schemas).records
+        assert note in shown.notes and (shown.value.text or "").replace("\\x06", "\x06") == text
 
 
 @pytest.mark.parametrize("name", FRAMED)

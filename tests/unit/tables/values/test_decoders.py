@@ -14,13 +14,8 @@ import pytest
 
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
 from moldau.tables.values.decoders import FramedValues, as_text
-from moldau.tables.values.registry import (
-    RegistryNotReached,
-    SchemaSource,
-    ValueNotDecoded,
-    message_path,
-    split_framed_value,
-)
+from moldau.tables.values.frames import message_path, split_frame
+from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "town", "type": "string"}]}
 PERSON = {
@@ -51,8 +46,8 @@ def avro(schema: object, value: object) -> bytes:
 def test_frames_that_are_none_are_refused() -> None:
     for value in (b"", b"\0\0\0", b'{"a": 1}', b"\1\0\0\0\7x"):
         with pytest.raises(ValueNotDecoded, match="not framed"):
-            split_framed_value(value)
-    assert split_framed_value(framed(7, b"x"))[0] == 7
+            split_frame(value)
+    assert split_frame(framed(7, b"x")).schema_id == 7
     assert message_path(memoryview(b"\0rest"))[0] == [0]
     assert message_path(memoryview(b"\4\2\0rest")) == ([1, 0], memoryview(b"rest"))
     for payload in (b"", b"\4\2", b"\xff" * 6):

@@ -8,13 +8,16 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
+from uuid import UUID
 
 import pytest
 
 from moldau.tables.refusals import Refused
 from moldau.tables.values import registry as registry_module
 from moldau.tables.values.decoders import FramedValues
+from moldau.tables.values.frames import HeaderFramed
 from moldau.tables.values.registry import RegistryAddress, RegistryNotReached, SchemaSource, ValueNotDecoded
+from tests.support.header_frames import AVRO, GUID, ORDER, SHOP, WRITTEN
 from tests.unit.tables.values.test_decoders import ADDRESS, PERSON, SOMEBODY, WHOLE, avro, framed, person_file
 
 
@@ -142,6 +145,33 @@ def test_protobuf_of_a_registry_with_well_known_files_and_references(registry: s
         "town": {"name": "B"},
         "at": {"seconds": 5, "nanos": 0},
     }
+
+
+def test_a_registry_is_asked_by_the_guids_of_headers(registry: str) -> None:
+    """The paths are those that confluent-kafka 2.16.1 requests."""
+    pytest.importorskip("google.protobuf.descriptor_pb2")
+    order, shop = f"/api/schemas/guids/{GUID}1", f"/api/schemas/guids/{GUID}5"
+    Answers.known = {
+        order: {"schema": json.dumps(ORDER), "guid": f"{GUID}1"},
+        shop: {"schema": "message …", "schemaType": "PROTOBUF"},
+        f"{shop}?format=serialized": {"schema": base64.b64encode(SHOP).decode(), "schemaType": "PROTOBUF"},
+    }
+    values = FramedValues(SchemaSource(registry))
+    for written in (AVRO, AVRO, WRITTEN["Protobuf, nested message"]):
+        assert values.decode(HeaderFramed(written.data, written.header)) == written.value
+    assert [path for path, _ in Answers.asked] == [order, shop, f"{shop}?format=serialized"]
+    with pytest.raises(ValueNotDecoded, match=f"answers 404 to /schemas/guids/{GUID}9$"):
+        values.decode(HeaderFramed(b"", b"\1" + UUID(f"{GUID}9").bytes))
+
+
+def test_a_registry_without_guids_does_not_say_that_there_is_no_schema(
+    registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "unknown", {"error_code": 404, "message": "HTTP 404 Not Found"})
+    with pytest.raises(RegistryNotReached, match="it does not know schemas by their GUID"):
+        FramedValues(SchemaSource(registry)).decode(HeaderFramed(AVRO.data, AVRO.header))
+    with pytest.raises(ValueNotDecoded, match=r"answers 404 to /schemas/ids/9$"):
+        FramedValues(SchemaSource(registry)).decode(framed(9, b""))
 
 
 def test_a_registry_that_gives_protobuf_as_text_is_named_with_the_remedy(registry: str) -> None:
