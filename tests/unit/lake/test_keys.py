@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,26 @@ def test_a_key_is_the_same_key_after_its_schema_has_grown(
     else:
         stage.follow(**chosen)
     assert stage.offsets() == [(0, 1)]
+    assert stage.verified().findings == []
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_decimal_is_the_same_key_in_each_form_of_its_bytes(tmp_path: Path, *, flat: bool) -> None:
+    # -1.28 is 80 of Java and ff80 of fastavro: findings/avro_decimals_of_two_forms.sh
+    stage = LakeStage(tmp_path)
+    schema = key_of(("id", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}))
+    for number, each in enumerate((schema, VALUE), 1):
+        stage.put_schema(number, each)
+    of_fastavro = framed(1, schema, {"id": Decimal("-1.28")})
+    of_java = of_fastavro[:5] + b"\x02\x80"
+    assert of_fastavro[5:] == b"\x04\xff\x80"
+    for number, key in enumerate((of_java, of_fastavro)):
+        stage.append([Record(key, framed(2, VALUE, {"n": number}), START_MS)])
+    follower = stage.follow(mode="upsert", registry=str(stage.schemas), key_type="registry", is_flat=flat)
+    assert stage.offsets() == [(0, 1)]
+    stage.append([Record(of_java, framed(2, VALUE, {"n": 2}), START_MS)])
+    follower.catch_up()
+    assert stage.offsets() == [(0, 2)]
     assert stage.verified().findings == []
 
 

@@ -62,6 +62,8 @@ DURATION = pa.struct([("months", pa.int64()), ("days", pa.int64()), ("millis", p
     [
         ({"type": "bytes", **DECIMAL}, b"\x04\xd2", Decimal("12.34"), pa.decimal128(9, 2)),
         (fixed(4, **DECIMAL), b"\xff\xff\xff\x85", Decimal("-1.23"), pa.decimal128(9, 2)),
+        ({"type": "bytes", **DECIMAL}, b"\x80", Decimal("-1.28"), pa.decimal128(9, 2)),
+        ({"type": "bytes", **DECIMAL}, b"\xff\x80", Decimal("-1.28"), pa.decimal128(9, 2)),
         ({"type": "bytes", **DECIMAL, "precision": 40}, b"\x04\xd2", "12.34", pa.string()),
         ({"type": "bytes", "logicalType": "big-decimal"}, sized(b"\xfb\x2e") + number(3), "-1.234", pa.string()),
         ({"type": "string", "logicalType": "uuid"}, sized(b"F81D4FAE-7DEC"), "F81D4FAE-7DEC", pa.string()),
