@@ -37,6 +37,10 @@ def test_batches_from_the_first_offset_to_the_marker_are_left_out() -> None:
     assert offsets(records, (1, 0)) == [1, 2, 4]
     assert offsets(records, (2, 1), (1, 0)) == [2, 4]
     assert offsets(records, (1, 4)) == [0, 1, 2]
+    assert offsets(records, (1, 0), (1, 4)) == [
+        1,
+        2,
+    ]  # of one producer: findings/read_committed_gives_aborted_records.sh
 
 
 def test_a_transaction_that_began_before_the_reply_is_left_out() -> None:
