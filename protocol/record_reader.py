@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from moldau.protocol.compression import Codec, expand
 from moldau.protocol.old_messages import encoded_records
@@ -85,6 +85,47 @@ def decode_run(body: bytes, count: int, header: BatchHeader) -> Iterator[Record]
         yield record
     if position != len(body):
         raise MalformedMessage(f"{len(body) - position} bytes after the records of a batch")
+
+
+def records_by_value(body: bytes, header: BatchHeader, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Record]:
+    """The records in the decompressed body of a batch whose value `is_wanted` accepts. The others are checked as
+    `decode_records` does, and not made. Raises `MalformedMessage`.
+
+    Numbers of one byte are read without a call.
+    """
+    if header.records_count < 0:
+        raise MalformedMessage(f"a batch of {header.records_count} records")
+    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    position, body_end = 0, len(body)
+    for _ in range(header.records_count):
+        try:
+            size, start = read_varint(body, position)
+            position = start + size
+            if size < 0 or position > body_end:
+                raise MalformedMessage(f"a record of {size} bytes in {body_end - start}")
+            at = start + 2 if body[start + 1] < 0x80 else read_varlong(body, start + 1)[1]
+            at = at + 1 if body[at] < 0x80 else read_varint(body, at)[1]
+            key_size = body[at]
+            if key_size < 0x80:
+                key_size = key_size >> 1 ^ -(key_size & 1)
+                at += 1
+            else:
+                key_size, at = read_varint(body, at)
+            value_size, at = read_varint(body, at + key_size if key_size > 0 else at)
+            end = at + value_size if value_size > 0 else at
+            if end + 1 == position and body[end] == 0 and key_size >= -1 and value_size >= -1:  # It has no headers.
+                if is_wanted(None if value_size < 0 else body[at:end]):
+                    yield decode_record(body, start, header.base_offset, header.base_timestamp, append_time)[0]
+                continue
+            record, end = decode_record(body, start, header.base_offset, header.base_timestamp, append_time)
+        except IndexError:
+            raise MalformedMessage("a record goes past the end of its batch") from None
+        if end != position:
+            raise MalformedMessage("a record is not as long as it says")
+        if is_wanted(record.value):
+            yield record
+    if position != body_end:
+        raise MalformedMessage(f"{body_end - position} bytes after the records of a batch")
 
 
 def decode_record(

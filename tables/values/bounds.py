@@ -32,7 +32,9 @@ VALUES_MAX: Final = 500_000
 DECIMAL_SIZE_MAX: Final = 1024
 """The most bytes of a decimal, which then has 2,466 digits. Python takes a time that is quadratic in the digits: half a
 second for 40,000 digits."""
-_DECODER: Final = json.JSONDecoder()
+_SCAN: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+"""Parses a JSON value at a position of a text, and returns it with the position after it. Raises StopIteration if there
+is none."""
 _NOT_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Translates brackets into signed bytes, which change the depth of nesting by 1 or -1."""
@@ -70,10 +72,10 @@ def parse_json(data: bytes | memoryview) -> Any:
         raise too_deep()
     try:
         text = data.decode()
-        value, end = _DECODER.raw_decode(text)
+        value, end = _SCAN(text, 0)
         if end == len(text):
             return value
-    except ValueError:
+    except (ValueError, StopIteration):
         pass
     try:  # another encoding than UTF-8, white space around the value, or no JSON
         return json.loads(data)

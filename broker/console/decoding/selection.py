@@ -8,9 +8,8 @@ above `EXPANDED_MAX`. The next page continues from there.
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pickle import PickleBuffer
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ from typing import Final, NamedTuple
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.config.values import linear_matcher
 from moldau.broker.console.decoding.counting import EXPANDED_SIZE_MAX
+from moldau.broker.console.decoding.fields import field_test
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.signs import Sieve, signs_of
 from moldau.broker.console.decoding.texts import (
@@ -29,12 +29,12 @@ from moldau.broker.console.decoding.texts import (
     json_as_text,
 )
 from moldau.protocol.batch_iterator import iterate_batches
-from moldau.protocol.compression import expand
+from moldau.protocol.compression import decompress
 from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader
 from moldau.protocol.record_builder import Record
-from moldau.protocol.record_reader import records_of
+from moldau.protocol.record_reader import records_by_value, records_of
 from moldau.tables.values.masks import Masks
 
 VALUE_SHOWN: Final = 2_000
@@ -159,9 +159,9 @@ class _Progress:
         self.effort = 0
         """The effort so far: the number of bytes that could have been decoded in the same time."""
 
-    def note_decoded(self, size: int) -> None:
+    def note_decoded(self, size: int, records_count: int = 1) -> None:
         self.expanded += size
-        self.effort += size + RECORD_EFFORT
+        self.effort += size + RECORD_EFFORT * records_count
 
     def note_sifted(self, size: int) -> None:
         self.expanded += size
@@ -212,6 +212,8 @@ def _matches(
     signs = signs_of(wanted, has_schemas=schemas is not None)
     sieve = Sieve(data, signs) if signs else None
     unmasked = unmasked_conditions(wanted) if wanted.masks else None
+    is_framed = schemas is not None and wanted.contents is Contents.PLAIN and wanted.form != "hex"
+    of_value = None if unmasked is None or unmasked.field is None or is_framed else field_test(*unmasked.field)
     batches = iterate_batches(data)
     while True:
         if sieve is not None:
@@ -237,12 +239,12 @@ def _matches(
             progress.offset = header.next_offset
             continue
         try:
-            for record in _decoded_records(data, position, header, sieve, progress):
+            for record in _decoded_records(data, position, header, sieve, of_value, progress):
                 if not piece.offset <= record.offset < piece.end:
                     continue
                 notes = ""
                 if not header.is_control:
-                    if schemas is not None and wanted.contents is Contents.PLAIN and wanted.form != "hex":
+                    if schemas is not None and is_framed:
                         record, notes = schemas.readable(record)
                     if unmasked is not None:
                         if not matches(record, unmasked):
@@ -257,16 +259,26 @@ def _matches(
 
 
 def _decoded_records(
-    data: bytes, position: int, header: BatchHeader, sieve: Sieve | None, progress: _Progress
+    data: bytes,
+    position: int,
+    header: BatchHeader,
+    sieve: Sieve | None,
+    of_value: Callable[[bytes | None], bool] | None,
+    progress: _Progress,
 ) -> Iterator[Record]:
-    """The records of a batch. If a sieve is given, only those that contain one of its signs. Raises
-    `MalformedMessage`.
+    """The records of a batch. If a sieve is given, only those that contain one of its signs; with `of_value`, only
+    those whose value passes it. Raises `MalformedMessage`.
     """
-    if sieve is None or header.magic != MAGIC or header.is_control:
+    if (sieve is None and of_value is None) or header.magic != MAGIC or header.is_control:
         records = records_of(data, position, header, size_max=EXPANDED_SIZE_MAX)
     else:
         stored = memoryview(data)[position + HEADER_SIZE : position + header.size]
-        body = b"".join(expand(header.codec, stored, size_max=EXPANDED_SIZE_MAX))
+        body = bytes(decompress(header.codec, stored, size_max=EXPANDED_SIZE_MAX))
+        if of_value is not None:
+            progress.note_decoded(len(body), max(header.records_count, 0))
+            yield from records_by_value(body, header, of_value)
+            return
+        assert sieve is not None
         progress.note_sifted(len(body))
         records = sieve.records_in(body, header)
     for record in records:
@@ -296,7 +308,7 @@ def matches(record: Record, wanted: Wanted) -> bool:
         return False
     if wanted.header is not None and not _has_header(record, *wanted.header):
         return False
-    if wanted.field is not None and not _has_field(record.value, *wanted.field):
+    if wanted.field is not None and not field_test(*wanted.field)(record.value):
         return False
     if not wanted.find:
         return True
@@ -314,29 +326,6 @@ def matches(record: Record, wanted: Wanted) -> bool:
 
 def _has_header(record: Record, name: str, value: bytes | None) -> bool:
     return any(each == name and value in (None, data) for each, data in record.headers)
-
-
-def _has_field(value: bytes | None, path: str, text: str) -> bool:
-    """Whether a JSON value (UTF-8 without a zero byte) has a field at `path` whose value is `text`."""
-    if not value or b"\0" in value:
-        return False
-    from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
-
-    try:
-        return text == field_text(parse_json(value), path)
-    except (ValueError, HostileValue):
-        return False
-
-
-def field_text(found: object, path: str) -> str | None:
-    """The value of the field of a JSON value at `path`, as text: a string unchanged, anything else as JSON. None if
-    there is no such field.
-    """
-    for name in [path] if isinstance(found, dict) and path in found else path.split("."):
-        if not isinstance(found, dict) or name not in found:
-            return None
-        found = found[name]
-    return found if isinstance(found, str) else json.dumps(found)
 
 
 def _show(partition: int, match: _Match, wanted: Wanted, room: int) -> ShownRecord:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -94,11 +95,49 @@ def _signs_of_json(text: str) -> Signs:
     return (max(_PLAIN_JSON.findall(text.encode("utf-8", "surrogateescape")), key=len, default=b""), _ESCAPED)
 
 
+@cache
+def _find_in_memory() -> Callable[[int, int, bytes, int], int | None] | None:
+    """`memmem` of the C library, which finds bytes about three times as fast as `bytes.find`: the address of the first
+    occurrence, or None. None if there is no such function.
+    """
+    try:
+        import ctypes
+
+        find = ctypes.CDLL(None).memmem
+    except (ImportError, OSError, AttributeError):
+        return None
+    find.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+    find.restype = ctypes.c_void_p
+    return find
+
+
+class Haystack:
+    """Bytes in which other bytes are found."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._find = _find_in_memory()
+        self._address = 0
+        if self._find is not None:
+            import ctypes
+
+            self._address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+
+    def find(self, sought: bytes, position: int) -> int:
+        """The position of the first occurrence at or after `position`; -1 if there is none. It is `bytes.find`."""
+        left = len(self._data) - position
+        if self._find is None or left <= 0 or len(sought) <= 1:
+            return self._data.find(sought, position)
+        found = self._find(self._address + position, left, sought, len(sought))
+        return -1 if found is None else found - self._address
+
+
 class Sieve:
     """Finds the batches of a buffer, and the records of a batch, that contain a sign."""
 
     def __init__(self, data: bytes, signs: Signs) -> None:
         self._data = data
+        self._haystack = Haystack(data)
         self._signs = signs
         self._next = dict.fromkeys(signs, -1)
         """The position of the next occurrence of each sign; the size of the buffer if there is none."""
@@ -125,9 +164,10 @@ class Sieve:
         """The position of the first sign at or after `position`; the size of the buffer if there is none."""
         for sign, found in self._next.items():
             if found < position:
-                found = self._data.find(sign[:1] if sign == _ESCAPED else sign, position)
+                find = self._haystack.find
+                found = find(sign[:1] if sign == _ESCAPED else sign, position)
                 if sign == _ESCAPED and found >= 0:  # One byte is found many times as fast as four.
-                    found = self._data.find(sign, found)
+                    found = find(sign, found)
                 self._next[sign] = found if found >= 0 else len(self._data)
         return min(self._next.values())
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console.decoding import work
 from moldau.broker.console.decoding.selection import Piece, Selected, Wanted, select
-from moldau.broker.console.decoding.signs import ANYWHERE, signs_of
+from moldau.broker.console.decoding.signs import ANYWHERE, Haystack, signs_of
 from moldau.broker.console.searching import search, stretches
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
@@ -312,6 +312,19 @@ def _without_signs(piece: Piece, wanted: Wanted) -> Selected:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("moldau.broker.console.decoding.selection.signs_of", lambda *_, **__: ())
         return select(piece, wanted, None)
+
+
+@pytest.mark.parametrize("has_function", [True, False])
+@given(st.lists(st.sampled_from([b"ab", b"a", b"\0", b"bab"])).map(b"".join), st.binary(max_size=3), st.integers(0, 40))
+@settings(max_examples=300, deadline=None)
+def test_bytes_are_found_with_and_without_the_function_of_the_c_library(
+    has_function: bool, data: bytes, sought: bytes, position: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        if not has_function:
+            patched.setattr("moldau.broker.console.decoding.signs._find_in_memory", lambda: None)
+        for each in (sought, data[position : position + 4]):
+            assert Haystack(data).find(each, position) == data.find(each, position)
 
 
 def test_batches_without_a_sign_are_not_decoded() -> None:
