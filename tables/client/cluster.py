@@ -59,6 +59,10 @@ class RefusedByBroker(Refused):
         self.what = what
 
 
+class BrokersUnavailable(Refused):
+    """No broker carried out a request before the timeout."""
+
+
 class TransientError(Exception):
     """An error that may pass. The client refreshes its metadata and repeats the request."""
 
@@ -124,7 +128,7 @@ class Cluster:
         """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. The
         metadata are refreshed before each repetition.
 
-        Raises `Refused` with the last problem after `timeout_s` (None: the request timeout of the settings).
+        Raises `BrokersUnavailable` with the last problem after `timeout_s` (None: the request timeout of the settings).
         """
         deadline = time.monotonic() + (timeout_s or self.settings.request_timeout_ms / 1000)
         while True:
@@ -133,7 +137,7 @@ class Cluster:
             except (TransientError, Disconnected) as problem:
                 self.forget()
                 if time.monotonic() + BACKOFF_S > deadline:
-                    raise Refused(f"{what}: {problem}") from None
+                    raise BrokersUnavailable(f"{what}: {problem}") from None
                 time.sleep(BACKOFF_S)
 
     def forget(self) -> None:

@@ -41,7 +41,11 @@ class Disconnected(OSError):
     been carried out."""
 
 
-class CertificateRefused(Refused):
+class LoginRefused(Refused):
+    """The broker does not let the client log in."""
+
+
+class CertificateRefused(LoginRefused):
     """The broker refuses the certificate of the client, or wants one and gets none. `alert` is what it says."""
 
     def __init__(self, address: Address, alert: str) -> None:
@@ -55,7 +59,7 @@ class BrokerConnection:
     """A connection to a broker, with at most one request in flight. Only one thread may use it."""
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
-        """Connect and log in. Raises OSError, and `Refused` if the login fails."""
+        """Connect and log in. Raises OSError, and `LoginRefused` if the login fails."""
         self.address = address
         self._settings = settings
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -117,18 +121,20 @@ class BrokerConnection:
         mechanism = self._settings.mechanism()
         shake = self.ask(SaslHandshakeRequest(mechanism=mechanism.name), SaslHandshakeResponse, 1)
         if shake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-            raise Refused(f"{self.address}: users do not log in at this listener: its security.protocol has no SASL")
+            raise LoginRefused(
+                f"{self.address}: users do not log in at this listener: its security.protocol has no SASL"
+            )
         if shake.error_code:
-            raise Refused(f"{self.address}: the broker has {', '.join(shake.mechanisms)}, not {mechanism.name}")
+            raise LoginRefused(f"{self.address}: the broker has {', '.join(shake.mechanisms)}, not {mechanism.name}")
         message: bytes | None = mechanism.first()
         while message is not None:
             reply = self.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse, 1)
             if reply.error_code:
-                raise Refused(f"{self.address}: the login failed: {reply.error_message}")
+                raise LoginRefused(f"{self.address}: the login failed: {reply.error_message}")
             try:
                 message = mechanism.answer(bytes(reply.auth_bytes))
             except LoginFailed as problem:
-                raise Refused(f"{self.address}: the login failed: {problem}") from None
+                raise LoginRefused(f"{self.address}: the login failed: {problem}") from None
 
     def _exchange(self, request: object, version: int, wait_ms: int) -> object:
         self._count += 1

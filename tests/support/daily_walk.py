@@ -32,6 +32,8 @@ class Step(NamedTuple):
         return " ".join(self.words[: 2 if self.words[0] in WITH_ACTIONS else 1])
 
 
+AT_CONTROLLERS: Final = ("backup", "capture")
+"""The actions that ask the leader of the controllers, too, which has a listener of its own."""
 WITH_ACTIONS: Final = ("topic", "group", "config", "acl", "user", "quota", "reassign", "elect", "tier")
 
 
@@ -172,6 +174,16 @@ def steps(name: str, broker: int, directory: Path) -> Iterator[Step]:
     yield Step(line("cluster-status"), (), NOTHING)
     yield Step(
         line(f"erase {topic} --key nobody"), of("erase", (USAGE, ""), (USAGE, topic), (UNKNOWN, f"{topic}x --key a"))
+    )
+    store, captured = directory / "store", directory / "walk.capture"
+    store.mkdir(exist_ok=True)
+    yield Step(
+        line(f"backup {store}"),
+        of("backup", (USAGE, ""), (UNKNOWN, none), (USAGE, f"{store} --keep none"), (UNKNOWN, f"{none} --list")),
+    )
+    yield Step(
+        line(f"capture {captured} --topic {topic}"),
+        of("capture", (USAGE, ""), (USAGE, f"{captured}"), (USAGE, f"{captured} --topic {topic} --sample 2")),
     )
     yield Step(
         line(f"topic delete-records {topic} --before 1 --partition 0 --execute"),

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import SSLCertVerificationError, SSLError
 from time import time_ns
 from typing import Final
 
@@ -39,7 +40,8 @@ from moldau.storage.tiered.port import (
     StorageUnavailable,
     WrongCluster,
 )
-from moldau.tables.client.cluster import RefusedByBroker
+from moldau.tables.client.cluster import BrokersUnavailable, RefusedByBroker
+from moldau.tables.client.connection import Disconnected, LoginRefused
 from moldau.tables.refusals import Refused
 
 STATUSES: Final[dict[type[Exception], int]] = {
@@ -49,8 +51,13 @@ STATUSES: Final[dict[type[Exception], int]] = {
     AccessRefused: EXIT_DENIED,
     PermissionError: EXIT_DENIED,
     StorageUnavailable: EXIT_UNREACHABLE,
+    LoginRefused: EXIT_DENIED,
+    SSLCertVerificationError: EXIT_DENIED,
+    SSLError: EXIT_UNREACHABLE,
+    Disconnected: EXIT_UNREACHABLE,
+    BrokersUnavailable: EXIT_UNREACHABLE,
 }
-"""The exit status for each class of exception; other exceptions give 1."""
+"""The exit status for each class of exception, the first class that fits; other exceptions give 1."""
 REMEDIES: Final[dict[type[Exception], str]] = {
     StorageMissing: ": make it first, so that a mount that is missing is not taken for an empty store",
     WrongCluster: ": give each cluster a store of its own",
@@ -164,7 +171,7 @@ def failures(store: str) -> Iterator[None]:
     except RefusedByBroker as problem:
         raise refused(problem.code, None, problem.what) from None
     except (Refused, CorruptCheckpoint, MalformedMessage, DamagedLog) as problem:
-        raise Failure(str(problem)) from None
+        raise Failure(str(problem), status=_status_of(problem)) from None
     except OSError as problem:
         if isinstance(problem, BrokenPipeError):
             raise
@@ -174,7 +181,7 @@ def failures(store: str) -> Iterator[None]:
 
 
 def _status_of(problem: Exception) -> int:
-    return STATUSES.get(type(problem), EXIT_FAILED)
+    return next((status for kind, status in STATUSES.items() if isinstance(problem, kind)), EXIT_FAILED)
 
 
 def positive(name: str, value: int | None) -> int | None:
