@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.groups.changes import IDLE, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
-from moldau.broker.cli.daily.records.printing import Place, filter_of, formatter_of, header_line_of
+from moldau.broker.cli.daily.records.printing import FieldsSeen, Place, filter_of, formatter_of, header_line_of
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.protocol.batch_iterator import iterate_batches
@@ -40,6 +40,7 @@ def consume(session: Session) -> int:
         printing.write(header_line_of(form))
         while reading.positions and not printing.is_done:
             reading.round(printing)
+        printing.note_absent_fields(session)
     finally:
         if group is not None and printing.reached:
             commit(client, group.name, printing.reached)
@@ -52,7 +53,8 @@ class Printing:
     def __init__(self, session: Session, form: str) -> None:
         given = session.arguments
         self._show = formatter_of(form)
-        self._passes = filter_of(given.key, given.grep, given.header, given.where)
+        self._seen = FieldsSeen()
+        self._passes = filter_of(given.key, given.grep, given.header, given.where, self._seen)
         self._left: int | None = given.count
         stream = session.invocation.out.stream
         self._out = getattr(stream, "buffer", None)
@@ -63,6 +65,12 @@ class Printing:
     @property
     def is_done(self) -> bool:
         return self._left == 0
+
+    def note_absent_fields(self, session: Session) -> None:
+        """Write a line to standard error if `--where` names a field that no value had, which may be misspelled."""
+        note = self._seen.note()
+        if note is not None:
+            session.note(note, "yellow")
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output, without buffering."""

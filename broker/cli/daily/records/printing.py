@@ -27,6 +27,8 @@ class Place(NamedTuple):
 
 Formatter = Callable[[Place], bytes]
 Filter = Callable[[Record], bool]
+FIELDS_SHOWN_MAX: Final = 20
+"""The most names of fields that a message lists."""
 
 
 def formatter_of(form: str) -> Formatter:
@@ -136,10 +138,37 @@ def _token(token: str, place: Place) -> bytes:
     return str(values[token]).encode()
 
 
-def filter_of(key: str | None, pattern: str | None, headers: list[str], fields: list[str]) -> Filter:
-    """Make a filter from the options `--key`, `--grep`, `--header` and `--where`: a record must pass all that are
-    given. Raises `WrongArguments`.
+class FieldsSeen:
+    """Which fields of `--where` the compared values had, to tell a misspelled name from a value that does not occur. A
+    value that an earlier filter leaves out is not compared.
     """
+
+    def __init__(self) -> None:
+        self.present: set[str] = set()
+        """The fields that a value has had."""
+        self.absent: dict[str, None] = {}
+        """The fields that were looked for, and that no value has had yet."""
+        self.names: dict[str, None] = {}
+        """The first names at the top of the values that lacked a field."""
+
+    def note(self) -> str | None:
+        """A sentence about the fields that no compared value had; None if there is none, or no value was an object."""
+        from difflib import get_close_matches
+
+        if not self.absent or not self.names:
+            return None
+        hints = [close[0] for path in self.absent if (close := get_close_matches(path, self.names, 1))]
+        hint = f"did you mean {', '.join(hints)}?" if hints else f"the fields are {', '.join(self.names)}"
+        return f"none of the compared values has the field {', '.join(self.absent)}; {hint}"
+
+
+def filter_of(
+    key: str | None, pattern: str | None, headers: list[str], fields: list[str], seen: FieldsSeen | None = None
+) -> Filter:
+    """Make a filter from the options `--key`, `--grep`, `--header` and `--where`: a record must pass all that are
+    given. `seen` is told which fields the values have. Raises `WrongArguments`.
+    """
+    seen = seen or FieldsSeen()
     tests: list[Filter] = []
     if key is not None:
         wanted_key = key.encode()
@@ -151,7 +180,7 @@ def filter_of(key: str | None, pattern: str | None, headers: list[str], fields: 
             raise WrongArguments(f"--grep {pattern} is not a regular expression: {problem}") from None
         tests.append(lambda record: bool(search(record.value or b"") or search(record.key or b"")))
     tests += [_header_filter(each) for each in headers]
-    tests += [_field_filter(each) for each in fields]
+    tests += [_field_filter(each, seen) for each in fields]
     return lambda record: all(test(record) for test in tests)
 
 
@@ -165,7 +194,7 @@ def _header_filter(given: str) -> Filter:
     return lambda record: any(matches(each) for each in record.headers)
 
 
-def _field_filter(given: str) -> Filter:
+def _field_filter(given: str, seen: FieldsSeen) -> Filter:
     path, is_pair, text = given.partition("=")
     if not is_pair:
         raise WrongArguments(f"--where {given} is not FIELD=VALUE")
@@ -175,10 +204,17 @@ def _field_filter(given: str) -> Filter:
             found = json.loads(record.value or b"")
         except ValueError:
             return False
+        value = found
         for name in [path] if isinstance(found, dict) and path in found else path.split("."):
             if not isinstance(found, dict) or name not in found:
+                if path not in seen.present and isinstance(value, dict):
+                    seen.absent[path] = None
+                    seen.names |= dict.fromkeys([*value][: FIELDS_SHOWN_MAX - len(seen.names)])
                 return False
             found = found[name]
+        if path not in seen.present:
+            seen.present.add(path)
+            seen.absent.pop(path, None)
         return text == (found if isinstance(found, str) else json.dumps(found))
 
     return matches
