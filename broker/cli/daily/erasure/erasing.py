@@ -49,12 +49,14 @@ of the leader reads and checks an order in one step, which should take at most 2
 record of the partition, of about 68 kB then. It is sent in halves if that is above the topic's max.message.bytes.
 """
 POLL_S: Final = 0.2
-POLL_S_MAX: Final = 2.0
+POLL_S_MAX: Final = 5.0
 POLL_SHARE: Final = 1 / 20
 """The pause before the replicas are asked again is this share of the time since the orders were sent, from `POLL_S` to
 `POLL_S_MAX`."""
 ASKING_SHARE: Final = 3
-"""The brokers' receipts may be long: the pause before asking again is at least so many times what asking took."""
+"""The brokers' receipts may be long: the pause before asking again is at least so many times what asking took, up to
+`POLL_S_MAX`, because a machine under load may answer once after half a minute.
+"""
 WAIT_S: Final = 300
 """The time (s) for which the command waits for replicas that answer, have not finished their erasure, and enter no
 further segment in their receipts.
@@ -220,8 +222,7 @@ class Erasure:
                 progress, changed = entered, now
             if is_over or now - changed > WAIT_S:
                 return states
-            pause = min(max(POLL_S, POLL_SHARE * (now - began)), POLL_S_MAX)
-            time.sleep(max(pause, ASKING_SHARE * (now - asked)))
+            time.sleep(min(max(POLL_S, POLL_SHARE * (now - began), ASKING_SHARE * (now - asked)), POLL_S_MAX))
 
     def _write(self, sent: list[OrderSent], states: list[ReplicaState], tables: list[dict[str, Any]]) -> str:
         given = self._session.arguments
