@@ -90,6 +90,19 @@ static PyObject *read_records(RecordSpans *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *keep_chosen(RecordSpans *self, PyObject *argument) {
+    Py_buffer is_kept;
+    if (PyObject_GetBuffer(argument, &is_kept, PyBUF_SIMPLE) < 0)
+        return NULL;
+    int is_right = is_kept.len == self->rows.count;
+    if (is_right)
+        keep_rows(&self->rows, is_kept.buf);
+    else
+        PyErr_SetString(PyExc_AssertionError, "a byte for each record");
+    PyBuffer_Release(&is_kept);
+    return is_right ? Py_NewRef(Py_None) : NULL;
+}
+
 static const struct column *column_of(const RecordSpans *self, int name) {
     const struct column *column = name == KEYS ? &self->rows.keys : &self->rows.values;
     if ((name == KEYS || name == VALUES) && column->spans != NULL)
@@ -202,6 +215,7 @@ static PyMemberDef members[] = {
 
 static PyMethodDef methods[] = {
     {"read", (PyCFunction)read_records, METH_VARARGS, NULL},
+    {"keep", (PyCFunction)keep_chosen, METH_O, NULL},
     {"needs", (PyCFunction)needs, METH_O, NULL},
     {"copy", (PyCFunction)copy, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

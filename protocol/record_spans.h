@@ -160,6 +160,35 @@ static enum problem read_batch(struct rows *rows, const struct batch *batch) {
     return at == batch->end ? NONE : WRONG_COUNT;
 }
 
+static void keep_fields(struct column *column, int64_t count, const uint8_t *is_kept) {
+    struct span *spans = column->spans;
+    int64_t row = 0;
+    column->size = column->nulls_count = 0;
+    for (int64_t each = 0; spans != NULL && each < count; each++)
+        if (is_kept[each])
+            put_field(column, row++, spans[each]);
+}
+
+static void keep_numbers(int64_t *numbers, int64_t count, const uint8_t *is_kept) {
+    int64_t row = 0;
+    for (int64_t each = 0; numbers != NULL && each < count; each++)
+        if (is_kept[each])
+            numbers[row++] = numbers[each];
+}
+
+/* Drop the rows that are not kept. */
+static void keep_rows(struct rows *rows, const uint8_t *is_kept) {
+    int64_t count = 0;
+    keep_fields(&rows->keys, rows->count, is_kept);
+    keep_fields(&rows->values, rows->count, is_kept);
+    keep_numbers(rows->offsets, rows->count, is_kept);
+    keep_numbers(rows->timestamps, rows->count, is_kept);
+    keep_numbers(rows->headers, rows->count, is_kept);
+    for (int64_t each = 0; each < rows->count; each++)
+        count += is_kept[each] != 0;
+    rows->count = count;
+}
+
 /* Copy the fields of a column one behind the other into `data`. `ends` has one more entry than there are rows: the
  * position of each field, and the end of the last one. `validity` is NULL where there are no nulls. */
 static void copy_fields(const struct column *column, int64_t count, int32_t *ends, uint8_t *data, uint8_t *validity) {

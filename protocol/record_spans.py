@@ -107,6 +107,18 @@ class RecordSpans:
         if at != end:
             raise MalformedMessage(f"{records_count} records do not fill the {end - start} bytes of their batch")
 
+    def keep(self, is_kept: Buffer) -> None:
+        """Keep only some of the records, in all columns. `is_kept` has a byte for each record, which is 0 for a record
+        that is dropped."""
+        rows = [row for row, kept in enumerate(memoryview(is_kept).cast("B")) if kept]
+        assert len(memoryview(is_kept).cast("B")) == self.count, "a byte for each record"
+        for numbers in (self._offsets, self._timestamps, self._headers):
+            if numbers is not None:
+                for number, row in enumerate(rows):
+                    numbers[number] = numbers[row]
+        self._fields = {column: [fields[row] for row in rows] for column, fields in self._fields.items()}
+        self.count = len(rows)
+
     def needs(self, column: int) -> tuple[int, int]:
         """The number of bytes of all fields of a column, and the number of its fields that are null."""
         fields = self._fields[column]

@@ -86,6 +86,36 @@ static PyObject *select_run(OffsetMap *self, PyObject *arguments) {
                          PyBool_FromLong(selection.has_tombstones), (long long)selection.without_key_count);
 }
 
+/* Whether these buffers have the keys and offsets of so many rows. */
+static int are_rows(const Py_buffer *ends, const Py_buffer *data, const Py_buffer *offsets, Py_ssize_t count) {
+    if (ends->len < 4 * (count + 1) || offsets->len < 8 * count)
+        return 0;
+    const int32_t *positions = ends->buf;
+    for (Py_ssize_t row = 0; row < count; row++)
+        if (positions[row] < 0 || positions[row] > positions[row + 1])
+            return 0;
+    return count == 0 || positions[count] <= data->len;
+}
+
+static PyObject *choose_keys(OffsetMap *self, PyObject *arguments) {
+    Py_buffer ends, data, offsets, is_chosen;
+    int takes_keys;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*w*p", &ends, &data, &offsets, &is_chosen, &takes_keys))
+        return NULL;
+    int is_right = are_rows(&ends, &data, &offsets, is_chosen.len), has_room = 0;
+    if (is_right) {
+        struct keyed_rows rows = {ends.buf, data.buf, offsets.buf, is_chosen.buf, is_chosen.len};
+        has_room = choose_rows(&self->map, &rows, takes_keys);
+    } else {
+        PyErr_SetString(PyExc_AssertionError, "the keys and offsets of the rows");
+    }
+    PyBuffer_Release(&ends);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&is_chosen);
+    return is_right ? PyBool_FromLong(has_room) : NULL;
+}
+
 static PyObject *put(OffsetMap *self, PyObject *arguments) {
     Py_buffer key;
     long long offset;
@@ -223,6 +253,7 @@ static PyMethodDef methods[] = {
     {"forget_fates", (PyCFunction)forget_fates, METH_NOARGS, NULL},
     {"index_run", (PyCFunction)index_run, METH_VARARGS, NULL},
     {"select_run", (PyCFunction)select_run, METH_VARARGS, NULL},
+    {"choose_keys", (PyCFunction)choose_keys, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

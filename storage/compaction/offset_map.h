@@ -143,6 +143,48 @@ static inline int64_t get_hashed(const struct map *map, uint64_t first, uint64_t
     return is_at(entry, first, second) ? (int64_t)(entry->behind - 1) : NOT_FOUND;
 }
 
+/* Keys of rows as Arrow's binary type stores them, each with an offset. */
+struct keyed_rows {
+    const int32_t *ends; /* one more than there are rows */
+    const uint8_t *data;
+    const int64_t *offsets;
+    uint8_t *is_chosen;
+    int64_t count;
+};
+
+/* Walk over the chosen rows from the last to the first. A row whose key has its offset or a later one in the map is not
+ * chosen any more; the offset of any other row is put into the map, that of a new key only with `takes_keys`. Returns
+ * whether there was room for all new keys. */
+static int choose_rows(struct map *map, const struct keyed_rows *rows, int takes_keys) {
+    struct {
+        uint64_t first, second;
+        int64_t row;
+    } block[BLOCK];
+    int has_room = 1;
+    for (int64_t row = rows->count; row > 0;) {
+        int found = 0;
+        while (found < BLOCK && row > 0) {
+            if (!rows->is_chosen[--row])
+                continue;
+            size_t size = (size_t)(rows->ends[row + 1] - rows->ends[row]);
+            hash_key(map->salt, rows->data + rows->ends[row], size, &block[found].first, &block[found].second);
+            prefetch(map, block[found].first);
+            block[found++].row = row;
+        }
+        for (int each = 0; each < found; each++) {
+            int64_t offset = rows->offsets[block[each].row];
+            int64_t known = get_hashed(map, block[each].first, block[each].second);
+            if (known >= offset)
+                rows->is_chosen[block[each].row] = 0;
+            else if (known != NOT_FOUND || (takes_keys && !is_full(map)))
+                put_hashed(map, block[each].first, block[each].second, offset, 0);
+            else if (takes_keys)
+                has_room = 0;
+        }
+    }
+    return has_room;
+}
+
 /* Reading records */
 
 struct record {

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import mmap as mmap_module
 from contextlib import suppress
+from itertools import pairwise
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
@@ -166,6 +167,36 @@ class OffsetMap:
             slot += step if probes < SCATTERED_PROBES else 1
             if slot >= slots:
                 slot -= slots
+
+    def choose_keys(
+        self, ends: BytesLike, data: BytesLike, offsets: BytesLike, is_chosen: BytesLike, takes_keys: bool
+    ) -> bool:
+        """Walk over those rows that are chosen, from the last to the first, and leave out each row whose key the map
+        has with the offset of the row or a later one. The offsets of the other rows are put into the map; that of a new
+        key only with `takes_keys`, and while the map is not full. Returns whether there was room for all new keys.
+
+        `ends` and `data`: the keys in the layout of Arrow's binary type, without nulls. `offsets`: 64 bits for each
+        row, not negative. `is_chosen`: a byte for each row, which is set to 0 for a row that is left out.
+        """
+        positions, numbers = memoryview(ends).cast("B").cast("i"), memoryview(offsets).cast("B").cast("q")
+        keys, chosen = memoryview(data).cast("B"), memoryview(is_chosen).cast("B")
+        count = len(chosen)
+        assert len(positions) > count and len(numbers) >= count, "the keys and offsets of the rows"
+        limits = [0, *positions[: count + 1], len(keys)] if count else []
+        assert all(low <= high for low, high in pairwise(limits)), "the keys and offsets of the rows"
+        has_room = True
+        for row in range(count - 1, -1, -1):
+            if not chosen[row]:
+                continue
+            key = bytes(keys[positions[row] : positions[row + 1]])
+            known = self.get(key)
+            if known >= numbers[row]:
+                chosen[row] = 0
+            elif known != NOT_FOUND or (takes_keys and not self.is_full):
+                self.put(key, numbers[row])
+            elif takes_keys:
+                has_room = False
+        return has_room
 
     def index_run(self, records: BytesLike, count: int, base_offset: int, start_offset: int) -> int:
         """Put the keys of the records at or past `start_offset` into the map; there must be exactly `count` records.

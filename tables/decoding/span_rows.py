@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -14,11 +14,17 @@ from moldau.protocol.record_spans import KEYS, NO_HEADERS, VALUES, RecordSpans
 from moldau.tables.decoding.decoded_rows import DecodedRows, headers_column
 from moldau.tables.decoding.segment_batches import Chunk
 
+Choose = Callable[[NDArray[np.int64], NDArray[np.int64], pa.Array], NDArray[np.uint8]]
+"""A function that chooses records by their offsets, timestamps (microseconds) and keys. Returns a byte for each record,
+which is 0 for a record that is left out."""
 _FIELDS: Final = {"key": KEYS, "value": VALUES}
 
 
-def decode_spans(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str]) -> DecodedRows:
-    """Decode the records of a chunk with offsets in [start_offset, end_offset) into these columns. Raises
+def decode_spans(
+    chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str], choose: Choose | None = None
+) -> DecodedRows:
+    """Decode the records of a chunk with offsets in [start_offset, end_offset) into these columns. With `choose`, which
+    needs the columns `key` and `timestamp`, the values of the chosen records alone are copied. Raises
     `MalformedMessage`."""
     capacity = sum(max(0, min(each.header.records_count, each.end - each.start)) for each in chunk.bodies)
     offsets = np.empty(capacity, np.int64)
@@ -42,6 +48,11 @@ def decode_spans(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[
             has_append_time,
         )
         types.append((int(has_append_time), spans.count - before))
+    if choose is not None:
+        assert timestamps is not None
+        is_kept = choose(offsets[: spans.count], timestamps[: spans.count], _column(spans, KEYS))
+        spans.keep(is_kept.data)
+        types = _kept_types(types, is_kept)
     count = spans.count
     return DecodedRows(
         offsets=pa.array(offsets[:count]),
@@ -51,6 +62,15 @@ def decode_spans(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[
         headers=None if headers is None else _headers(headers[:count], chunk, types),
         timestamp_types=types,
     )
+
+
+def _kept_types(types: Sequence[tuple[int, int]], is_kept: NDArray[np.uint8]) -> list[tuple[int, int]]:
+    """Count the kept records of each run of a timestamp type."""
+    kept, start = [], 0
+    for of_run, count in types:
+        kept.append((of_run, int(np.count_nonzero(is_kept[start : start + count]))))
+        start += count
+    return kept
 
 
 def _column(spans: RecordSpans, name: int) -> pa.Array:

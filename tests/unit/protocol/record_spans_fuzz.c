@@ -98,6 +98,13 @@ static void run_one(void) {
             batch.base_time = random_below(2) ? INT64_MAX - 10 : INT64_MIN + 10;
         read_batch(&rows, &batch);
     }
+    if (random_below(2)) {
+        uint8_t *is_kept = malloc((size_t)rows.count);
+        for (int64_t each = 0; each < rows.count; each++)
+            is_kept[each] = (uint8_t)random_below(3);
+        keep_rows(&rows, is_kept);
+        free(is_kept);
+    }
     if (rows.keys.spans != NULL)
         copy_column(&rows.keys, rows.count);
     copy_column(&rows.values, rows.count);

@@ -46,8 +46,10 @@ def form(request: pytest.FixtureRequest) -> ModuleType:
     return found
 
 
-def read(form: ModuleType, batches: list[bytes], wanted: tuple[int, int] = EVERYTHING) -> Columns:
-    """The columns of these batches, in one chunk."""
+def read(
+    form: ModuleType, batches: list[bytes], wanted: tuple[int, int] = EVERYTHING, is_kept: bytes | None = None
+) -> Columns:
+    """The columns of these batches, in one chunk; only those of the records for which `is_kept` has no 0."""
     headers = [parse_header(batch) for batch in batches]
     capacity = sum(header.records_count for header in headers)
     numbers = [array("q", bytes(8 * capacity)) for _ in range(3)]
@@ -63,6 +65,8 @@ def read(form: ModuleType, batches: list[bytes], wanted: tuple[int, int] = EVERY
             header.base_timestamp,
             False,
         )
+    if is_kept is not None:
+        spans.keep(is_kept)
     offsets, times, places = (list(each)[: spans.count] for each in numbers)
     return Columns(offsets, times, places, fields(spans, form.KEYS), fields(spans, form.VALUES))
 
@@ -103,6 +107,27 @@ def test_it_reads_what_the_decoder_of_records_reads(
         assert columns.keys == [record.key for record in expected]
         assert columns.values == [record.value for record in expected]
         assert [each == form.NO_HEADERS for each in columns.headers] == [not record.headers for record in expected]
+
+
+@settings(deadline=None)
+@given(records, st.data())
+def test_records_that_are_kept_are_those_of_all_columns(found: list[Record], data: st.DataObject) -> None:
+    is_kept = data.draw(st.lists(st.integers(0, 2), min_size=len(found), max_size=len(found)))
+    batch = build_batch(found, base_offset=3)
+    rows = [row for row, keeps in enumerate(is_kept) if keeps]
+    every = read(plain_form(MODULE), [batch])
+    for form in forms_of(MODULE):
+        kept = read(form, [batch], is_kept=bytes(is_kept))
+        assert kept.offsets == [every.offsets[row] for row in rows]
+        assert kept.timestamps == [every.timestamps[row] for row in rows]
+        assert kept.headers == [every.headers[row] for row in rows]
+        assert kept.keys == [every.keys[row] for row in rows]
+        assert kept.values == [every.values[row] for row in rows]
+
+
+def test_each_record_has_a_byte_that_says_whether_it_is_kept(form: ModuleType) -> None:
+    with pytest.raises(AssertionError):
+        read(form, [build_batch([Record(b"k", b"v")])], is_kept=b"\1\1")
 
 
 @settings(deadline=None)

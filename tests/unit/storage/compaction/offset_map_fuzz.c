@@ -50,6 +50,35 @@ static void check_hash(void) {
         abort();
 }
 
+/* Rows with short keys, in memory of just their size. */
+static void choose_some(struct map *map) {
+    enum { ROWS = 70 };
+    int64_t count = (int64_t)random_below(ROWS);
+    int32_t *ends = malloc(sizeof *ends * (size_t)(count + 1));
+    int64_t *offsets = malloc(sizeof *offsets * (size_t)count);
+    uint8_t *is_chosen = malloc((size_t)count), *data = malloc(3 * (size_t)count);
+    ends[0] = 0;
+    for (int64_t row = 0; row < count; row++) {
+        ends[row + 1] = ends[row] + (int32_t)random_below(4);
+        for (int32_t at = ends[row]; at < ends[row + 1]; at++)
+            data[at] = (uint8_t)('a' + random_below(3));
+        offsets[row] = (int64_t)random_below(100);
+        is_chosen[row] = random_below(4) != 0;
+    }
+    uint8_t *of_size = malloc((size_t)ends[count]);
+    memcpy(of_size, data, (size_t)ends[count]);
+    struct keyed_rows rows = {ends, of_size, offsets, is_chosen, count};
+    choose_rows(map, &rows, (int)random_below(2));
+    for (int64_t row = 0; row < count; row++)
+        if (is_chosen[row] > 1)
+            abort();
+    free(ends);
+    free(offsets);
+    free(is_chosen);
+    free(data);
+    free(of_size);
+}
+
 static void run_one(void) {
     enum { SLOTS = 20, SLACK = 20, FATES = 30 };
     struct entry *table = calloc(SLOTS + SLACK + 1, sizeof *table);
@@ -80,6 +109,7 @@ static void run_one(void) {
         if (select_records(&map, &reader, batch & 1, &selection) == 0 && selection.kept_size > (int64_t)size)
             abort();
         common_fate(&map, base_offset, count);
+        choose_some(&map);
         free(run);
         free(kept);
     }

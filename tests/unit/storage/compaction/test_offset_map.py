@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable
+from itertools import accumulate
 from types import ModuleType
 
 import pytest
@@ -122,6 +124,52 @@ def test_no_fate_is_known_where_offsets_do_not_ascend(form: ModuleType) -> None:
     assert offsets.fate(3, 1) == form.LATEST
     offsets.put(b"b", 2)
     assert offsets.fate(3, 1) == form.NOT_NOTED and offsets.fate(2, 1) == form.NOT_NOTED
+
+
+# Keys of rows
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from([b"", b"a", b"b", b"c" * 30]) | st.binary(max_size=9), st.integers(0, 5)))
+    ),
+    st.booleans(),
+    st.integers(min_value=2, max_value=80),
+)
+def test_rows_stay_whose_keys_have_no_later_offset(
+    chunks: list[list[tuple[bytes, int]]], takes_keys: bool, slots: int
+) -> None:
+    def check(form: ModuleType) -> None:
+        offsets = form.OffsetMap(slots * form.ENTRY_SIZE, 0.9, SALT)
+        known = {}
+        if chunks and chunks[0]:
+            offsets.put(*chunks[0][0])
+            known = dict(chunks[0][:1])
+        for rows in chunks:
+            wanted, has_room = [1 - number % 3 // 2 for number in range(len(rows))], True
+            is_chosen = bytearray(wanted)
+            for number, (key, offset) in reversed(list(enumerate(rows))):
+                if wanted[number] and known.get(key, form.NOT_FOUND) >= offset:
+                    wanted[number] = 0
+                elif wanted[number] and (key in known or (takes_keys and len(known) < offsets.count_max)):
+                    known[key] = offset
+                elif wanted[number]:
+                    has_room = has_room and not takes_keys
+            ends = array("i", accumulate((len(key) for key, _ in rows), initial=0))
+            numbers = array("q", [offset for _, offset in rows])
+            joined = b"".join(key for key, _ in rows)
+            assert offsets.choose_keys(ends, joined, numbers, is_chosen, takes_keys) is has_room
+            assert list(is_chosen) == wanted
+        assert offsets.count == len(known) and all(offsets.get(key) == offset for key, offset in known.items())
+
+    in_each_form(check)
+
+
+@pytest.mark.parametrize("ends", [[0, 1], [0, 2, 1], [0, 1, 4], [-1, 0, 1]])
+def test_keys_that_do_not_fit_their_bytes_are_an_error_of_the_caller(form: ModuleType, ends: list[int]) -> None:
+    with pytest.raises(AssertionError):
+        form.OffsetMap(240, 0.9, SALT).choose_keys(array("i", ends), b"abc", array("q", [1, 2]), bytearray(2), True)
 
 
 # Records
