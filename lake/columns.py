@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from moldau.lake.flattening import flatten_type
 from moldau.lake.forms import DELETION, Form, JsonForm, Shape, ValueReading, row_of
@@ -76,6 +77,11 @@ def undated_misfits(batch: pa.RecordBatch) -> list[Misfit]:
         shown = f"{time_ms} ms" + (", or one past it," if abs(time_ms) >= TIME_MS_MAX else "")
         found.append(Misfit(row, f"the timestamp {shown} is not in one of the years 1 to 9999"))
     return found
+
+
+def are_dated(times_us: NDArray[np.int64]) -> bool:
+    """Whether all timestamps (microseconds) are in the years of a `datetime`."""
+    return not len(times_us) or bool(times_us.min() >= TIMES_US[0] and times_us.max() <= TIMES_US[1])
 
 
 def read_columns(*, has_headers: bool) -> list[str]:

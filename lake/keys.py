@@ -6,8 +6,9 @@ the fields, each after its length, so that two keys have one identity only if al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -90,21 +91,27 @@ class Keys:
     """The timestamp of the change of each key; `partitions` has its partition."""
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """The least and the greatest value of each scalar field of the keys, by path."""
-    others: pa.Array = field(default_factory=lambda: pa.array([], pa.large_binary()))
-    """The identity and partition of each further change of a key, which is the last one of its partition and older than
-    that of another partition. It has replaced the row of its partition nevertheless."""
+    others: Callable[[], pa.Array | None] = lambda: None
+    """Returns the identity and partition of each further change of a key, which is the last one of its partition and
+    older than that of another partition. It has replaced the row of its partition nevertheless."""
 
     @classmethod
-    def of(cls, rows: pa.Table, others: pa.Table | None = None) -> Keys:
-        """The keys of changed rows. `rows` has each key once; `others` has the older changes of other partitions."""
+    def of(cls, rows: pa.Table, others: Callable[[], pa.Table | None] = lambda: None) -> Keys:
+        """The keys of changed rows. `rows` has each key once; `others` returns the older changes of other partitions,
+        None if there are none. It is called if an older change may matter."""
         bounds = {}
         for path, leaf in scalar_fields_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
                 least, most = pc.min_max(leaf).values()
                 bounds[path] = least.as_py(), most.as_py()
         partitions, timestamps = (rows[name].combine_chunks() for name in ("partition", "timestamp"))
-        found = cls(identities(rows), partitions, timestamps, bounds)
-        return found if others is None else replace(found, others=_in_partitions(others))
+
+        @cache
+        def in_partitions() -> pa.Array | None:
+            found = others()
+            return None if found is None else _in_partitions(found)
+
+        return cls(identities(rows), partitions, timestamps, bounds, in_partitions)
 
     def __len__(self) -> int:
         return len(self.identities)
@@ -124,8 +131,9 @@ class Keys:
         is_later = pc.greater(rows.column("timestamp"), timestamps)
         is_tied = pc.and_(pc.equal(rows.column("timestamp"), timestamps), is_higher)
         is_moved = pc.not_equal(rows.column("partition"), partitions)
-        if len(self.others):
-            is_moved = pc.and_not(is_moved, pc.is_in(_in_partitions(rows), value_set=self.others))
+        others = self.others() if pc.any(is_moved).as_py() else None
+        if others is not None:
+            is_moved = pc.and_not(is_moved, pc.is_in(_in_partitions(rows), value_set=others))
         return pc.fill_null(pc.and_(is_moved, pc.or_(is_later, is_tied)), False)
 
     def without(self, left_out: pa.Array) -> Keys:

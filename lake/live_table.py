@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyiceberg.exceptions import ValidationException
@@ -26,7 +28,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns
+from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns, are_dated
 from moldau.lake.data_files import aligned_to_schema
 from moldau.lake.keys import NO_KEYS, Keys
 from moldau.lake.ledger import Ledger
@@ -36,8 +38,9 @@ from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order
 from moldau.lake.table_form import GivenForms
-from moldau.lake.upsert import Changes, rows_that_stay, stored_keys, without_older
+from moldau.lake.upsert import IS_DELETION, Changes, rows_and_keys_of, rows_that_stay, stored_keys, without_older
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.decoding.last_of_keys import LastOfKeys, NotChosen, chooses_by_keys, last_of_keys
 from moldau.tables.engines.topic_dataset import TopicDataset
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
 from moldau.tables.reading.arguments import EPOCH, Place, options_of_places
@@ -88,16 +91,43 @@ class Tail:
         """Return the last row of each key in the tail, unless the tail deletes it, and all keys of the tail. Keys whose
         row in one of the table's `files` is later are left out. The result stays in memory from the first scan on."""
         if self._settled is None:
-            changes = Changes()
-            making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits))
-            for batch in self._reading.batches([self.slices], self._columns.read_names):
-                making.collect(changes, batch)
-            rows, keys = changes.rows_and_keys(source.target)
+            rows, keys = self._rows_and_keys(source.target)
             schema = source.metadata.schema()
             later = [each.planned for each in files if keys.may_be_older(each.planned.file, schema)]
             older = stored_keys(source.metadata, source.io, later, source.target, keys).older
             self._settled = without_older(rows, keys, older, source.target)
         return self._settled
+
+    def _rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, Keys]:
+        """Return the last row of each key, unless the tail deletes it, and all keys. Raises what `changes` raises."""
+        if isinstance(self._columns, RawColumns) and self.slices and chooses_by_keys():
+            with suppress(NotChosen):  # A misfit: all records are read, and the first misfit is found.
+                return self._chosen_rows_and_keys(target)
+        changes = Changes()
+        making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits))
+        for batch in self._reading.batches([self.slices], self._columns.read_names):
+            making.collect(changes, batch)
+        return changes.rows_and_keys(target)
+
+    def _chosen_rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, Keys]:
+        """Return what `_rows_and_keys` does, without decoding the values that count no more. Raises `NotChosen` if a
+        record is a misfit."""
+        last = last_of_keys(self.slices, self._columns.read_names, are_dated)
+        rows = [self._columns.rows(each) for each in last.rows]
+        if last.is_exact and rows:
+            batches = [each.batch.append_column(IS_DELETION, each.deletes) for each in rows]
+            return rows_and_keys_of(pa.Table.from_batches(batches), lambda: others_of(last), target)
+        changes = Changes()
+        for each in rows:
+            changes.add(each.batch, each.deletes)
+        for records in last.superseded():  # Without values, because another change of each key is later.
+            changes.add(records, pa.array(np.zeros(len(records), np.bool_)))
+        return changes.rows_and_keys(target)
+
+
+def others_of(last: LastOfKeys) -> pa.Table | None:
+    superseded = last.superseded()
+    return pa.Table.from_batches(superseded) if superseded else None
 
 
 class StoredFile(NamedTuple):

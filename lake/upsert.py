@@ -10,7 +10,7 @@ round: fewer and larger rounds (`--interval`) cost less.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -64,11 +64,8 @@ class Changes:
         in_partitions = _last_in_partitions(places)
         chosen = _last_of_keys(places, in_partitions)
         self._keep(chosen)
-        last = joined(self._kept)
-        rows = last.filter(pc.invert(last[IS_DELETION])) if pc.any(last[IS_DELETION]).as_py() else last
         others = changed.take(np.setdiff1d(in_partitions, chosen)) if len(chosen) < len(in_partitions) else None
-        in_table = [each if each is None or target is None else keyed(each, target) for each in (last, others)]
-        return rows.drop_columns([IS_DELETION]), Keys.of(*in_table)
+        return rows_and_keys_of(joined(self._kept), lambda: others, target)
 
     def last_in_partitions(self) -> pa.Table:
         """Return the last change of each key in each partition, with the column `IS_DELETION`."""
@@ -95,6 +92,20 @@ class Changes:
             stays, start = is_chosen[start : start + len(batch)], start + len(batch)
             if stays.any():
                 self._kept.append(batch if stays.all() else batch.filter(pa.array(stays)))
+
+
+def rows_and_keys_of(
+    last: pa.Table, others: Callable[[], pa.Table | None], target: pa.Schema | None
+) -> tuple[pa.Table, Keys]:
+    """Return the rows of the last changes that are not deletions, and the keys of all. `last` has the column
+    `IS_DELETION`; `others` returns the changes that are the last in their partition alone. `target`: see
+    `Changes.rows_and_keys`."""
+
+    def in_table(rows: pa.Table | None) -> pa.Table | None:
+        return rows if rows is None or target is None else keyed(rows, target)
+
+    rows = last.filter(pc.invert(last[IS_DELETION])) if pc.any(last[IS_DELETION]).as_py() else last
+    return rows.drop_columns([IS_DELETION]), Keys.of(in_table(last), lambda: in_table(others()))
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:

@@ -11,6 +11,10 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import BatchHeader, read_raw_varint, read_raw_varlong
 from moldau.storage.compaction import offset_map
@@ -64,6 +68,28 @@ class SeenKeys:
             run, count, *_ = newest.select_run(run, count, base_offset, self._keeps_tombstones)
         return run, count
 
+    @property
+    def keys_count(self) -> int | None:
+        """The number of remembered keys; None if there are several maps, because a key may be in each of them."""
+        return self._maps[0].count if len(self._maps) == 1 else None
+
+    def choose(self, keys: pa.Array, offsets: NDArray[np.int64], is_chosen: NDArray[np.uint8]) -> bool:
+        """Of the rows of a chunk, which is older than those before it, leave out each whose key was met with the offset
+        of the row or a later one, and remember the keys and offsets of the others. Returns whether all of these are
+        remembered.
+
+        `keys`: binary, without nulls. `offsets`: numbers that order the rows of a key, not negative. `is_chosen`: a
+        byte for each row; a row with 0 is passed over, and a row that is left out gets 0."""
+        newest = self._maps[-1]
+        if newest.count + len(keys) > newest.count_max:
+            newest = self._new_map(max(2 * newest.slots, int((len(keys) + 2) / LOAD_FACTOR)) * ENTRY_SIZE)
+            self._maps.append(newest)
+        _, ends, data = keys.buffers()
+        has_room = True
+        for known in self._maps:
+            has_room = known.choose_keys(ends, data, offsets.data, is_chosen.data, known is newest)
+        return has_room
+
     def _remember(self, run: BytesLike, count: int, base_offset: int) -> tuple[OffsetMap, int]:
         """Put the keys of a run into one map. Returns this map and the number of keys that it did not have before."""
         newest = self._maps[-1]
@@ -85,15 +111,21 @@ class SeenKeys:
 
 
 def newest_chunks(
-    wanted: Slice, stored: list[FoundBatch], chunk_size: int, met: SeenKeys | None = None
+    wanted: Slice,
+    stored: list[FoundBatch],
+    chunk_size: int,
+    met: SeenKeys | None = None,
+    expander: Expander | None = None,
 ) -> Iterator[Chunk]:
     """Yield the batches of a slice in chunks, the newest chunk first. With `met`, only the records that it selects are
     in the chunks.
 
     `stored` are the batches of the slice in order. They are removed from the list, so that their memory becomes free.
+    `expander`: one that keeps `chunk_size` bytes, whose earlier batches are not needed any more.
     Raises `MalformedMessage`, which names the file and the position.
     """
-    expander = Expander(chunk_size)
+    expander = expander or Expander(chunk_size)
+    expander.reuse()
     chunk = Chunk()
     while stored:
         found = stored.pop()

@@ -156,7 +156,7 @@ TABLE_MUTANTS: Final = (
         762,
         "a row outlives a later record of its key and partition, if a round has a newer one of another partition",
         KEYS,
-        "        if len(self.others):\n",
+        "        if others is not None:\n",
         "        if False:\n",
         Hunt.TABLES,
     ),
