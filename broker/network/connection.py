@@ -271,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         flow, output, clock = self._flow, self._output, self._clock
         position = 0
         left = ITERATION_REQUESTS_MAX
+        may_run = True
         while size - position >= 4 and not flow.is_paused:
             (frame_size,) = _SIZE(buffer, position)
             if not 0 < frame_size <= self.request_size_max:
@@ -282,8 +283,9 @@ class Connection(asyncio.BufferedProtocol):
                 break
             count = 1
             try:
-                run = None if end == size else _answered_run(self, buffer[position:size])
+                run = _answered_run(self, buffer[position:size]) if may_run and end < size else None
                 if run is None:
+                    may_run = False  # What refuses one run refuses most: frames are not looked through for nothing.
                     self._handle(buffer[position + 4 : end])
                 else:
                     count, end = run[0], position + run[1]

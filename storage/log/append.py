@@ -23,6 +23,7 @@ from moldau.protocol.batch_iterator import BatchIterator
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
+    CODEC_MASK,
     CONTROL_BIT,
     LOG_OVERHEAD,
     NO_PRODUCER_ID,
@@ -237,8 +238,9 @@ def append_run_from_client(
     """Validate and append batches that one client sent one after the other, in one write.
 
     Returns the results of the batches that were appended, or the error of the disk for each of them. The run ends
-    before the first batch that is refused, postponed, or needs another decision: of a transaction, of another producer
-    or sequence than the batch before it, or for a new segment. That batch and those after it have no result and can
+    before the first batch that is refused or needs another decision: of a transaction, of another producer or sequence
+    than the batch before it, or for a new segment. It ends before a compressed batch too, because several that expand
+    much would hold the event loop for long. That batch and those after it have no result and can
     still be passed to `append_from_client`; if that is the first one, the result is empty.
     """
     config, segment = log.config, log.active
@@ -304,7 +306,7 @@ def continues_run(log: LogState, headers: list[BatchHeader], header: BatchHeader
     state says before any of them is noted.
     """
     producer_id = header.producer_id
-    if header.attributes & TRANSACTIONAL_BIT or (headers and headers[-1].producer_id != producer_id):
+    if header.attributes & (TRANSACTIONAL_BIT | CODEC_MASK) or (headers and headers[-1].producer_id != producer_id):
         return False
     if producer_id < 0:
         return producer_id == NO_PRODUCER_ID

@@ -105,6 +105,7 @@ def damaged(*values: str) -> bytearray:
         [batch("a", producer=(7, 0, 0)), batch("b", producer=(7, 1, 0)), batch("c", producer=(7, 1, 1))],
         [batch("a", producer=(7, 0, 0)), batch("b", producer=(8, 0, 0)), batch("c")],
         [batch("a"), batch("b", producer=(8, 0, 0)), batch("c")],
+        [batch("a"), batch("b" * 500, codec=Codec.GZIP), batch("c")],
     ],
 )
 def test_a_run_ends_before_a_batch_that_needs_a_decision_of_its_own(tmp_path: Path, batches: list[bytearray]) -> None:
@@ -141,6 +142,12 @@ def test_a_run_ends_before_a_batch_that_belongs_into_a_new_segment(tmp_path: Pat
 def test_no_run_begins_if_batches_are_rewritten_or_an_index_may_fill(tmp_path: Path, config: LogConfig) -> None:
     log = log_in(tmp_path, config)
     assert run(log, [batch("a"), batch("b")]) == []
+    assert log.end_offset == 1
+
+
+def test_no_run_begins_with_a_compressed_batch(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    assert run(log, [batch("a", codec=Codec.GZIP), batch("b")]) == []
     assert log.end_offset == 1
 
 
