@@ -119,7 +119,7 @@ def restored_quorum(
         if address is not None:
             endpoints = tuple((name, address) for name in listeners or [DEFAULT_LISTENER])
         voters.append(voter._replace(directory_id=directories[node_id], endpoints=endpoints))
-    return QuorumDescription(max(quorum.kraft_version, DYNAMIC_QUORUM), VoterSet.of(voters))
+    return QuorumDescription(max(quorum.kraft_version, DYNAMIC_QUORUM), VoterSet.from_voters(voters))
 
 
 def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[ConfigResource, str]]:
@@ -166,7 +166,7 @@ def _restored_topics(
                 for index, each in topic.partitions.items()
             }
             kept.append(Topic(placement.name_of(topic.name), topic.id, partitions))
-    return TopicsImage.of(kept)
+    return TopicsImage.from_topics(kept)
 
 
 def _restored_partition(
@@ -194,4 +194,4 @@ def _restored_configs(image: MetadataImage, placement: Placement) -> ConfigsImag
             kept[resource] = settings
         elif placement.has(resource.name):
             kept[ConfigResource(resource.type, placement.name_of(resource.name))] = settings
-    return ConfigsImage(ConfigsImage().by_resource.updated(kept))
+    return ConfigsImage(ConfigsImage().by_resource.with_changes(kept))

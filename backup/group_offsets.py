@@ -56,7 +56,7 @@ class SettledOffsets:
         and the offsets of partitions that are not restored. `ends`: the end offsets of all restored partitions."""
         found = []
         for group_id in self._store.groups():
-            for (topic, partition), committed in self._store.committed(group_id).offsets.items():
+            for (topic, partition), committed in self._store.committed_offsets(group_id).offsets.items():
                 end_offset = ends.get((topic, partition))
                 if end_offset is None or committed.offset > end_offset:
                     found.append(MovedOffset(group_id, topic, partition, committed, end_offset))

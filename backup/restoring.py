@@ -234,7 +234,7 @@ class _Restoring:
 
     def _is_expired(self, key: PartitionKey, backup: PartitionBackup) -> bool:
         """Whether a node that starts will find records that are older than the topic's retention."""
-        settings = self._image.configs.of(ResourceType.TOPIC, key.topic)
+        settings = self._image.configs.settings_of(ResourceType.TOPIC, key.topic)
         keeps_ms = int(settings.get("retention.ms", RETENTION_MS))
         if keeps_ms < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
             return False
@@ -316,7 +316,9 @@ class _Restoring:
         if self._target is None or not self._placement.has(key.topic):
             return None
         name = partition_directory_name(self._placement.name_of(key.topic), key.partition)
-        segment_bytes = int(self._image.configs.of(ResourceType.TOPIC, key.topic).get("segment.bytes", SEGMENT_BYTES))
+        segment_bytes = int(
+            self._image.configs.settings_of(ResourceType.TOPIC, key.topic).get("segment.bytes", SEGMENT_BYTES)
+        )
         writer = self._writers[key.topic, key.partition] = LogWriter(
             self._target.fs,
             [f"{self._target.unfinished}/{node}/{name}" for node in self._replicas(key)],

@@ -135,7 +135,7 @@ def figures_of(partitions: int, directory: str) -> dict[str, float]:
     started, cpu_started = time.perf_counter(), time.process_time()
     controller = Controller(loaded.replay, settings(), 0)
     activated_s, activated_cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
-    touched = len(controller.view.by_broker.in_sync(VICTIM))
+    touched = len(controller.view.by_broker.partitions_in_sync(VICTIM))
     for broker in loaded.replay.image.cluster.brokers.values():
         controller._sessions.touch(broker.id, broker.epoch, 0 if broker.id == VICTIM else SESSION_MS)
     started, cpu_started = time.perf_counter(), time.process_time()

@@ -104,7 +104,7 @@ class FetchSession:
                 if self.updates is not None:
                     self.updates.forget(gone)
 
-    def wanted(self) -> list[tuple[PartitionKey, FetchPartition]]:
+    def wanted_partitions(self) -> list[tuple[PartitionKey, FetchPartition]]:
         """The partitions to examine for the next response, in the order in which they are served."""
         partitions = self.partitions
         if self.updates is None:
@@ -115,11 +115,11 @@ class FetchSession:
         cached = self.partitions[key]
         return cached.high_watermark, cached.log_start_offset
 
-    def requested(self, now_ms: int) -> None:
+    def note_request(self, now_ms: int) -> None:
         """Note that the client has sent a request at this time (ms), and look for changes without a notification."""
         self.used_ms = now_ms
         if self.updates is not None:
-            self.updates.requested(now_ms)
+            self.updates.note_request(now_ms)
             self.updates.sweep(self._last_reported, now_ms)
 
     def close(self) -> None:
@@ -141,10 +141,10 @@ class FetchSession:
         if is_incremental and not must_respond:
             return False
         if data.records and cached is not None:
-            self.served(key)
+            self.note_served(key)
         return True
 
-    def served(self, key: PartitionKey) -> None:
+    def note_served(self, key: PartitionKey) -> None:
         """Move a partition whose records were sent to the end of the order, so that full responses never starve the
         others."""
         if self.updates is not None:
@@ -192,14 +192,15 @@ class FetchContext:
         return self.session.updates if self.session is not None else None
 
     def refresh_wanted(self) -> None:
-        """List the follower's partitions again, because one has changed since `wanted` was listed."""
+        """List the follower's partitions again, because one has changed since `wanted_partitions` was listed."""
         session = self.session
         if session is not None and session.updates is not None:
-            self.wanted = session.wanted()
+            self.wanted = session.wanted_partitions()
 
     def has_further_updates(self) -> bool:
-        """Whether further partitions of a follower's session have changed since `wanted` was listed. The fetch itself
-        may be the cause: it may commit a record, after which a coordinator appends a record to another partition."""
+        """Whether further partitions of a follower's session have changed since `wanted_partitions` was
+        listed. The fetch itself may be the cause: it may commit a record, after which a coordinator appends a record to
+        another partition."""
         session = self.session
         updates = session.updates if session is not None else None
         return updates is not None and len(updates.keys) > len(self.wanted)
@@ -287,11 +288,11 @@ class FetchSessions:
             del self._sessions[session.id]
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        session.requested(now_ms)
+        session.note_request(now_ms)
         self._sessions[session.id] = self._sessions.pop(session.id)
-        return FetchContext(session.wanted(), session, is_incremental=True)
+        return FetchContext(session.wanted_partitions(), session, is_incremental=True)
 
-    def throttled(self, fetch: FetchContext, throttle_ms: int) -> FetchResponse:
+    def throttled_response(self, fetch: FetchContext, throttle_ms: int) -> FetchResponse:
         """The empty response to a client that is throttled (KIP-219). If this fetch opened a session, the session is
         removed, and the client opens one again."""
         session = fetch.session
@@ -318,7 +319,7 @@ class FetchSessions:
         updates = UpdatedPartitions() if is_follower else None
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms, updates)
         session.update(request, is_full=True)
-        session.requested(now_ms)
+        session.note_request(now_ms)
         return session
 
 

@@ -137,7 +137,7 @@ class UpdatedPartitions:
         self._watched: dict[PartitionKey, SessionListener] = {}
         self._swept_ms = NEVER_MS
 
-    def requested(self, now_ms: int) -> None:
+    def note_request(self, now_ms: int) -> None:
         """Note the time (ms) of a request of the follower."""
         self.previous_ms, self.last_ms = self.last_ms, now_ms
 

@@ -51,7 +51,7 @@ class Leadership:
                 self.followers[replica].is_joining = False
         self._update_decisive()
 
-    def reassigned(self, replicas: tuple[int, ...], now_ms: int) -> None:
+    def apply_reassignment(self, replicas: tuple[int, ...], now_ms: int) -> None:
         """Apply a reassignment of replicas within the term: forget removed replicas, and add new ones."""
         self.replicas = replicas
         known = self.followers
@@ -141,7 +141,7 @@ class InSyncSet(NamedTuple):
         assert self.proposed is None, "one change at a time"
         return self._replace(proposed=replicas)
 
-    def refused(self) -> InSyncSet:
+    def without_proposal(self) -> InSyncSet:
         """Return the set after the controller refused the change."""
         return self._replace(proposed=None)
 
@@ -198,7 +198,7 @@ class FollowerProgress:
         name the partition repeats its last fetch offset."""
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
 
-    def fetched(
+    def note_fetch(
         self, offset: int, leader_end_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> None:
         """Note that the follower fetched from `offset`, so that it has every record before that offset."""

@@ -195,7 +195,7 @@ class Partition:
                 self.log.hide_records_to_erase()  # Other replicas may have erased these records long ago.
         elif partition_epoch >= self.partition_epoch:
             if replicas != self.leadership.replicas:
-                self.leadership.reassigned(replicas, now_ms)
+                self.leadership.apply_reassignment(replicas, now_ms)
             if partition_epoch > self.partition_epoch:
                 self.leadership.apply(in_sync)
                 has_other_replicas_in_sync = True
@@ -387,7 +387,7 @@ class Partition:
         assert self.leadership is not None
         follower = self.leadership.followers[replica_id]
         has_trimmed = log_start_offset != follower.log_start_offset
-        follower.fetched(offset, self.log.end_offset, log_start_offset, broker_epoch, now_ms)
+        follower.note_fetch(offset, self.log.end_offset, log_start_offset, broker_epoch, now_ms)
         if has_trimmed:
             for listener in self._listeners:
                 listener.on_log_start_offset_updated()
@@ -419,7 +419,7 @@ class Partition:
     def in_sync_set_refused(self) -> None:
         """Drop the proposed in-sync set, because the controller refused it. The confirmed set remains."""
         if self.leadership is not None:
-            self.leadership.apply(self.leadership.in_sync.refused())
+            self.leadership.apply(self.leadership.in_sync.without_proposal())
             self.advance()
 
     def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:

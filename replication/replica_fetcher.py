@@ -57,7 +57,7 @@ because only the next request can confirm their records, and producers with acks
 
 class TruncateTo(NamedTuple):
     """The effect: make a lowered recovery point durable, then truncate the log to this offset. Report it with
-    `truncated`."""
+    `on_truncated`."""
 
     partition: Partition
     leader_epoch: int
@@ -65,7 +65,7 @@ class TruncateTo(NamedTuple):
 
 
 class StartAt(NamedTuple):
-    """The effect: remove all records from the log, and let it begin at this offset. Report it with `truncated`."""
+    """The effect: remove all records from the log, and let it begin at this offset. Report it with `on_truncated`."""
 
     partition: Partition
     leader_epoch: int
@@ -73,14 +73,14 @@ class StartAt(NamedTuple):
 
 
 class Flush(NamedTuple):
-    """The effect: make the log durable. Report it with `flushed`."""
+    """The effect: make the log durable. Report it with `on_flushed`."""
 
     partition: Partition
     leader_epoch: int
 
 
 class LookUp(NamedTuple):
-    """The effect: ask the leader for its log start offset and log end offset. Report them with `looked_up`."""
+    """The effect: ask the leader for its log start offset and log end offset. Report them with `on_looked_up`."""
 
     partition: Partition
     leader_epoch: int
@@ -88,7 +88,7 @@ class LookUp(NamedTuple):
 
 class Rebuild(NamedTuple):
     """The effect: remove all records from the log, and let it begin at the leader's local log start offset, with the
-    state of the remote part. Report it with `rebuilt`.
+    state of the remote part. Report it with `on_rebuilt`.
 
     It is needed because the leader has the next offset only in remote storage.
     """
@@ -152,8 +152,8 @@ class FollowedPartition:
 
 class ReplicaFetcher:
     """Fetches the partitions that one leader leads and this broker follows. It makes one request at a time with
-    `next_request`; `answered` or `failed` handles the outcome. Requests leave out partitions whose fetch parameters
-    have not changed since the last request (fetch session, KIP-227)."""
+    `next_request`; `on_response` or `on_request_failed` handles the outcome. Requests leave out partitions whose fetch
+    parameters have not changed since the last request (fetch session, KIP-227)."""
 
     def __init__(self, replica_id: int, settings: FetcherSettings, quota: ReplicationQuota | None = None) -> None:
         """`quota` is the replication quota that all followers of this broker share."""
@@ -301,7 +301,7 @@ class ReplicaFetcher:
             partition_max_bytes=self._settings.max_bytes,
         )
 
-    def failed(self, now_ms: int) -> None:
+    def on_request_failed(self, now_ms: int) -> None:
         """Handle a request without a response: the fetch session is lost, and the next request is sent after a
         backoff."""
         self._begin_anew()
@@ -320,14 +320,14 @@ class ReplicaFetcher:
         """
         return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, DOUBLINGS_MAX))
 
-    def answered(self, response: FetchResponse, wall_ms: int, now_ms: int) -> list[Effect]:
+    def on_response(self, response: FetchResponse, wall_ms: int, now_ms: int) -> list[Effect]:
         """Handle a response. Returns the effects, which the caller must begin before it calls `next_request` again."""
         effects: list[Effect] = []
         if response.error_code != ErrorCode.NONE:
             if response.error_code in SESSION_ERRORS:
                 self._begin_anew()
             else:
-                self.failed(now_ms)
+                self.on_request_failed(now_ms)
                 effects.append(
                     LogWarning(
                         f"the leader refused a fetch with {ErrorCode(response.error_code).name}; it is sent again"
@@ -336,7 +336,7 @@ class ReplicaFetcher:
             return effects
         self._failure_count = 0
         known = self._session.known
-        is_kept = self._session.accepted(response.session_id)
+        is_kept = self._session.note_accepted(response.session_id)
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
@@ -410,10 +410,10 @@ class ReplicaFetcher:
 
     # Outcomes of effects. One of an earlier leader epoch is ignored: the partition was followed anew since.
 
-    def truncated(self, partition: Partition, leader_epoch: int) -> None:
+    def on_truncated(self, partition: Partition, leader_epoch: int) -> None:
         self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
-    def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
+    def on_truncation_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
         """Handle a failed truncation. The partition is fetched again after the longest backoff. The leader's response
         then reports the divergence again."""
         followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
@@ -421,13 +421,13 @@ class ReplicaFetcher:
             followed.failure_count = DOUBLINGS_MAX
             self._delay(followed, now_ms)
 
-    def flushed(self, partition: Partition, leader_epoch: int) -> None:
+    def on_flushed(self, partition: Partition, leader_epoch: int) -> None:
         self._resume(partition, leader_epoch, FetchState.FLUSHING)
 
-    def rebuilt(self, partition: Partition, leader_epoch: int) -> None:
+    def on_rebuilt(self, partition: Partition, leader_epoch: int) -> None:
         self._resume(partition, leader_epoch, FetchState.REBUILDING)
 
-    def not_rebuilt(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
+    def on_rebuild_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
         """Handle a failed rebuild: the leader or the remote storage did not give the state of the remote part.
 
         The partition is fetched again after a backoff. The leader's response then leads to another rebuild.
@@ -436,12 +436,12 @@ class ReplicaFetcher:
         if followed is not None:
             self._delay(followed, now_ms)
 
-    def look_up_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
+    def on_look_up_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
         followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is not None:
             self._delay(followed, now_ms)
 
-    def looked_up(
+    def on_looked_up(
         self, partition: Partition, leader_epoch: int, start_offset: int, end_offset: int
     ) -> Iterator[Effect]:
         """Handle the result of a lookup: the leader's log has the offsets from `start_offset` to `end_offset`
@@ -490,7 +490,7 @@ def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
 class FetchSessionHandler:
     """The follower's side of the fetch session with one leader (KIP-227).
 
-    For one request after the other the caller calls `fill`, and then `accepted` or `reset`.
+    For one request after the other the caller calls `fill`, and then `note_accepted` or `reset`.
     """
 
     def __init__(self) -> None:
@@ -517,7 +517,7 @@ class FetchSessionHandler:
         request.topics = list(topics.values())
         request.forgotten_topics_data = list(given_up.values())
 
-    def accepted(self, session_id: int) -> bool:
+    def note_accepted(self, session_id: int) -> bool:
         """Note that the leader responded without an error of the session. Returns False if the leader has no session
         for this follower, so that the next request has to name every partition."""
         if session_id == NO_SESSION:

@@ -40,7 +40,9 @@ def captured_metadata(image: MetadataImage, topics: Iterable[str], now_ms: int) 
     captured = MetadataImage(
         provenance=image.provenance,
         features=image.features,
-        topics=TopicsImage.of(_of_one_partition(topic) if topic.name == OFFSETS_TOPIC else topic for topic in chosen),
+        topics=TopicsImage.from_topics(
+            _of_one_partition(topic) if topic.name == OFFSETS_TOPIC else topic for topic in chosen
+        ),
         configs=_configs(image.configs, chosen),
         next_producer_id=image.next_producer_id,
     )
@@ -63,9 +65,9 @@ def _of_one_partition(topic: Topic) -> Topic:
 def _configs(configs: ConfigsImage, topics: Iterable[Topic]) -> ConfigsImage:
     kept = {}
     for topic in topics:
-        settings = configs.of(ResourceType.TOPIC, topic.name)
+        settings = configs.settings_of(ResourceType.TOPIC, topic.name)
         kept[ConfigResource(ResourceType.TOPIC, topic.name)] = _settings_of_test(settings)
-    return ConfigsImage(ConfigsImage().by_resource.updated(kept))
+    return ConfigsImage(ConfigsImage().by_resource.with_changes(kept))
 
 
 def _settings_of_test(settings: Mapping[str, str]) -> Mapping[str, str]:

@@ -133,7 +133,7 @@ async def _rows(visit: Visit, topics: Sequence[Topic]) -> list[TopicRow]:
                 sizes.get(topic.name),
                 sum(ends.last[key] - ends.first[key] for key in keys) if is_known else None,
                 total(rate(recent.get(key), ends.last.get(key)) for key in keys),
-                configs.of(ResourceType.TOPIC, topic.name).get(POLICY) or ",".join(default),
+                configs.settings_of(ResourceType.TOPIC, topic.name).get(POLICY) or ",".join(default),
                 topic.name.startswith(INTERNAL),
             )
         )

@@ -86,7 +86,7 @@ class GroupsImage(NamedTuple):
         return self.image.topics.ids
 
     def group_settings(self, group_id: str) -> Mapping[str, str]:
-        return self.image.configs.of(ResourceType.GROUP, group_id)
+        return self.image.configs.settings_of(ResourceType.GROUP, group_id)
 
     def feature_level(self, name: str) -> int:
         return self.image.features.levels.get(name, 0)

@@ -125,7 +125,7 @@ class ActiveController:
 
     def disconnected(self, broker_id: int) -> None:
         """Note that a connection to a broker broke, so that the broker may have failed."""
-        self._controller.disconnected(broker_id, self._environment.monotonic_ms())
+        self._controller.note_disconnected(broker_id, self._environment.monotonic_ms())
         self._arm_anew()
 
     def note_last_heard(self, broker_id: int, heard_ms: int) -> None:

@@ -122,8 +122,8 @@ class DynamicConfig:
         """Apply the dynamic settings that an image has for the cluster and for this broker. Listeners are called if the
         settings have changed.
         """
-        default = image.configs.of(ResourceType.BROKER, "")
-        own = image.configs.of(ResourceType.BROKER, str(self.started_with.node_id))
+        default = image.configs.settings_of(ResourceType.BROKER, "")
+        own = image.configs.settings_of(ResourceType.BROKER, str(self.started_with.node_id))
         if default == self.layers.dynamic_default and own == self.layers.dynamic_broker:
             return
         self.layers = BrokerLayers.of(self.started_with, default, own)
@@ -152,4 +152,4 @@ class DynamicConfig:
 
     def topic_log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         """The log settings of a topic with the overrides that the image has for it."""
-        return self.log_config(image.configs.of(ResourceType.TOPIC, topic))
+        return self.log_config(image.configs.settings_of(ResourceType.TOPIC, topic))

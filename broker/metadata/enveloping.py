@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.kraft.controller.context import STRICT_SINCE
+from moldau.kraft.controller.context import STRICT_QUOTA_VERSIONS
 from moldau.protocol.frames import request_frame, response_of
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -34,7 +34,7 @@ def requester_of(request: object, version: int | None, client: ForwardedClient |
     """
     if client is None:
         return NODE
-    strict_since = STRICT_SINCE.get(type(request))
+    strict_since = STRICT_QUOTA_VERSIONS.get(type(request))
     is_strict = None if strict_since is None or version is None else version >= strict_since
     return Requester(client.principal, client.client_id or "", is_strict)
 

@@ -57,7 +57,7 @@ def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
     configuration are used. Raises `UnusableMetadata`.
     """
     refuse_unsupported(loaded.replay.image.features)
-    static = VoterSet.of(
+    static = VoterSet.from_voters(
         VoterNode(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
         for each in config.controller_quorum_voters
     )

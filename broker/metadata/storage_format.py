@@ -81,7 +81,7 @@ def format_directories(
         write_bootstrap(fs, path, levels, now_ms, credentials)
         kind = "data directory"
         if path == config.metadata_log_dir:
-            voters = VoterSet.of([own_voter(config, directory_id)]) if standalone else initial_voters
+            voters = VoterSet.from_voters([own_voter(config, directory_id)]) if standalone else initial_voters
             kind = kind_of_metadata_directory(config, voters)
             if voters is not None:
                 if config.node_id in voters.by_id:
@@ -146,7 +146,7 @@ def read_initial_voters(text: str, listener: str) -> VoterSet:
         raise FormatError("each of the initial controllers has an id and a directory id of its own")
     if not voters:
         raise FormatError("there are no initial controllers in the list")
-    return VoterSet.of(voters)
+    return VoterSet.from_voters(voters)
 
 
 def is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> bool:

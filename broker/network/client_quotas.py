@@ -81,7 +81,7 @@ class ClientQuotas:
 
     def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
         """Apply changed quotas of entities; None for an entity without quotas."""
-        self.limits.changed(entities)
+        self.limits.apply_changes(entities)
         self.produce = self._if_set(PRODUCER_BYTE_RATE)
         self.fetch = self._if_set(CONSUMER_BYTE_RATE)
         self.request = self._if_set(REQUEST_PERCENTAGE)

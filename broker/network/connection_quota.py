@@ -201,7 +201,7 @@ class AddressRates:
         """Count an accepted connection. Returns the time (ms) after which it has to be closed; 0 if it may stay. A
         connection that must be closed is not counted.
         """
-        limit = self._limits.of_address(address)
+        limit = self._limits.limit_of_address(address)
         if limit is None:
             return 0
         known = self._rates.pop(address, None)

@@ -112,7 +112,7 @@ class JsonAuditLog:
         """
         self._counts_due_s = 0
 
-    def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
         """Write a line about decisions, or only count the denials if the client has no budget left."""
         now_ms = self._wall_ms()
         second = now_ms // 1000

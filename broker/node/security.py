@@ -117,12 +117,12 @@ class NodeSecurity:
         authorizer = self.authorizer
         if authorizer is None:
             return
-        authorizer.changed(dict(quorum.image.acls.by_id.items()))
-        authorizer.loaded()
+        authorizer.apply_changes(dict(quorum.image.acls.by_id.items()))
+        authorizer.on_metadata_loaded()
 
         def published(image: MetadataImage, delta: MetadataDelta) -> None:
             if delta.acls.changed:
-                authorizer.changed(delta.acls.changed)
+                authorizer.apply_changes(delta.acls.changed)
 
         quorum.subscribe(published)
 

@@ -173,7 +173,7 @@ class MetadataApplier:
         """For each setting of the topic that has no effect in this version, add the topic to the list in `found` under
         the text of that warning. Texts that were logged before are skipped.
         """
-        for text in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)).values():
+        for text in topic_warnings(image.configs.settings_of(ResourceType.TOPIC, topic)).values():
             if text not in self._warned:
                 found.setdefault(text, []).append(topic)
 
@@ -302,11 +302,11 @@ class ReplicationThrottles:
 
     def follow(self, configs: ConfigsImage, changed: Iterable[ConfigResource]) -> None:
         """Apply the current rates, and the current throttled replicas of the topics in `changed`."""
-        own = configs.of(ResourceType.BROKER, str(self._broker_id))
-        default = configs.of(ResourceType.BROKER, "")
+        own = configs.settings_of(ResourceType.BROKER, str(self._broker_id))
+        default = configs.settings_of(ResourceType.BROKER, "")
         for quota, prefix in ((self.leader, LEADER), (self.follower, FOLLOWER)):
             quota.rate_max = rate_of(own, default, name=f"{prefix}rate")
             for resource in changed:
                 if resource.type == ResourceType.TOPIC:
-                    text = configs.of(ResourceType.TOPIC, resource.name).get(f"{prefix}replicas", "")
+                    text = configs.settings_of(ResourceType.TOPIC, resource.name).get(f"{prefix}replicas", "")
                     quota.throttle(resource.name, throttled_partitions(text, self._broker_id))

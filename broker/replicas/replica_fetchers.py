@@ -212,10 +212,10 @@ class RunningFetcher:
             return
         now_ms = self._ports.environment.monotonic_ms()
         if isinstance(response, NoResponse):
-            self._machine.failed(now_ms)
+            self._machine.on_request_failed(now_ms)
         else:
             assert isinstance(response, FetchResponse)
-            for effect in self._machine.answered(response, self._ports.environment.wall_ms(), now_ms):
+            for effect in self._machine.on_response(response, self._ports.environment.wall_ms(), now_ms):
                 self._perform(effect)
         if self._machine and not self._is_asking:
             self._fetch_next(now_ms)
@@ -254,10 +254,10 @@ class RunningFetcher:
             return
         except (NoRemoteState, OSError) as error:
             log.error("%s-%d cannot begin at its leader's local log start: %s", partition.topic, partition.index, error)
-            self._machine.not_rebuilt(partition, effect.leader_epoch, ports.environment.monotonic_ms())
+            self._machine.on_rebuild_failed(partition, effect.leader_epoch, ports.environment.monotonic_ms())
             self.fetch_next()
             return
-        self._machine.rebuilt(partition, effect.leader_epoch)
+        self._machine.on_rebuilt(partition, effect.leader_epoch)
         self.fetch_next()
 
     async def _truncate(self, effect: TruncateTo | StartAt) -> None:
@@ -284,15 +284,15 @@ class RunningFetcher:
             return
         except OSError as error:
             log.error("cannot truncate %s: %s", partition.log.directory, error)
-            self._machine.not_truncated(partition, effect.leader_epoch, ports.environment.monotonic_ms())
+            self._machine.on_truncation_failed(partition, effect.leader_epoch, ports.environment.monotonic_ms())
             self.fetch_next()
             return
-        self._machine.truncated(partition, effect.leader_epoch)
+        self._machine.on_truncated(partition, effect.leader_epoch)
         self.fetch_next()
 
     def _flush(self, partition: Partition, leader_epoch: int) -> None:
         def flushed() -> None:
-            self._machine.flushed(partition, leader_epoch)
+            self._machine.on_flushed(partition, leader_epoch)
             self.fetch_next()
 
         self._ports.flusher.when_durable([partition.log], flushed)
@@ -304,7 +304,7 @@ class RunningFetcher:
         def ask(timestamp: int) -> None:
             channel = self._channel()
             if channel is None:
-                self._machine.look_up_failed(partition, leader_epoch, self._ports.environment.monotonic_ms())
+                self._machine.on_look_up_failed(partition, leader_epoch, self._ports.environment.monotonic_ms())
                 self.fetch_next()
                 return
             channel.ask(offsets_request(self._ports.node_id, partition, timestamp), answered, self._timeout_ms)
@@ -312,13 +312,13 @@ class RunningFetcher:
         def answered(response: object) -> None:
             offset = offset_in(response)
             if offset is None:
-                self._machine.look_up_failed(partition, leader_epoch, self._ports.environment.monotonic_ms())
+                self._machine.on_look_up_failed(partition, leader_epoch, self._ports.environment.monotonic_ms())
             else:
                 found.append(offset)
                 if len(found) == 1:
                     ask(LATEST)
                     return
-                for effect in self._machine.looked_up(partition, leader_epoch, found[0], found[1]):
+                for effect in self._machine.on_looked_up(partition, leader_epoch, found[0], found[1]):
                     self._perform(effect)
             self.fetch_next()
 

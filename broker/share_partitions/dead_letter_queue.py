@@ -177,7 +177,7 @@ class DeadLetterWriting:
         topic = image.topics.by_name(name)
         is_enabled = None
         if topic is not None:
-            overrides = image.configs.of(ResourceType.TOPIC, name)
+            overrides = image.configs.settings_of(ResourceType.TOPIC, name)
             is_enabled = is_dead_letter_queue(ports.settings.config, overrides)
         config = ports.settings.config
         prefix = config.text("errors.deadletterqueue.topic.name.prefix")

@@ -49,7 +49,7 @@ class GroupSettings:
             self._made_of = (image, features, config)
         found = self._of.get(group_id)
         if found is None:
-            own = share_settings(config).of_group(image.of(ResourceType.GROUP, group_id))
+            own = share_settings(config).of_group(image.settings_of(ResourceType.GROUP, group_id))
             found = self._of[group_id] = ShareSettings(
                 ShareLimits(
                     own.delivery_count_limit,

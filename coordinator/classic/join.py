@@ -111,10 +111,10 @@ class GroupStored(NamedTuple):
     group_id: str
     waiter: Waiter
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         pass
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         group = classic_group(step.groups, self.group_id)
         for member in [] if group is None else list(group.members.values()):
             if group is not None and member.joining is self.waiter:
@@ -126,7 +126,7 @@ def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
 
     The response is sent at once if the join does not have to wait for the end of a rebalance, otherwise when it ends.
     """
-    normalise(event)
+    normalise_join(event)
     request = event.request
     error = join_error(step, group, event)
     if error is not ErrorCode.NONE:
@@ -151,7 +151,7 @@ def carry_out_join_action(step: GroupStep, group: ClassicGroup, event: Join, joi
     member_id = event.request.member_id
     match JOIN_ACTIONS[joiner][group.state]:
         case JoinAction.GIVE_ID:
-            give_id(step, group, event)
+            give_member_id(step, group, event)
         case JoinAction.ENTER:
             add_joining_member(step, group, event, member_id or fresh_member_id(event))
         case JoinAction.REPLACE:
@@ -180,7 +180,7 @@ def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
     return FOLLOWER_SAME if is_same else FOLLOWER_CHANGED
 
 
-def normalise(event: Join) -> None:
+def normalise_join(event: Join) -> None:
     """Fill in the rebalance timeout if the request's version lacks it, and drop all protocols of one name but the
     first."""
     request = event.request
@@ -276,7 +276,7 @@ def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> Non
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
 
 
-def give_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
+def give_member_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
     """Give the client a member id, which is valid for one session timeout."""
     member_id = fresh_member_id(event)
     group.pending_members.add(member_id)
@@ -358,7 +358,7 @@ class MemberReplaced(NamedTuple):
     former_leader_id: str
     former: FormerMember
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         found = self._awaiting(step)
         if found is None:
             return
@@ -375,7 +375,7 @@ class MemberReplaced(NamedTuple):
             response.leader = self.former_leader_id
         step.reply(waiter, response)
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         """Make the former id valid again, because the record was refused."""
         found = self._awaiting(step)
         if found is None:

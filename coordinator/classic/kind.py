@@ -66,10 +66,10 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
         if change.value is None:
             return None
         assert isinstance(change.value, GroupMetadataValue)
-        return group if is_loaded and group is not None else membership.restore(change.group_id, change.value)
+        return group if is_loaded and group is not None else membership.group_of_record(change.group_id, change.value)
 
-    def timer_fired(self, step: GroupStep, group: ClassicGroup, key: TimerKey) -> None:
-        membership.timer_fired(step, group, key)
+    def on_timer(self, step: GroupStep, group: ClassicGroup, key: TimerKey) -> None:
+        membership.on_timer(step, group, key)
 
     def session_timeouts_ms(
         self, config: GroupConfig, image: CoordinatorImage, group: ClassicGroup
@@ -77,11 +77,11 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
         for member_id, member in group.members.items():
             yield member_id, member.session_timeout_ms
 
-    def loaded(self, step: GroupStep, group: ClassicGroup) -> None:
-        membership.loaded(step, group)
+    def on_loaded(self, step: GroupStep, group: ClassicGroup) -> None:
+        membership.on_loaded(step, group)
 
-    def unloaded(self, step: GroupStep, group: ClassicGroup) -> None:
-        membership.unloaded(step, group)
+    def on_unloaded(self, step: GroupStep, group: ClassicGroup) -> None:
+        membership.on_unloaded(step, group)
 
 
 CLASSIC: Final = ClassicKind()

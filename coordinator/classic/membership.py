@@ -9,13 +9,13 @@ from moldau.coordinator.classic.group import EMPTY, HEARTBEAT_ANSWERS, STABLE, C
 from moldau.coordinator.classic.rebalance import (
     complete_if_all_joined,
     expect_heartbeat,
-    join_timed_out,
+    on_join_timeout,
+    on_sync_timeout,
     prepare_rebalance,
     rebalance,
     refuse_join,
     refuse_sync,
     remove_member,
-    sync_timed_out,
 )
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.history import Cause, Client, GroupEvent
@@ -30,7 +30,7 @@ BATCH_VERSION: Final = 3
 """From this version of LeaveGroup on, a request may name several members, and the response has a result for each."""
 
 
-def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+def group_of_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """Restore a group from its record: Stable if the group has members, otherwise Empty."""
     timestamp = value.current_state_timestamp
     group = ClassicGroup(group_id, None if timestamp == -1 else timestamp)
@@ -61,7 +61,7 @@ def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
     )
 
 
-def loaded(step: GroupStep, group: ClassicGroup) -> None:
+def on_loaded(step: GroupStep, group: ClassicGroup) -> None:
     """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
     coordinator.
 
@@ -75,7 +75,7 @@ def loaded(step: GroupStep, group: ClassicGroup) -> None:
         )
 
 
-def unloaded(step: GroupStep, group: ClassicGroup) -> None:
+def on_unloaded(step: GroupStep, group: ClassicGroup) -> None:
     """Answer the parked requests of a group that is unloaded with NOT_COORDINATOR, so that the clients look up the new
     coordinator."""
     for member in group.members.values():
@@ -83,14 +83,14 @@ def unloaded(step: GroupStep, group: ClassicGroup) -> None:
         refuse_sync(step, member, ErrorCode.NOT_COORDINATOR)
 
 
-def timer_fired(step: GroupStep, group: ClassicGroup, key: TimerKey) -> None:
+def on_timer(step: GroupStep, group: ClassicGroup, key: TimerKey) -> None:
     match key.kind:
         case ClassicTimer.SESSION:
-            session_timed_out(step, group, key.member_id)
+            on_session_timeout(step, group, key.member_id)
         case ClassicTimer.JOIN:
-            join_timed_out(step, group)
+            on_join_timeout(step, group)
         case ClassicTimer.SYNC:
-            sync_timed_out(step, group)
+            on_sync_timeout(step, group)
 
 
 def heartbeat(step: GroupStep, group: ClassicGroup | None, event: Heartbeat) -> None:
@@ -113,7 +113,7 @@ def heartbeat_error(step: GroupStep, group: ClassicGroup | None, request: Heartb
     return HEARTBEAT_ANSWERS[group.state]
 
 
-def session_timed_out(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
+def on_session_timeout(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
     """Handle the session timeout of a member, or of a member id that was given to a client. The member or the id is
     removed."""
     if member_id in group.pending_members:

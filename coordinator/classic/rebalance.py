@@ -171,7 +171,7 @@ def complete_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
         complete_join(step, group)
 
 
-def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
+def on_join_timeout(step: GroupStep, group: ClassicGroup) -> None:
     """Handle the end of the join timer: end the join phase, or extend the initial delay of the group's first rebalance.
 
     The delay is extended if members joined during it, in total at most up to the rebalance timeout.
@@ -223,7 +223,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
     step.schedule(ClassicTimer.SYNC, group, group.rebalance_timeout_ms)
 
 
-def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
+def on_sync_timeout(step: GroupStep, group: ClassicGroup) -> None:
     """Handle the end of the sync timer: remove the members of the generation that sent no SyncGroup, and begin a
     rebalance."""
     if not group.pending_syncs:

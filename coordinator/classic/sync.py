@@ -69,7 +69,7 @@ class AssignmentStored(NamedTuple):
     generation: int
     assignments: dict[str, bytes]
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         group = self._awaiting(step)
         if group is None:
             return
@@ -79,7 +79,7 @@ class AssignmentStored(NamedTuple):
         step.note(group, f"generation {group.generation} is stable")
         answer_syncs(step, group)
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         group = self._awaiting(step)
         if group is not None:
             refuse_syncs(step, group, write_error(error))
@@ -129,12 +129,14 @@ def sync_error(group: ClassicGroup | None, request: SyncGroupRequest, version: i
         return refusal
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if differs(request.protocol_type, group.protocol_type) or differs(request.protocol_name, group.protocol_name):
+    if names_other_protocol(request.protocol_type, group.protocol_type) or names_other_protocol(
+        request.protocol_name, group.protocol_name
+    ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
 
 
-def differs(named: str | None, actual: str | None) -> bool:
+def names_other_protocol(named: str | None, actual: str | None) -> bool:
     """Whether the protocol type or name of a request differs from the group's. If either is None, they do not
     differ."""
     return named is not None and actual is not None and named != actual

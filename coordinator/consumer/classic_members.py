@@ -17,7 +17,7 @@ from moldau.coordinator.classic.join import (
     KNOWN_MEMBER_VERSION,
     invalid_join,
     join,
-    normalise,
+    normalise_join,
     refuse,
 )
 from moldau.coordinator.classic.membership import BATCH_VERSION, refused_by_the_log, result_of
@@ -69,7 +69,7 @@ class MemberJoined(NamedTuple):
     rebalance_timeout_ms: int
     is_downgrade: bool
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         self._begin_session(step)
         step.reply(self.waiter, self.response)
 
@@ -80,7 +80,7 @@ class MemberJoined(NamedTuple):
             step.schedule(ConsumerTimer.SESSION, self.group, self.session_timeout_ms, member_id)
             step.schedule(ConsumerTimer.SYNC, self.group, self.rebalance_timeout_ms, member_id)
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         """Answer the join with an error.
 
         DIVERGES: after REQUEST_TIMED_OUT the member's record may still be committed, and its session begins; in Apache
@@ -96,7 +96,7 @@ def join_classic(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
     if group.is_empty:
         _join_in_place(step, group, event)
         return
-    normalise(event)
+    normalise_join(event)
     error = invalid_join(step, event)
     if error is OK and step.config.consumer.migration_policy is MigrationPolicy.DISABLED:
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -234,12 +234,12 @@ class AssignmentFetched(NamedTuple):
     group: ConsumerGroup
     member: ConsumerMember
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         step.cancel(ConsumerTimer.SYNC, self.group, self.member.member_id)
         _expect_heartbeat(step, self.group, self.member)
         step.reply(self.waiter, self.response)
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         step.reply(self.waiter, sync_refusal(write_error(error)))
 
 

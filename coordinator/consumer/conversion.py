@@ -186,10 +186,10 @@ class DowngradeStored(NamedTuple):
     former: ConsumerGroup
     group: ClassicGroup
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         pass
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         if error is not ErrorCode.REQUEST_TIMED_OUT and step.groups.get(self.group.group_id) is self.group:
             step.groups[self.group.group_id] = self.former
 

@@ -14,8 +14,8 @@ from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsum
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer
 from moldau.coordinator.consumer.heartbeat import heartbeat, reply_if_settled
 from moldau.coordinator.consumer.records import RECORDS
-from moldau.coordinator.consumer.regular_expressions import regexes_resolved
-from moldau.coordinator.consumer.target import target_computed
+from moldau.coordinator.consumer.regular_expressions import on_regexes_resolved
+from moldau.coordinator.consumer.target import on_target_computed
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
@@ -49,7 +49,7 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
             case Leave():
                 leave_classic(step, group, event)
             case TargetComputed():
-                target_computed(step, group, event)
+                on_target_computed(step, group, event)
             case _:
                 return False
         return True
@@ -63,7 +63,7 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
             case DescribeConsumerGroup():
                 describe_group(step, group, event)
             case RegexesResolved():
-                regexes_resolved(step, group, event)
+                on_regexes_resolved(step, group, event)
 
     def decide_at_once(self, step: GroupStep, group: Group | None, event: ConsumerRequest) -> None:
         if isinstance(event, ConsumerHeartbeat):
@@ -72,8 +72,8 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
     def replay(self, group: ConsumerGroup | None, change: RecordChange, is_loaded: bool) -> ConsumerGroup | None:
         return replay.replay(group, change)
 
-    def timer_fired(self, step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
-        leaving.timer_fired(step, group, key)
+    def on_timer(self, step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
+        leaving.on_timer(step, group, key)
 
     def session_timeouts_ms(
         self, config: GroupConfig, image: CoordinatorImage, group: ConsumerGroup
@@ -82,8 +82,8 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
         for member_id, member in group.members.items():
             yield member_id, own_ms if member.classic is None else member.classic.session_timeout_ms
 
-    def loaded(self, step: GroupStep, group: ConsumerGroup) -> None:
-        leaving.loaded(step, group)
+    def on_loaded(self, step: GroupStep, group: ConsumerGroup) -> None:
+        leaving.on_loaded(step, group)
 
     def fetch_refusal(self, group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
         return fetch_refusal(group, member_id, epoch)

@@ -76,7 +76,7 @@ def temporary_leave_changes(group: ConsumerGroup, member: ConsumerMember) -> lis
     return [current_change(group.group_id, away)]
 
 
-def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
+def on_timer(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
     """Remove the member whose timer is due. A due rebalance timer does nothing if the member has revoked its
     partitions."""
     member = group.members.get(key.member_id)
@@ -87,7 +87,7 @@ def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
         remove_members(step, group, [member], REMOVALS[key.kind])
 
 
-def loaded(step: GroupStep, group: ConsumerGroup) -> None:
+def on_loaded(step: GroupStep, group: ConsumerGroup) -> None:
     """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
     coordinator."""
     settings = settings_of(step, group.group_id)

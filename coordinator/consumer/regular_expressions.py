@@ -106,7 +106,7 @@ def resolve_if_due(
         step.command(ResolveRegexes(group.group_id, frozenset(regexes), step.image, client))
 
 
-def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolved) -> None:
+def on_regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolved) -> None:
     """Store the topics of those regular expressions that members still use, and raise the group epoch if the topics
     changed.
 

@@ -95,7 +95,7 @@ def target_changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoc
     ]
 
 
-def target_computed(step: GroupStep, group: ConsumerGroup, event: TargetComputed) -> None:
+def on_target_computed(step: GroupStep, group: ConsumerGroup, event: TargetComputed) -> None:
     """Store a target assignment that a thread has computed. A member that has left since the computation began gets
     none."""
     step.cancel(ConsumerTimer.TARGET, group)

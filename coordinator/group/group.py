@@ -118,12 +118,12 @@ class EventCommitted(NamedTuple):
     group_id: str
     event: GroupEvent
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         step.history.add(self.group_id, self.event, step.wall_ms)
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         if error in APPENDED:
-            self.committed(step)
+            self.on_committed(step)
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         """
 
     @abstractmethod
-    def timer_fired(self, step: GroupStep, group: GroupT, key: TimerKey) -> None:
+    def on_timer(self, step: GroupStep, group: GroupT, key: TimerKey) -> None:
         """Handle a timer of a group that is due."""
 
     @abstractmethod
@@ -238,16 +238,16 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         """Yield the id of each member of a group, and the length of its session (ms)."""
 
     @abstractmethod
-    def loaded(self, step: GroupStep, group: GroupT) -> None:
+    def on_loaded(self, step: GroupStep, group: GroupT) -> None:
         """Start the timers of a group when the whole log is replayed and committed."""
 
-    def unloaded(self, step: GroupStep, group: GroupT) -> None:
+    def on_unloaded(self, step: GroupStep, group: GroupT) -> None:
         """Refuse the waiting requests of a group, because this broker no longer leads the partition. The shard itself
         refuses the requests that wait for a commit.
         """
         return
 
-    def topics_deleted(self, step: GroupStep, group: GroupT, topic_ids: frozenset[bytes]) -> None:
+    def on_topics_deleted(self, step: GroupStep, group: GroupT, topic_ids: frozenset[bytes]) -> None:
         """React to the deletion of the topics with these ids. The shard itself deletes the offsets of the topics."""
         return
 

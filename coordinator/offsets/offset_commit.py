@@ -90,7 +90,7 @@ def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) ->
         return
     response = write_offsets(step, request)
     if step.changes:
-        step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(commit_refused, request)))
+        step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(refused_commit_response, request)))
     else:
         step.reply(event.waiter, response)
 
@@ -155,7 +155,7 @@ def commit_response_with_error(request: OffsetCommitRequest, error: ErrorCode) -
     )
 
 
-def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+def refused_commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     return commit_response_with_error(request, COMMIT_ERRORS.get(error, error))
 
 
@@ -174,7 +174,9 @@ def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalO
     response = write_transactional_offsets(step, request)
     if step.changes:
         step.transaction = TransactionWrite(request.producer_id, request.producer_epoch, guard=event.guard)
-        step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(transactional_commit_refused, request)))
+        step.when_committed(
+            ReplyWhenCommitted(event.waiter, response, partial(refused_transactional_commit_response, request))
+        )
     else:
         step.reply(event.waiter, response)
 
@@ -224,7 +226,7 @@ def transactional_response_with_error(request: TxnOffsetCommitRequest, error: Er
     )
 
 
-def transactional_commit_refused(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+def refused_transactional_commit_response(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
     return transactional_response_with_error(request, COMMIT_ERRORS.get(error, error))
 
 
@@ -233,10 +235,10 @@ class MarkerWritten(NamedTuple):
 
     waiter: Waiter
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         step.reply(self.waiter, ErrorCode.NONE)
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         step.reply(self.waiter, MARKER_ERRORS.get(error, error))
 
 

@@ -35,7 +35,7 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
     if error is not ErrorCode.NONE or group is None:
         step.reply(event.waiter, OffsetDeleteResponse(error_code=error))
         return
-    latest = store.latest(request.group_id)
+    latest = store.latest_offsets(request.group_id)
     response = OffsetDeleteResponse()
     for topic in request.topics:
         is_used = group.is_subscribed_to(topic.name)
@@ -77,7 +77,7 @@ def delete_groups(step: GroupStep, store: OffsetStore, event: DeleteGroups) -> N
 
 def write_tombstones(step: GroupStep, store: OffsetStore, group: Group) -> None:
     """Write the tombstones of a group and of all its offsets."""
-    for topic, partition_index in store.latest(group.group_id).partitions():
+    for topic, partition_index in store.latest_offsets(group.group_id).partitions():
         step.write(OffsetChange(group.group_id, topic, partition_index, None))
     step.write(*group.tombstones())
 
@@ -89,11 +89,11 @@ def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) ->
     )
 
 
-def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
+def on_topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
     """Handle the deletion of topics: delete the offsets of all groups for them."""
     for group_id in store.groups():
         deleted: Counter[str] = Counter()
-        for topic, partition_index in store.latest(group_id).partitions():
+        for topic, partition_index in store.latest_offsets(group_id).partitions():
             if topic in event.topics:
                 step.write(OffsetChange(group_id, topic, partition_index, None))
                 deleted[topic] += 1
@@ -101,14 +101,14 @@ def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) ->
             step.add_to_history(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
 
 
-def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
+def expire_offsets(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
     """Write tombstones for expired offsets of all groups. Returns False if more offsets have expired than fit into one
     batch, so that the caller calls again."""
     for group in list(step.groups.values()):
         if len(step.changes) >= records_max:
             return False
-        latest = store.latest(group.group_id)
-        expired = list(expired_of(step, group, latest))
+        latest = store.latest_offsets(group.group_id)
+        expired = list(expired_offsets(step, group, latest))
         if expired:
             step.add_to_history(group.group_id, Cause.OFFSETS_EXPIRED, number=len(expired))
         if len(expired) == len(latest.offsets) and not latest.pending and group.is_empty:
@@ -119,7 +119,7 @@ def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
     return True
 
 
-def expired_of(step: GroupStep, group: Group, latest: GroupOffsets) -> Iterator[TopicPartition]:
+def expired_offsets(step: GroupStep, group: Group, latest: GroupOffsets) -> Iterator[TopicPartition]:
     retention_ms = step.config.offsets_retention_ms
     for (topic, partition_index), committed in latest.offsets.items():
         begins_ms = group.retention_begins_ms(committed.commit_ms)

@@ -30,11 +30,11 @@ class StableRead(NamedTuple):
     waiter: Waiter
     request: OffsetFetchRequestGroup
 
-    def committed(self, step: GroupStep) -> None:
-        offsets = self.store.committed(self.request.group_id)
+    def on_committed(self, step: GroupStep) -> None:
+        offsets = self.store.committed_offsets(self.request.group_id)
         step.reply(self.waiter, offsets_of(offsets, self.request, require_stable=True))
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         refusal = OffsetFetchResponseGroup(group_id=self.request.group_id, error_code=write_error(error))
         step.reply(self.waiter, refusal)
 

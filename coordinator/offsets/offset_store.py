@@ -100,7 +100,7 @@ class GroupOffsets:
         else:
             self.offsets = offsets
 
-    def end(self, key: TopicPartition, producer_id: int, *, is_commit: bool) -> None:
+    def end_transaction_of(self, key: TopicPartition, producer_id: int, *, is_commit: bool) -> None:
         """End the transaction of the producer for one partition: its offset takes effect on commit, and is discarded on
         abort."""
         values = self.pending.get(key)
@@ -118,10 +118,10 @@ class GroupOffsets:
         if not values:
             del self.pending[key]
 
-    def end_all(self, producer_id: int, *, is_commit: bool) -> None:
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """End the transaction of the producer for all partitions."""
         for key in list(self.pending):
-            self.end(key, producer_id, is_commit=is_commit)
+            self.end_transaction_of(key, producer_id, is_commit=is_commit)
 
     def _add_pending(self, key: TopicPartition, producer_id: int, value: CommittedOffset) -> None:
         values = self.pending.setdefault(key, {})
@@ -237,7 +237,7 @@ class OffsetStore:
             group = self._committed.get(group_id)
             if group is not None:
                 former = group.offsets.get(key)
-                group.end(key, ended.producer_id, is_commit=ended.is_commit)
+                group.end_transaction_of(key, ended.producer_id, is_commit=ended.is_commit)
                 value = group.offsets.get(key)
                 if former is not None and value is not None and value is not former:
                     self._compare(group_id, key, former, value, told)
@@ -258,19 +258,19 @@ class OffsetStore:
         """The number of committed offsets in force, over all groups."""
         return sum(len(group.offsets) for group in self._committed.values())
 
-    def committed(self, group_id: str) -> GroupOffsets:
+    def committed_offsets(self, group_id: str) -> GroupOffsets:
         """The committed offsets of a group, with those pending in transactions. The caller must not change the
         result."""
         return self._committed.get(group_id) or GroupOffsets()
 
-    def latest(self, group_id: str) -> GroupOffsets:
+    def latest_offsets(self, group_id: str) -> GroupOffsets:
         """The offsets of a group after every appended change, including uncommitted changes.
 
         Decisions are made on these offsets. The caller must not change the result.
         """
         if not self._uncommitted:
-            return self.committed(group_id)
-        group = self.committed(group_id).copy()
+            return self.committed_offsets(group_id)
+        group = self.committed_offsets(group_id).copy()
         for change in self._uncommitted:
             match change:
                 case OffsetChange():
@@ -279,7 +279,7 @@ class OffsetStore:
                 case OffsetsLoaded():
                     group.apply_loaded(dict(change.offsets.get(group_id, {})), change.producer_id)
                 case TransactionEnded():
-                    group.end_all(change.producer_id, is_commit=change.is_commit)
+                    group.end_transaction(change.producer_id, is_commit=change.is_commit)
         return group
 
     def groups(self) -> list[str]:

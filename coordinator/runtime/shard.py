@@ -87,11 +87,11 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
         REQUEST_TIMED_OUT. A subclass may write in the step. By default nothing is done."""
 
     @abstractmethod
-    def loaded(self, step: StepT) -> None:
+    def on_loaded(self, step: StepT) -> None:
         """Handle the end of loading: the whole log is replayed and committed."""
 
     @abstractmethod
-    def unloaded(self, step: StepT) -> None:
+    def on_unloaded(self, step: StepT) -> None:
         """Refuse all parked requests, because this broker no longer leads the partition. The base class refuses those
         that wait for a commit."""
 
@@ -139,9 +139,9 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
                 self._fail(step, self._take_unappended(), error)
             case Loaded():
                 self.is_loaded = True
-                self.loaded(step)
+                self.on_loaded(step)
             case Unloaded():
-                self.unloaded(step)
+                self.on_unloaded(step)
                 while self._uncommitted:
                     self._fail(step, self._uncommitted.popleft(), ErrorCode.NOT_COORDINATOR)
             case request:
@@ -166,7 +166,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             self._uncommitted.append(Write(self._appended_end_offset, deadline_ms, [], step.outcomes))
         else:
             for outcome in step.outcomes:
-                outcome.committed(step)
+                outcome.on_committed(step)
             assert not step.changes, "what follows a commit writes nothing"
 
     def _tick(self, step: StepT) -> None:
@@ -191,7 +191,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     def _fail(self, step: StepT, write: Write[ChangeT, StepT], error: ErrorCode) -> None:
         for outcome in write.outcomes:
-            outcome.failed(step, error)
+            outcome.on_failed(step, error)
 
     def _advance(self, step: StepT) -> None:
         """Make committed changes visible to readers, call the outcomes of the writes in their order, and let the
@@ -199,5 +199,5 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
         self.commit()
         while self._uncommitted and self._uncommitted[0].end_offset <= self.committed_end_offset:
             for outcome in self._uncommitted.popleft().outcomes:
-                outcome.committed(step)
+                outcome.on_committed(step)
         self.follow_commit(step)

@@ -18,11 +18,11 @@ StepT_contra = TypeVar("StepT_contra", contravariant=True)
 
 
 class Outcome(Protocol[StepT_contra]):
-    """What happens after the write of a step. Either `committed` or `failed` is called, exactly once."""
+    """What happens after the write of a step. Either `on_committed` or `on_failed` is called, exactly once."""
 
-    def committed(self, step: StepT_contra) -> None: ...
+    def on_committed(self, step: StepT_contra) -> None: ...
 
-    def failed(self, step: StepT_contra, error: ErrorCode) -> None:
+    def on_failed(self, step: StepT_contra, error: ErrorCode) -> None:
         """Handle a failed write; `error` is the log's error. After REQUEST_TIMED_OUT the records may still be
         committed."""
 
@@ -71,10 +71,10 @@ class ReplyWhenCommitted(NamedTuple):
     refused: Callable[[ErrorCode], object]
     """The function that makes the response if the log refuses the records, from the log's error."""
 
-    def committed(self, step: Step[Any]) -> None:
+    def on_committed(self, step: Step[Any]) -> None:
         step.reply(self.waiter, self.response)
 
-    def failed(self, step: Step[Any], error: ErrorCode) -> None:
+    def on_failed(self, step: Step[Any], error: ErrorCode) -> None:
         step.reply(self.waiter, self.refused(error))
 
 

@@ -32,7 +32,7 @@ from moldau.coordinator.group.records import (
 )
 from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import write_transaction_marker
-from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
+from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire_offsets, on_topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore, OffsetWentBack
 from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
@@ -74,10 +74,10 @@ class TimersRestored(NamedTuple):
     former: Mapping[TimerKey, int | None]
     """The former deadline (ms) of each timer that the step changed; None if it had none."""
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         pass
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         if error not in APPENDED:
             step.timers.restore(self.former, step.now_ms + REPEATED_AFTER_MS)
 
@@ -218,9 +218,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             case DeleteGroups():
                 delete_groups(step, self._offsets, request)
             case TopicsDeleted():
-                topics_deleted(step, self._offsets, request)
+                on_topics_deleted(step, self._offsets, request)
                 for each in self._groups.values():
-                    KIND_OF_GROUP[type(each)].topics_deleted(step, each, request.topic_ids)
+                    KIND_OF_GROUP[type(each)].on_topics_deleted(step, each, request.topic_ids)
             case TargetComputed():
                 self._take_target(step, request)
             case _:
@@ -237,7 +237,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """
         if group.is_simple or not step.changes:
             return
-        visible = self._offsets.committed(group.group_id).offsets
+        visible = self._offsets.committed_offsets(group.group_id).offsets
         for change in step.changes:
             if isinstance(change, OffsetChange) and change.value is not None:
                 former = visible.get((change.topic, change.partition))
@@ -269,16 +269,16 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         if step.changes and not kind.is_ahead_of_log:
             step.when_committed(TimersRestored(self._timers.changed))
 
-    def loaded(self, step: GroupStep) -> None:
+    def on_loaded(self, step: GroupStep) -> None:
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
         for group in self._groups.values():
-            KIND_OF_GROUP[type(group)].loaded(step, group)
+            KIND_OF_GROUP[type(group)].on_loaded(step, group)
 
-    def unloaded(self, step: GroupStep) -> None:
+    def on_unloaded(self, step: GroupStep) -> None:
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:
-            KIND_OF_GROUP[type(group)].unloaded(step, group)
+            KIND_OF_GROUP[type(group)].on_unloaded(step, group)
 
     def next_timer_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -288,14 +288,14 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         if key is None:
             return
         if key == EXPIRY_KEY:
-            is_done = expire(step, self._offsets, EXPIRED_RECORDS_MAX)
+            is_done = expire_offsets(step, self._offsets, EXPIRED_RECORDS_MAX)
             interval_ms = self.config.offsets_retention_check_interval_ms if is_done else 0
             self._timers.schedule(EXPIRY_KEY, step.now_ms + interval_ms)
             return
         group = self._groups.get(key.group_id)
         if group is not None:
             kind = KIND_OF_GROUP[type(group)]
-            kind.timer_fired(step, group, key)
+            kind.on_timer(step, group, key)
             self._restore_timers_if_refused(step, kind)
 
     # Reading
@@ -320,7 +320,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         error = fetch_refusal(self.group(request.group_id), request)
         if error is not ErrorCode.NONE:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
-        return offsets_of(self._offsets.committed(request.group_id), request)
+        return offsets_of(self._offsets.committed_offsets(request.group_id), request)
 
     def group(self, group_id: str) -> Group | None:
         """The group with this id if its first record is committed, so that readers may see it; None otherwise. The
@@ -347,12 +347,12 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """The wall-clock time (ms) of the commit of each offset of a group, for at most `most` offsets."""
         if self.group(group_id) is None:
             return {}
-        offsets = self._offsets.committed(group_id).offsets
+        offsets = self._offsets.committed_offsets(group_id).offsets
         return {key: committed.commit_ms for key, committed in islice(offsets.items(), most)}
 
     def offsets_in_force(self, group_id: str) -> GroupOffsets:
         """The committed offsets of a group. The caller must not change the result."""
-        return self._offsets.committed(group_id)
+        return self._offsets.committed_offsets(group_id)
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
         """Yield the groups with the given states and types, and None for each group that is left out. An empty list

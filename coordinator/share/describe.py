@@ -11,7 +11,7 @@ from moldau.coordinator.group.membership import answer_when_committed, group_not
 from moldau.coordinator.share.assignor import NAME
 from moldau.coordinator.share.events import DescribeShareGroup
 from moldau.coordinator.share.group import ShareGroup
-from moldau.coordinator.share.records import Member, by_topic
+from moldau.coordinator.share.records import Member, grouped_by_topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_describe import Assignment, DescribedGroup, TopicPartitions
 from moldau.protocol.messages.share_group_describe import Member as DescribedMember
@@ -58,7 +58,7 @@ def described_members(members: Sequence[Member], image: CoordinatorImage) -> Ite
     between topics."""
     for member in members:
         assigned = []
-        for each in by_topic(member.assigned):
+        for each in grouped_by_topic(member.assigned):
             topic = image.topic_of_id(each.topic_id)
             if topic is not None:
                 assigned.append(TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=each.partitions))

@@ -36,9 +36,9 @@ from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import (
     Member,
-    by_topic,
     current_change,
     epoch_change,
+    grouped_by_topic,
     member_change,
     member_tombstones,
 )
@@ -167,7 +167,7 @@ class MemberUpdate:
             response.assignment = Assignment(
                 topic_partitions=[
                     TopicPartitions(topic_id=each.topic_id, partitions=each.partitions)
-                    for each in by_topic(updated.assigned)
+                    for each in grouped_by_topic(updated.assigned)
                 ]
             )
         return response
@@ -264,7 +264,7 @@ def remove_member(step: GroupStep, group: ShareGroup, member: Member, cause: Gro
     step.add_rebalance_to_history(group.group_id, cause, group.epoch + 1)
 
 
-def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
+def on_timer(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
     member = group.members.get(key.member_id)
     if member is not None:
         settings = step.config.share.of_group(step.image.group_settings(group.group_id))
@@ -273,7 +273,7 @@ def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
         remove_member(step, group, member, cause)
 
 
-def loaded(step: GroupStep, group: ShareGroup) -> None:
+def on_loaded(step: GroupStep, group: ShareGroup) -> None:
     """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
     coordinator."""
     settings = step.config.share.of_group(step.image.group_settings(group.group_id))

@@ -26,8 +26,8 @@ from moldau.coordinator.share.events import (
 )
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import RECORDS
-from moldau.coordinator.share.state_topics import states_initialized, topics_deleted
-from moldau.coordinator.share.target import target_computed
+from moldau.coordinator.share.state_topics import on_states_initialized, on_topics_deleted
+from moldau.coordinator.share.target import on_target_computed
 from moldau.protocol.errors import ErrorCode
 
 ShareRequest: TypeAlias = (
@@ -58,7 +58,7 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
                 refused = transactional_response_with_error(event.request, ErrorCode.GROUP_ID_NOT_FOUND)
                 step.reply(event.waiter, refused)
             case TargetComputed():
-                target_computed(step, group, event)
+                on_target_computed(step, group, event)
             case _:
                 return False
         return True
@@ -71,7 +71,7 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
             case DescribeShareGroup():
                 describe_group(step, group, event)
             case StatesInitialized():
-                states_initialized(step, group, event)
+                on_states_initialized(step, group, event)
             case ListStates():
                 offsets.list_states(step, group, event)
             case AlterOffsets():
@@ -81,13 +81,13 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
             case DeleteStates():
                 offsets.delete_states(step, group, event)
             case StatesDeleted():
-                offsets.states_deleted(step, group, event)
+                offsets.on_states_deleted(step, group, event)
 
     def replay(self, group: ShareGroup | None, change: RecordChange, is_loaded: bool) -> ShareGroup | None:
         return replay.replay(group, change, is_loaded)
 
-    def timer_fired(self, step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
-        heartbeat.timer_fired(step, group, key)
+    def on_timer(self, step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
+        heartbeat.on_timer(step, group, key)
 
     def session_timeouts_ms(
         self, config: GroupConfig, image: CoordinatorImage, group: ShareGroup
@@ -96,11 +96,11 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
         for member_id in group.members:
             yield member_id, timeout_ms
 
-    def loaded(self, step: GroupStep, group: ShareGroup) -> None:
-        heartbeat.loaded(step, group)
+    def on_loaded(self, step: GroupStep, group: ShareGroup) -> None:
+        heartbeat.on_loaded(step, group)
 
-    def topics_deleted(self, step: GroupStep, group: ShareGroup, topic_ids: frozenset[bytes]) -> None:
-        topics_deleted(step, group, topic_ids)
+    def on_topics_deleted(self, step: GroupStep, group: ShareGroup, topic_ids: frozenset[bytes]) -> None:
+        on_topics_deleted(step, group, topic_ids)
 
 
 SHARE: Final = ShareKind()

@@ -114,7 +114,7 @@ def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> 
     answer_when_committed(step, event.waiter, StatesToDelete(states))
 
 
-def states_deleted(step: GroupStep, group: Group | None, event: StatesDeleted) -> None:
+def on_states_deleted(step: GroupStep, group: Group | None, event: StatesDeleted) -> None:
     """Remove topics from the group's record, because the share coordinator has deleted the state of all their
     partitions."""
     if isinstance(group, ShareGroup) and event.topic_ids & group.state_topics.deleting.keys():

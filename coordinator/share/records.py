@@ -98,7 +98,7 @@ def target_epoch_change(group_id: str, epoch: int, wall_ms: int) -> RecordChange
 
 def target_change(group_id: str, member_id: str, target: Assigned) -> RecordChange:
     key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return RecordChange(group_id, key, ShareGroupTargetAssignmentMemberValue(topic_partitions=by_topic(target)))
+    return RecordChange(group_id, key, ShareGroupTargetAssignmentMemberValue(topic_partitions=grouped_by_topic(target)))
 
 
 def current_change(group_id: str, member: Member) -> RecordChange:
@@ -106,7 +106,7 @@ def current_change(group_id: str, member: Member) -> RecordChange:
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=STABLE,
-        assigned_partitions=by_topic(member.assigned),
+        assigned_partitions=grouped_by_topic(member.assigned),
     )
     key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
     return RecordChange(group_id, key, value)
@@ -146,7 +146,7 @@ def group_tombstones(group_id: str, members: Mapping[str, object]) -> list[Recor
     return [*changes, *(RecordChange(group_id, key, None) for key in keys)]
 
 
-def by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
+def grouped_by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         topics.setdefault(topic_id, []).append(index)

@@ -83,7 +83,7 @@ def merged_topics(one: Topics, other: Topics) -> dict[bytes, TopicState]:
     return result
 
 
-def states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
+def on_states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
     """Note which share partitions the share coordinator has initialized, so that they may be assigned, and for which it
     failed.
 
@@ -107,7 +107,7 @@ def states_initialized(step: GroupStep, group: Group | None, event: StatesInitia
         step.write(state_topics_change(group.group_id, changed))
 
 
-def topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[bytes]) -> None:
+def on_topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[bytes]) -> None:
     """Remove deleted topics from the group's record. The share coordinator deletes their state by itself."""
     known = group.state_topics
     if topic_ids.isdisjoint({*known.initializing, *known.initialized, *known.deleting}):
@@ -131,7 +131,7 @@ class Initialization(NamedTuple):
     former_ms: Mapping[bytes, int | None]
     """The former value of `ShareGroup.initialized_ms` for each topic of the command that had one."""
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         """Command the initialization. Share partitions that have been initialized since by an earlier command are left
         out, because their state would be lost.
 
@@ -151,7 +151,7 @@ class Initialization(NamedTuple):
         if offsets:
             step.command(self.command._replace(offsets=offsets))
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         """Restore the former times if the log has no record of this initialization, so that the next heartbeat tries
         again. If the log may have the record, a heartbeat after the retry interval tries again."""
         group = step.groups.get(self.command.group_id)

@@ -38,7 +38,7 @@ class ShareTargetInputs(NamedTuple):
         return assign(subscriptions, assignable, self.before)
 
 
-def target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -> None:
+def on_target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -> None:
     """Store a target assignment that a thread has computed. Members that have left and topics that were deleted since
     the computation began are left out."""
     step.cancel(ShareTimer.TARGET, group)

@@ -199,11 +199,11 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                     step.write(ShareStateChange(key, None))
                 step.answer(waiter, StateAnswer())
 
-    def loaded(self, step: StateStep) -> None:
+    def on_loaded(self, step: StateStep) -> None:
         self._timers.schedule(StateTimer.PRUNING, step.now_ms + self.config.prune_interval_ms)
         self._timers.schedule(StateTimer.COLD_SNAPSHOTS, step.now_ms + self.config.cold_snapshot_interval_ms)
 
-    def unloaded(self, step: StateStep) -> None:
+    def on_unloaded(self, step: StateStep) -> None:
         """Do nothing: all waiting requests wait for a commit, and the base class refuses them."""
 
     def next_timer_ms(self) -> int | None:
@@ -254,11 +254,11 @@ class Pruning(NamedTuple):
     offset: int
     pruned_offset: int
 
-    def committed(self, step: StateStep) -> None:
+    def on_committed(self, step: StateStep) -> None:
         if self.offset > self.pruned_offset:
             step.command(PruneLog(self.offset))
 
-    def failed(self, step: StateStep, error: ErrorCode) -> None:
+    def on_failed(self, step: StateStep, error: ErrorCode) -> None:
         """Do nothing: the next timer of the deletion tries again."""
 
 

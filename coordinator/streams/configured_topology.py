@@ -96,13 +96,13 @@ class PartitionCounts:
         self.existing = existing
         self.decided: dict[str, int] = {}
 
-    def of(self, topic: str) -> int:
+    def count_of(self, topic: str) -> int:
         count = self.existing(topic)
         return self.decided[topic] if count is None else count
 
     def largest_input(self, subtopology: Subtopology) -> int:
         """The largest number of partitions of the subtopology's input topics, which is the number of its tasks."""
-        return max(map(self.of, subtopology.inputs))
+        return max(map(self.count_of, subtopology.inputs))
 
 
 def configure(
@@ -248,8 +248,8 @@ def enforce_copartitioning(
     """Give the repartition topics of a co-partition group one number of partitions, in `counts`. It is that of the
     group's source topics; if the group has none, that of the repartition topics whose size the application fixes; if
     there are none, the largest. Returns a status if the sizes contradict each other."""
-    repartitions = {topic: counts.of(topic) for topic in sorted(group) if topic in fixed or topic in flexible}
-    sources = {topic: counts.of(topic) for topic in sorted(group) if topic not in repartitions}
+    repartitions = {topic: counts.count_of(topic) for topic in sorted(group) if topic in fixed or topic in flexible}
+    sources = {topic: counts.count_of(topic) for topic in sorted(group) if topic not in repartitions}
     if not group:
         return None
     if sources:
@@ -258,8 +258,8 @@ def enforce_copartitioning(
             return unequal_counts_status(sources)
     elif fixed:
         # Apache Kafka compares the fixed topics of the whole topology, not only those of this group.
-        size = counts.of(min(fixed))
-        if any(counts.of(topic) != size for topic in fixed):
+        size = counts.count_of(min(fixed))
+        if any(counts.count_of(topic) != size for topic in fixed):
             return unequal_counts_status(repartitions)
     else:
         size = max(repartitions.values())

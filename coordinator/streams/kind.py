@@ -19,7 +19,7 @@ from moldau.coordinator.streams.events import DescribeStreamsGroup, StreamsHeart
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.heartbeat import heartbeat
 from moldau.coordinator.streams.records import RECORDS
-from moldau.coordinator.streams.target import target_computed
+from moldau.coordinator.streams.target import on_target_computed
 from moldau.protocol.errors import ErrorCode
 
 StreamsRequest: TypeAlias = StreamsHeartbeat | DescribeStreamsGroup
@@ -40,7 +40,7 @@ class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
             case Join():
                 membership.join_classic(step, group, event)
             case TargetComputed():
-                target_computed(step, group, event)
+                on_target_computed(step, group, event)
             case _:
                 return False
         return True
@@ -57,8 +57,8 @@ class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
     def replay(self, group: StreamsGroup | None, change: RecordChange, is_loaded: bool) -> StreamsGroup | None:
         return replay.replay(group, change)
 
-    def timer_fired(self, step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
-        membership.timer_fired(step, group, key)
+    def on_timer(self, step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
+        membership.on_timer(step, group, key)
 
     def session_timeouts_ms(
         self, config: GroupConfig, image: CoordinatorImage, group: StreamsGroup
@@ -67,8 +67,8 @@ class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
         for member_id in group.members:
             yield member_id, timeout_ms
 
-    def loaded(self, step: GroupStep, group: StreamsGroup) -> None:
-        membership.loaded(step, group)
+    def on_loaded(self, step: GroupStep, group: StreamsGroup) -> None:
+        membership.on_loaded(step, group)
 
     def fetch_refusal(self, group: StreamsGroup, member_id: str | None, epoch: int) -> ErrorCode:
         return fetch_refusal(group, member_id, epoch)

@@ -43,7 +43,7 @@ def remove_member(step: GroupStep, group: StreamsGroup, member: Member, cause: G
     step.add_rebalance_to_history(group.group_id, cause, group.epoch + 1)
 
 
-def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
+def on_timer(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
     """Handle a due timer: compute the first target, or remove the member. A timer of a revocation does nothing if the
     member has no tasks left to revoke."""
     if key.kind is StreamsTimer.INITIAL_REBALANCE:
@@ -109,10 +109,10 @@ class StreamsGroupReplaced(NamedTuple):
     former: StreamsGroup
     classic: ClassicGroup
 
-    def committed(self, step: GroupStep) -> None:
+    def on_committed(self, step: GroupStep) -> None:
         pass
 
-    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         if error is not ErrorCode.REQUEST_TIMED_OUT and step.groups.get(self.former.group_id) is self.classic:
             step.groups[self.former.group_id] = self.former
             for member in self.classic.members.values():
@@ -121,7 +121,7 @@ class StreamsGroupReplaced(NamedTuple):
                 step.timers.cancel(key)
 
 
-def loaded(step: GroupStep, group: StreamsGroup) -> None:
+def on_loaded(step: GroupStep, group: StreamsGroup) -> None:
     """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
     coordinator."""
     settings = step.config.streams.of_group(step.image.group_settings(group.group_id))

@@ -48,7 +48,7 @@ class StreamsTargetInputs(NamedTuple):
         return assign_tasks(specs, subtopologies, self.standby_replicas)
 
 
-def target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed) -> None:
+def on_target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed) -> None:
     """Store a target assignment that a thread has computed. A member that has left since the computation began gets
     none."""
     step.cancel(StreamsTimer.TARGET, group)

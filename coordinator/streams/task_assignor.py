@@ -87,7 +87,7 @@ class Quota:
         self.tasks_per_member = 0
         self._divide()
 
-    def note(self, tasks_count: int) -> None:
+    def note_tasks(self, tasks_count: int) -> None:
         """Note that a member now has this number of tasks. If the member has reached the quota, the quota is computed
         again for the other members."""
         if tasks_count == self.tasks_per_member:
@@ -147,8 +147,8 @@ class _Assignment:
         return True
 
     def _note_active(self, tasks_count: int) -> None:
-        self.active_quota.note(tasks_count)
-        self.total_quota.note(tasks_count)
+        self.active_quota.note_tasks(tasks_count)
+        self.total_quota.note_tasks(tasks_count)
 
     def assign_standby(self, tasks: list[TaskId]) -> None:
         left: list[tuple[TaskId, int]] = []
@@ -172,7 +172,7 @@ class _Assignment:
         process = self.process_of[member_id]
         if task in process.tasks or process.tasks_counts[member_id] >= self.total_quota.tasks_per_member:
             return False
-        self.total_quota.note(process.give(member_id, task, is_active=False))
+        self.total_quota.note_tasks(process.give(member_id, task, is_active=False))
         return True
 
     def _place_standby(self, heap: list[tuple[float, str]], task: TaskId) -> bool:
@@ -184,7 +184,7 @@ class _Assignment:
             entry = heappop(heap)
             process = self.processes[entry[1]]
             if task not in process.tasks:
-                self.total_quota.note(process.give_to_least_loaded(task, is_active=False))
+                self.total_quota.note_tasks(process.give_to_least_loaded(task, is_active=False))
                 entry = (process.load, process.process_id)
                 is_placed = True
             passed.append(entry)

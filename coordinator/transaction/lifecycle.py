@@ -77,7 +77,7 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
         return
     before = step.transactions.committed.get(event.transactional_id)
     claim = init_claim_of(before, event.producer_id, event.producer_epoch)
-    decision = TABLE[Intent.INIT][step.transactions.standing(event.transactional_id)][claim]
+    decision = TABLE[Intent.INIT][step.transactions.state_or_pending(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode):
         step.reply(event.waiter, ProducerIdAnswer(decision))
     elif decision is CREATE or before is None:
@@ -85,7 +85,7 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
     elif decision is FENCE:
         abort_for_new_producer(step, event, before)
     else:
-        give_epoch(step, event, before, decision)
+        give_next_epoch(step, event, before, decision)
 
 
 def init_producer_error(step: TransactionStep, event: InitProducerId) -> ErrorCode:
@@ -110,7 +110,7 @@ def create_producer(step: TransactionStep, event: InitProducerId) -> None:
     store_producer(step, event, new_transaction(producer_id, event.timeout_ms, step.wall_ms))
 
 
-def give_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
+def give_next_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
     """Give the producer the next epoch of the transactional id, which has no open transaction, and answer. `move` says
     whether the producer starts, continues, or repeats a request."""
     timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
@@ -170,7 +170,7 @@ def add_partitions(step: TransactionStep, event: AddPartitions) -> None:
         return
     before = step.transactions.committed.get(event.transactional_id)
     claim = claim_of(before, event.producer_id, event.producer_epoch)
-    decision = TABLE[Intent.ADD][step.transactions.standing(event.transactional_id)][claim]
+    decision = TABLE[Intent.ADD][step.transactions.state_or_pending(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode) or before is None:
         assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no transaction"
         step.reply(event.waiter, decision)
@@ -193,7 +193,7 @@ def verification_errors(step: TransactionStep, event: VerifyPartitions) -> Parti
         return dict.fromkeys(event.partitions, ErrorCode.INVALID_REQUEST)
     transaction = step.transactions.committed.get(event.transactional_id)
     claim = claim_of(transaction, event.producer_id, event.producer_epoch)
-    decision = TABLE[Intent.VERIFY][step.transactions.committed_standing(event.transactional_id)][claim]
+    decision = TABLE[Intent.VERIFY][step.transactions.committed_state(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode) or transaction is None:
         assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no partitions"
         return dict.fromkeys(event.partitions, decision)
@@ -210,7 +210,7 @@ def end_transaction(step: TransactionStep, event: EndTransaction) -> None:
         return
     before = step.transactions.committed.get(event.transactional_id)
     claim = claim_of(before, event.producer_id, event.producer_epoch)
-    decision = TABLE[intent_of(event)][step.transactions.standing(event.transactional_id)][claim]
+    decision = TABLE[intent_of(event)][step.transactions.state_or_pending(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode) or before is None:
         assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no transaction to end"
         step.reply(event.waiter, ProducerIdAnswer(decision))
@@ -259,10 +259,10 @@ class CompletionStored(NamedTuple):
 
     transactional_id: str
 
-    def committed(self, step: TransactionStep) -> None:
+    def on_committed(self, step: TransactionStep) -> None:
         pass
 
-    def failed(self, step: TransactionStep, error: ErrorCode) -> None:
+    def on_failed(self, step: TransactionStep, error: ErrorCode) -> None:
         if error is not ErrorCode.REQUEST_TIMED_OUT:  # After this error the record may still be committed.
             key = TransactionTimerKey(TransactionTimer.COMPLETION, self.transactional_id)
             step.timers.schedule(key, step.now_ms + COMPLETION_RETRY_MS)
@@ -278,7 +278,7 @@ def send_markers(step: TransactionStep) -> None:
             complete_transaction(step, command.transactional_id)
 
 
-def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
+def on_markers_written(step: TransactionStep, event: MarkersWritten) -> None:
     """Note the partitions in which the marker of a transaction is written. Once every partition has its marker,
     complete the transaction. A report about an earlier command for markers is ignored."""
     transactional_id = event.command.transactional_id
@@ -292,7 +292,11 @@ def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
 def complete_transaction(step: TransactionStep, transactional_id: str) -> None:
     """Write the record that completes a transaction, if the marker is written in every partition of the transaction."""
     completion = step.transactions.completions.get(transactional_id)
-    if completion is None or completion.partitions_left or step.transactions.standing(transactional_id) is PENDING:
+    if (
+        completion is None
+        or completion.partitions_left
+        or step.transactions.state_or_pending(transactional_id) is PENDING
+    ):
         return
     step.store(transactional_id, as_completed_transaction(step.transactions.committed[transactional_id], step.wall_ms))
     step.when_committed(CompletionStored(transactional_id))
@@ -310,7 +314,7 @@ def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
         transaction = step.transactions.committed[transactional_id]
         if transaction.start_ms + transaction.timeout_ms >= step.wall_ms:
             continue
-        if step.transactions.standing(transactional_id) is PENDING:
+        if step.transactions.state_or_pending(transactional_id) is PENDING:
             continue
         after = aborted_by_coordinator(step, transaction, transaction_version)
         if after is None:
@@ -342,6 +346,6 @@ def is_expired(step: TransactionStep, transactional_id: str) -> bool:
     transaction = step.transactions.committed.get(transactional_id)
     return (
         transaction is not None
-        and step.transactions.standing(transactional_id) in FORMER_STATES[DEAD]
+        and step.transactions.state_or_pending(transactional_id) in FORMER_STATES[DEAD]
         and transaction.updated_ms <= step.wall_ms - step.config.id_expiration_ms
     )

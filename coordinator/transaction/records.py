@@ -60,7 +60,7 @@ def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
     # later one for the transactional id with CONCURRENT_TRANSACTIONS: version 0 has no place for the protocol.
     has_tags = version >= FLEXIBLE_VALUE_VERSION
     partitions = transaction.partitions
-    listed = _remembered_list if len(partitions) <= LIST_LENGTH_MAX else by_topic
+    listed = _remembered_list if len(partitions) <= LIST_LENGTH_MAX else grouped_by_topic
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id if has_tags else -1,
@@ -75,7 +75,7 @@ def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
     )
 
 
-def by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionPartitions]:
+def grouped_by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionPartitions]:
     """The partitions grouped by topic, sorted, so that equal transactions have equal records."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
@@ -83,7 +83,7 @@ def by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionPartition
     return [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
 
 
-_remembered_list: Final = lru_cache(LISTS_MAX)(by_topic)
+_remembered_list: Final = lru_cache(LISTS_MAX)(grouped_by_topic)
 
 
 def change_of(record: Record) -> TransactionChange | None:

@@ -25,7 +25,7 @@ from moldau.coordinator.transaction.lifecycle import (
     end_transaction,
     expire_transactional_ids,
     init_producer_id,
-    markers_written,
+    on_markers_written,
     send_markers,
     verify_partitions,
 )
@@ -116,18 +116,18 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
             case EndTransaction():
                 end_transaction(step, request)
             case MarkersWritten():
-                markers_written(step, request)
+                on_markers_written(step, request)
             case InitProducerId():
                 init_producer_id(step, request)
 
-    def loaded(self, step: TransactionStep) -> None:
+    def on_loaded(self, step: TransactionStep) -> None:
         """Start the timers, and send the markers of every transaction that an earlier coordinator prepared and did not
         complete."""
         self._timers.schedule(ABORTS_KEY, step.now_ms + self.config.abort_interval_ms)
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.id_cleanup_interval_ms)
         send_markers(step)
 
-    def unloaded(self, step: TransactionStep) -> None:
+    def on_unloaded(self, step: TransactionStep) -> None:
         """Do nothing: all waiting requests wait for a commit, and the base class refuses them."""
 
     def next_timer_ms(self) -> int | None:

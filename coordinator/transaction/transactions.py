@@ -61,13 +61,13 @@ class Transactions:
         self._changes: UncommittedChanges[TransactionChange] = UncommittedChanges()
         self._pending: set[str] = set()
 
-    def standing(self, transactional_id: str) -> Standing:
+    def state_or_pending(self, transactional_id: str) -> Standing:
         """The state of a transactional id by which the decision table is read: its committed state, or PENDING."""
         if transactional_id in self._pending:
             return PENDING
-        return self.committed_standing(transactional_id)
+        return self.committed_state(transactional_id)
 
-    def committed_standing(self, transactional_id: str) -> Standing:
+    def committed_state(self, transactional_id: str) -> Standing:
         """The committed state of a transactional id; DEAD if the id does not exist."""
         transaction = self.committed.get(transactional_id)
         return DEAD if transaction is None else transaction.state
@@ -83,7 +83,7 @@ class Transactions:
     def commit(self, committed_end_offset: int) -> None:
         for change in self._changes.pop_committed(committed_end_offset):
             self._pending.remove(change.transactional_id)
-            before = self.committed_standing(change.transactional_id)
+            before = self.committed_state(change.transactional_id)
             after = DEAD if change.value is None else change.value.state
             assert before in FORMER_STATES[after], f"{change.transactional_id!r} goes from {before} to {after}"
             self.apply(change)

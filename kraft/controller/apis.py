@@ -122,7 +122,7 @@ def api(
     )
 
 
-TIMED: Final[frozenset[type[object]]] = frozenset(
+REQUESTS_WITH_TIMEOUT: Final[frozenset[type[object]]] = frozenset(
     {
         AlterPartitionReassignmentsRequest,
         CreatePartitionsRequest,
@@ -140,7 +140,7 @@ def is_out_of_time(request: object) -> bool:
     Apache Kafka, the timeout of a reassignment without topics is ignored."""
     if isinstance(request, AlterPartitionReassignmentsRequest) and not request.topics:
         return False
-    return type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0
+    return type(request) in REQUESTS_WITH_TIMEOUT and getattr(request, "timeout_ms", 1) <= 0
 
 
 ControllerApis = Mapping[type[object], ControllerApi]

@@ -77,7 +77,7 @@ class BrokerSessions:
             and now_ms < session.contact_ms + self.timeout_ms
         )
 
-    def expired(self, now_ms: int) -> list[int]:
+    def expired_brokers(self, now_ms: int) -> list[int]:
         return sorted(
             broker_id
             for broker_id, session in self._by_broker.items()

@@ -109,7 +109,7 @@ def records_of(
     refusal = refusal_of_names([config.name for config in resource.configs]) or refusal_of_resource(key)
     if refusal is not None:
         return refusal
-    existing = view.image.configs.of(*key)
+    existing = view.image.configs.settings_of(*key)
     changes = values_of(resource, existing)
     if isinstance(changes, ApiError):
         return changes

@@ -53,11 +53,11 @@ class DecisionContext(NamedTuple):
         return self.view.settings
 
 
-STRICT_SINCE: Final[dict[type[object], int]] = {
+STRICT_QUOTA_VERSIONS: Final[dict[type[object], int]] = {
     CreateTopicsRequest: 6,
     CreatePartitionsRequest: 3,
     DeleteTopicsRequest: 5,
 }
 """The requests that count against the quota of controller mutations, each with the first version in which the response
 may have the error THROTTLING_QUOTA_EXCEEDED."""
-THROTTLED: Final = ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+THROTTLING_ERROR: Final = ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")

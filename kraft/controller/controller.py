@@ -70,7 +70,7 @@ class Controller:
         self._failures = FailureDetector(settings.broker_silence_fence_ms)
         self._apis = apis
         self._mutations = MutationQuotas(settings.quota_windows)
-        self._mutations.limits.changed(dict(replay.image.quotas.by_entity.items()))
+        self._mutations.limits.apply_changes(dict(replay.image.quotas.by_entity.items()))
         self._last_append_ms = now_ms
         self._rebalance_ms = now_ms + settings.leader_imbalance_check_interval_seconds * 1000
         """The time (ms) of the next check for partitions that their preferred leader does not lead."""
@@ -123,7 +123,7 @@ class Controller:
         it."""
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
-        mutations = self._mutations.of(requester, now_ms)
+        mutations = self._mutations.mutations_of(requester, now_ms)
         context = DecisionContext(
             self.view, self._sessions, self._failures, now_ms, self._end_offset, requester.principal, mutations
         )
@@ -144,7 +144,7 @@ class Controller:
         """Yield the decisions of the periodic work that is due: fence brokers whose session ended or that are
         suspected, hold elections, remove expired delegation tokens, and append a NoOpRecord to an idle log
         (KIP-835)."""
-        for broker_id in sorted({*self._sessions.expired(now_ms), *self._failures.suspected(now_ms)}):
+        for broker_id in sorted({*self._sessions.expired_brokers(now_ms), *self._failures.suspected_brokers(now_ms)}):
             broker = self.image.cluster.brokers.get(broker_id)
             if broker is None or broker.fenced:
                 self._forget(broker_id)
@@ -181,10 +181,10 @@ class Controller:
             return ()
         return preferred_elections(self.view, AT_ONCE_MAX)
 
-    def disconnected(self, broker_id: int, now_ms: int) -> None:
+    def note_disconnected(self, broker_id: int, now_ms: int) -> None:
         """Note that the connection to the broker broke. The controller fences the broker unless a heartbeat arrives
         soon."""
-        self._failures.disconnected(broker_id, now_ms)
+        self._failures.note_disconnected(broker_id, now_ms)
 
     def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
         """Note that the broker's node led the quorum before this node did, and last responded at `heard_ms`.
@@ -211,7 +211,7 @@ class Controller:
         self._index.update(delta.topics)
         if delta.quotas.changed:
             quotas = self.image.quotas.by_entity
-            self._mutations.limits.changed({entity: quotas.get(entity) for entity in delta.quotas.changed})
+            self._mutations.limits.apply_changes({entity: quotas.get(entity) for entity in delta.quotas.changed})
         for record in records:
             self._replay_session(record, now_ms)
         return delta

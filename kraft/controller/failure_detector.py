@@ -65,7 +65,7 @@ class FailureDetector:
             interval_ms = max(now_ms - before.heard_ms, (before.interval_ms or 0) // 2)
         self._by_broker[broker_id] = Contact(now_ms, interval_ms)
 
-    def disconnected(self, broker_id: int, now_ms: int) -> None:
+    def note_disconnected(self, broker_id: int, now_ms: int) -> None:
         """Note that the connection of the broker's heartbeats broke, or that its address refuses connections."""
         before = self._by_broker.get(broker_id, Contact(now_ms))
         if before.disconnected_ms is None:
@@ -84,7 +84,7 @@ class FailureDetector:
         """Stop observing a broker, because it is fenced or begins a new incarnation."""
         self._by_broker.pop(broker_id, None)
 
-    def suspected(self, now_ms: int) -> list[int]:
+    def suspected_brokers(self, now_ms: int) -> list[int]:
         """The ids of the brokers that have sent no heartbeat for too long."""
         return sorted(
             broker_id

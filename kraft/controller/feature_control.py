@@ -30,10 +30,10 @@ from moldau.protocol.messages.update_features import (
 )
 from moldau.protocol.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
-DISABLED: Final = SupportedRange(0, 0)
+DISABLED_FEATURE_RANGE: Final = SupportedRange(0, 0)
 METADATA_CHANGED: Final = frozenset({30, 32, 33})
 """The levels of metadata.version that added records or fields which nodes at an earlier level cannot read."""
-FAILED: Final = "The update failed for all features since the following feature had an error: "
+UPDATE_FAILED_PREFIX: Final = "The update failed for all features since the following feature had an error: "
 
 
 class UpgradeType(IntEnum):
@@ -49,7 +49,7 @@ def update_features(context: DecisionContext, request: UpdateFeaturesRequest) ->
         refusal = refusal_of_update(view, update)
         if refusal is not None:
             error = ErrorCode.INVALID_UPDATE_VERSION
-            return Decision((), UpdateFeaturesResponse(error_code=error, error_message=FAILED + refusal))
+            return Decision((), UpdateFeaturesResponse(error_code=error, error_message=UPDATE_FAILED_PREFIX + refusal))
         records.extend(records_of_update(view, update))
     results = [
         UpdatableFeatureResult(feature=update.feature, error_message="NONE") for update in request.feature_updates
@@ -125,12 +125,12 @@ def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
     """Yield the name of each node and the range of levels of the feature that the node supports, this controller
     first."""
     cluster, own_id = view.image.cluster, view.settings.node_id
-    yield f"Local controller {own_id}", SUPPORTED_FEATURES.get(name, DISABLED)
+    yield f"Local controller {own_id}", SUPPORTED_FEATURES.get(name, DISABLED_FEATURE_RANGE)
     for broker in cluster.brokers.values():
-        yield f"Broker {broker.id}", broker.features.get(name, DISABLED)
+        yield f"Broker {broker.id}", broker.features.get(name, DISABLED_FEATURE_RANGE)
     for controller in cluster.controllers.values():
         if controller.id != own_id:
-            yield f"Controller {controller.id}", controller.features.get(name, DISABLED)
+            yield f"Controller {controller.id}", controller.features.get(name, DISABLED_FEATURE_RANGE)
 
 
 def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
@@ -149,7 +149,7 @@ def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
     The cluster gets a value if it has none, and the values of single brokers are removed.
     """
     configs = view.image.configs
-    if MIN_IN_SYNC not in configs.of(ResourceType.BROKER, ""):
+    if MIN_IN_SYNC not in configs.settings_of(ResourceType.BROKER, ""):
         value = str(view.settings.min_insync_replicas)
         yield ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_IN_SYNC, value=value)
     for resource, settings in configs.by_resource.items():

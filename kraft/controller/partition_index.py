@@ -37,27 +37,27 @@ class PartitionIndex:
         for topic, partition_id, partition in topics.partitions():
             self._add((topic.id, partition_id), partition)
 
-    def in_sync(self, broker_id: int) -> Collection[Key]:
+    def partitions_in_sync(self, broker_id: int) -> Collection[Key]:
         """Partitions with the broker in their in-sync set."""
         return self._in_sync.get(broker_id, NONE)
 
-    def eligible(self, broker_id: int) -> Collection[Key]:
+    def partitions_eligible(self, broker_id: int) -> Collection[Key]:
         """Partitions with the broker among their eligible leader replicas."""
         return self._eligible.get(broker_id, NONE)
 
-    def led(self, broker_id: int) -> Collection[Key]:
+    def partitions_led(self, broker_id: int) -> Collection[Key]:
         """Partitions that name the broker as leader."""
         return self._led.get(broker_id, NONE)
 
     @property
     def leaderless(self) -> Collection[Key]:
-        return self.led(NO_LEADER)
+        return self.partitions_led(NO_LEADER)
 
-    def concerning(self, broker_id: int) -> Iterator[Key]:
+    def partitions_led_or_in_sync(self, broker_id: int) -> Iterator[Key]:
         """Yield the partitions that the broker leads or for which it is in sync, each once."""
-        in_sync = self.in_sync(broker_id)
+        in_sync = self.partitions_in_sync(broker_id)
         yield from in_sync
-        yield from (key for key in self.led(broker_id) if key not in in_sync)
+        yield from (key for key in self.partitions_led(broker_id) if key not in in_sync)
 
     def update(self, delta: TopicsDelta) -> None:
         """Update the index with the changes that records made to topics."""

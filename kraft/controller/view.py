@@ -16,7 +16,7 @@ from moldau.protocol.late_tuple import NamedTuple
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
-CLUSTER_WIDE: Final = ""
+DEFAULT_RESOURCE_NAME: Final = ""
 
 
 class View(NamedTuple):
@@ -42,8 +42,8 @@ class View(NamedTuple):
         """The dynamic value of a topic's setting, or the cluster-wide dynamic value if the topic has none; None if
         neither exists."""
         configs = self.image.configs
-        own = configs.of(ResourceType.TOPIC, topic_name).get(name)
-        return own if own is not None else configs.of(ResourceType.BROKER, CLUSTER_WIDE).get(name)
+        own = configs.settings_of(ResourceType.TOPIC, topic_name).get(name)
+        return own if own is not None else configs.settings_of(ResourceType.BROKER, DEFAULT_RESOURCE_NAME).get(name)
 
     def min_in_sync(self, topic: Topic) -> int:
         """min.insync.replicas of a topic, limited to the number of replicas of its partitions."""

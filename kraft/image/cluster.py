@@ -65,7 +65,7 @@ class Broker(NamedTuple):
     cordoned_directories: tuple[bytes, ...] | None
 
     @classmethod
-    def of(cls, record: RegisterBrokerRecord) -> Broker:
+    def from_record(cls, record: RegisterBrokerRecord) -> Broker:
         cordoned = record.cordoned_log_dirs
         return cls(
             id=record.broker_id,
@@ -80,7 +80,7 @@ class Broker(NamedTuple):
             cordoned_directories=None if cordoned is None else tuple(cordoned),
         )
 
-    def changed(self, record: BrokerRegistrationChangeRecord) -> Broker:
+    def with_change(self, record: BrokerRegistrationChangeRecord) -> Broker:
         cordoned = record.cordoned_log_dirs
         return self._replace(
             fenced=self.fenced if record.fenced == UNCHANGED else record.fenced == FENCE,
@@ -103,7 +103,7 @@ class Broker(NamedTuple):
             return True
         return directory_id in self.directories
 
-    def record(self) -> RegisterBrokerRecord:
+    def to_record(self) -> RegisterBrokerRecord:
         cordoned = self.cordoned_directories
         return RegisterBrokerRecord(
             broker_id=self.id,
@@ -135,7 +135,7 @@ class ControllerNode(NamedTuple):
     zk_migration_ready: bool
 
     @classmethod
-    def of(cls, record: RegisterControllerRecord) -> ControllerNode:
+    def from_record(cls, record: RegisterControllerRecord) -> ControllerNode:
         return cls(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
@@ -144,7 +144,7 @@ class ControllerNode(NamedTuple):
             zk_migration_ready=record.zk_migration_ready,
         )
 
-    def record(self) -> RegisterControllerRecord:
+    def to_record(self) -> RegisterControllerRecord:
         return RegisterControllerRecord(
             controller_id=self.id,
             incarnation_id=self.incarnation_id,
@@ -176,9 +176,9 @@ class ClusterImage(NamedTuple):
 
     def snapshot_records(self) -> Iterator[object]:
         for _, broker in sorted(self.brokers.items()):
-            yield broker.record()
+            yield broker.to_record()
         for _, controller in sorted(self.controllers.items()):
-            yield controller.record()
+            yield controller.to_record()
 
 
 class ClusterDelta:
@@ -192,7 +192,7 @@ class ClusterDelta:
         self.controllers: dict[int, ControllerNode | None] = {}
 
     def replay_register(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = Broker.of(record)
+        self.brokers[record.broker_id] = Broker.from_record(record)
 
     def replay_unregister(self, broker_id: int) -> None:
         self.brokers[broker_id] = None
@@ -200,10 +200,10 @@ class ClusterDelta:
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(record.broker_id) or self.image.brokers[record.broker_id]
         assert broker.epoch == record.broker_epoch, f"a change of broker {broker.id} in epoch {record.broker_epoch}"
-        self.brokers[broker.id] = broker.changed(record)
+        self.brokers[broker.id] = broker.with_change(record)
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:
-        self.controllers[record.controller_id] = ControllerNode.of(record)
+        self.controllers[record.controller_id] = ControllerNode.from_record(record)
 
     def replay_unregister_controller(self, record: UnregisterControllerRecord) -> None:
         self.controllers[record.controller_id] = None

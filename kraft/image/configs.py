@@ -40,7 +40,7 @@ class ConfigsImage(NamedTuple):
 
     by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = PersistentMap(place_of_resource)
 
-    def of(self, resource_type: int, name: str) -> Mapping[str, str]:
+    def settings_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.by_resource.get(ConfigResource(resource_type, name)) or NO_SETTINGS
 
     def snapshot_records(self) -> Iterator[object]:
@@ -75,4 +75,4 @@ class ConfigsDelta:
         for resource, changes in self.changed.items():
             merged = {**(self.image.by_resource.get(resource) or {}), **changes}
             updates[resource] = {name: value for name, value in merged.items() if value is not None} or None
-        return ConfigsImage(self.image.by_resource.updated(updates))
+        return ConfigsImage(self.image.by_resource.with_changes(updates))

@@ -51,7 +51,7 @@ def compare_configs(delta: ConfigsDelta, before: ConfigsImage, after: ConfigsIma
         if resource not in after.by_resource:
             delta.forget(resource)
     for resource, settings in after.by_resource.items():
-        touched = changes_of_entries(before.of(resource.type, resource.name), settings)
+        touched = changes_of_entries(before.settings_of(resource.type, resource.name), settings)
         if touched:
             delta.changed[resource] = touched
 

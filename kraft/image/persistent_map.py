@@ -24,7 +24,7 @@ def place_of_uuid(key: bytes) -> int:
 
 
 class PersistentMap(Generic[K, V]):
-    """An immutable mapping; `updated` makes a changed copy.
+    """An immutable mapping; `with_changes` makes a changed copy.
 
     The order of iteration depends on the keys and the order of updates, never on Python's hashes.
     """
@@ -65,7 +65,7 @@ class PersistentMap(Generic[K, V]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def updated(self, changes: Mapping[K, V | None]) -> PersistentMap[K, V]:
+    def with_changes(self, changes: Mapping[K, V | None]) -> PersistentMap[K, V]:
         """A copy with the entries of `changes`. A key whose new value is None is removed if it exists."""
         if not changes:
             return self

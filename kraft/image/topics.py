@@ -53,7 +53,7 @@ class PartitionRegistration(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, record: PartitionRecord, shared: SharedTuples) -> PartitionRegistration:
+    def from_record(cls, record: PartitionRecord, shared: SharedTuples) -> PartitionRegistration:
         replicas, isr = tuple(record.replicas), tuple(record.isr)
         directories = tuple(record.directories)
         return cls(
@@ -89,7 +89,7 @@ class PartitionRegistration(NamedTuple):
                 offline.append(replica)
         return offline
 
-    def changed(self, record: PartitionChangeRecord) -> PartitionRegistration:
+    def with_change(self, record: PartitionChangeRecord) -> PartitionRegistration:
         """The registration after a change record is applied.
 
         A field that the record does not set keeps its value. A record that names a leader, even the current one, begins
@@ -111,7 +111,7 @@ class PartitionRegistration(NamedTuple):
             last_known_elr=_or(record.last_known_elr, self.last_known_elr),
         )
 
-    def record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
+    def to_record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -151,15 +151,15 @@ class TopicsImage(NamedTuple):
     the metric name of another topic could be the same."""
 
     @classmethod
-    def of(cls, topics: Iterable[Topic]) -> TopicsImage:
+    def from_topics(cls, topics: Iterable[Topic]) -> TopicsImage:
         """Make the image of the given topics."""
         by_id = {topic.id: topic for topic in topics}
         names = [topic.name for topic in by_id.values()]
         empty = cls()
         return cls(
-            empty.by_id.updated(by_id),
-            empty.ids.updated({topic.name: topic.id for topic in by_id.values()}),
-            empty.metric_names.updated({metric_name(name): name for name in names if may_collide(name)}),
+            empty.by_id.with_changes(by_id),
+            empty.ids.with_changes({topic.name: topic.id for topic in by_id.values()}),
+            empty.metric_names.with_changes({metric_name(name): name for name in names if may_collide(name)}),
         )
 
     def by_name(self, name: str) -> Topic | None:
@@ -187,11 +187,11 @@ class TopicsImage(NamedTuple):
         for topic in self.by_id.values():
             yield TopicRecord(name=topic.name, topic_id=topic.id)
             for partition_id, partition in sorted(topic.partitions.items()):
-                yield partition.record(topic.id, partition_id)
+                yield partition.to_record(topic.id, partition_id)
 
 
 class TopicsDelta:
-    """The changes that records make to topics. `changed` has the changed partitions by topic id, with those of new
+    """The changes that records make to topics. `with_change` has the changed partitions by topic id, with those of new
     topics."""
 
     __slots__ = ("_created_ids", "_shared", "changed", "created", "deleted", "image")
@@ -213,14 +213,14 @@ class TopicsDelta:
         self.changed[record.topic_id] = {}
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        self._touched(record.topic_id)[record.partition_id] = PartitionRegistration.of(record, self._shared)
+        self._touched(record.topic_id)[record.partition_id] = PartitionRegistration.from_record(record, self._shared)
 
     def replay_change(self, record: PartitionChangeRecord) -> None:
         touched = self._touched(record.topic_id)
         before = touched.get(record.partition_id)
         if before is None:
             before = self.image.by_id[record.topic_id].partitions[record.partition_id]
-        touched[record.partition_id] = before.changed(record)
+        touched[record.partition_id] = before.with_change(record)
 
     def replay_remove(self, record: RemoveTopicRecord) -> str:
         """Remove a topic. Returns its name, so that the caller can remove its settings."""
@@ -273,7 +273,9 @@ class TopicsDelta:
                     metric_names[metric_name(name)] = name
             topics[topic_id] = Topic(name, topic_id, partitions)
         return TopicsImage(
-            self.image.by_id.updated(topics), self.image.ids.updated(ids), self.image.metric_names.updated(metric_names)
+            self.image.by_id.with_changes(topics),
+            self.image.ids.with_changes(ids),
+            self.image.metric_names.with_changes(metric_names),
         )
 
     def _touched(self, topic_id: bytes) -> dict[int, PartitionRegistration]:

@@ -53,7 +53,7 @@ def quorum_records(kraft_version: int, voters: VoterSet, now_ms: int) -> list[Re
 
 
 def voters_record(voters: VoterSet, now_ms: int) -> Record:
-    return control_record(ControlRecordType.KRAFT_VOTERS, voters.record(), now_ms)
+    return control_record(ControlRecordType.KRAFT_VOTERS, voters.to_record(), now_ms)
 
 
 def snapshot_header(last_contained_ms: int, now_ms: int) -> Record:
@@ -72,7 +72,7 @@ def quorum_after(record: Record, before: QuorumDescription) -> QuorumDescription
         version = decode(KRaftVersionRecord, value_of(record), 0)
         return before._replace(kraft_version=version.k_raft_version)
     if kind is ControlRecordType.KRAFT_VOTERS:
-        return before._replace(voters=VoterSet.of_record(decode(VotersRecord, value_of(record), 0)))
+        return before._replace(voters=VoterSet.from_record(decode(VotersRecord, value_of(record), 0)))
     return before
 
 

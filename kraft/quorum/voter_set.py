@@ -54,12 +54,12 @@ class VoterSet(NamedTuple):
     by_id: Mapping[int, VoterNode]
 
     @classmethod
-    def of(cls, voters: Iterable[VoterNode]) -> VoterSet:
+    def from_voters(cls, voters: Iterable[VoterNode]) -> VoterSet:
         return cls({voter.id: voter for voter in sorted(voters)})
 
     @classmethod
-    def of_record(cls, record: VotersRecord) -> VoterSet:
-        return cls.of(
+    def from_record(cls, record: VotersRecord) -> VoterSet:
+        return cls.from_voters(
             VoterNode(
                 voter.voter_id,
                 voter.voter_directory_id,
@@ -93,12 +93,12 @@ class VoterSet(NamedTuple):
 
     def with_voter(self, voter: VoterNode) -> VoterSet:
         """The voter set with the voter added. A voter with the same id is replaced."""
-        return VoterSet.of([*self.others(voter.id), voter])
+        return VoterSet.from_voters([*self.others(voter.id), voter])
 
-    def without(self, voter_id: int) -> VoterSet:
-        return VoterSet.of(self.others(voter_id))
+    def without_voter(self, voter_id: int) -> VoterSet:
+        return VoterSet.from_voters(self.others(voter_id))
 
-    def record(self) -> VotersRecord:
+    def to_record(self) -> VotersRecord:
         return VotersRecord(
             version=0,
             voters=[

@@ -59,7 +59,7 @@ def _unknown(index: int) -> ResponsePartitionData:
 
 def _voter_state(member: QuorumMember, replicas: ReplicaStates, voter: VoterNode) -> ReplicaState:
     if voter.id != member.node_id:
-        return _state(member, voter.key, replicas.of_voter(voter) or ReplicaProgress())
+        return _state(member, voter.key, replicas.progress_of_voter(voter) or ReplicaProgress())
     return ReplicaState(
         replica_id=voter.id,
         replica_directory_id=voter.directory_id,

@@ -71,7 +71,7 @@ class FetchService:
     def respond_snapshot(self, event: RequestReceived, snapshot: SnapshotId) -> None:
         self._reply(event, snapshot=snapshot)
 
-    def recheck(self) -> None:
+    def answer_waiting_fetches(self) -> None:
         """Respond to the waiting fetches that can be answered now, or whose deadline has passed."""
         for place, parked in list(self._parked.items()):
             if self._respond_if_due(parked):

@@ -148,7 +148,7 @@ def _end_epoch(machine: Machine, event: RequestReceived, request: EndQuorumEpoch
     if error is ErrorCode.NONE:
         endpoints = {each.name: (each.host, each.port) for each in request.leader_endpoints}
         _learn_leader(machine, partition.leader_epoch, partition.leader_id, endpoints)
-        machine.role.epoch_ended(*_position(member, event.version, partition))
+        machine.role.on_leader_resigned(*_position(member, event.version, partition))
     member.put(Respond(event.token, end_response(member, event.listener, error)))
 
 
@@ -220,7 +220,7 @@ def _to_leader(machine: Machine, event: RequestReceived) -> None:
     if error is not ErrorCode.NONE:
         member.put(Respond(event.token, error_response(member, event, error)))
         return
-    transition = machine.role.request_received(event)
+    transition = machine.role.on_request(event)
     if transition is not None:
         machine.transition(transition)
 

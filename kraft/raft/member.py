@@ -210,7 +210,7 @@ class Peers:
         self._in_flight[to.node_id] = request
         self._outbox.put(Send(to, request, self._request_timeout_ms))
 
-    def response_received(self, event: ResponseReceived, now_ms: int) -> bool:
+    def note_response(self, event: ResponseReceived, now_ms: int) -> bool:
         """Note that a request got a response or failed.
 
         Returns False if an earlier role sent the request, so that the response is to be ignored.

@@ -46,7 +46,7 @@ class Outbox:
             self._promised += 1
         self._wanted = election
 
-    def saved(self, election: ElectionState) -> None:
+    def on_election_saved(self, election: ElectionState) -> None:
         assert election == self._saving, "another election was saved"
         self._durable, self._durable_promise = election, self._saving_promise
         self._saving = None

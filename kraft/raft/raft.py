@@ -88,19 +88,19 @@ TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRol
 }
 """The role after a transition from a role. A transition that the table does not have is a bug of this package."""
 
-ANYWHERE: Final = frozenset(
+EVENTS_OF_EVERY_ROLE: Final = frozenset(
     {ElectionSaved, LogFlushed, RequestReceived, ResponseReceived, DeadlineReached, Resign, RaiseVersion, Stop}
 )
-BEHIND: Final = ANYWHERE | {SnapshotLoaded, SnapshotRefused}
+EVENTS_WHILE_BEHIND: Final = EVENTS_OF_EVERY_ROLE | {SnapshotLoaded, SnapshotRefused}
 """The events that a role can receive while a snapshot may be replacing its log. A node in that state cannot become a
 candidate."""
 EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
-    UnattachedRole: BEHIND | {Started},
-    ProspectiveRole: ANYWHERE,
-    CandidateRole: ANYWHERE,
-    LeaderRole: ANYWHERE | {LogAppended},
-    FollowerRole: BEHIND | {LogAppended, LogTruncated},
-    ResignedRole: ANYWHERE,
+    UnattachedRole: EVENTS_WHILE_BEHIND | {Started},
+    ProspectiveRole: EVENTS_OF_EVERY_ROLE,
+    CandidateRole: EVENTS_OF_EVERY_ROLE,
+    LeaderRole: EVENTS_OF_EVERY_ROLE | {LogAppended},
+    FollowerRole: EVENTS_WHILE_BEHIND | {LogAppended, LogTruncated},
+    ResignedRole: EVENTS_OF_EVERY_ROLE,
 }
 """The events that each role can receive. Any other event is a bug of the code that passed it to the machine."""
 
@@ -198,29 +198,29 @@ class Raft:
             case ElectionSaved(election):
                 # Effects that depend on the epoch or the vote leave only now, after both are durable: after a crash
                 # this node must not vote twice.
-                member.outbox.saved(election)
+                member.outbox.on_election_saved(election)
                 if election.promise == member.election.promise:
-                    self.transition(self.role.saved())
+                    self.transition(self.role.on_election_saved())
             case LogAppended(end_offset, descriptions):
                 # The newest voters count as soon as they are in the log, before they are committed (Raft, section 6).
                 assert end_offset == member.log.end_offset, "the log ends elsewhere"
                 member.history.append(descriptions)
-                self.transition(self.role.appended())
+                self.transition(self.role.on_log_appended())
             case LogTruncated(end_offset):
                 member.history.truncate(end_offset)
                 member.flushed_end_offset = min(member.flushed_end_offset, end_offset)
-                self.transition(self.role.truncated())
+                self.transition(self.role.on_log_truncated())
             case LogFlushed(end_offset):
                 # The leader's own copy counts only once it is durable: a leader that loses it in a crash must not have
                 # counted it.
                 assert end_offset <= member.log.end_offset, "more is durable than was written"
                 member.flushed_end_offset = end_offset
-                self.transition(self.role.flushed())
+                self.transition(self.role.on_log_flushed())
             case RequestReceived():
                 receive(self, event)
             case ResponseReceived():
-                if member.peers.response_received(event, member.now_ms):
-                    self.transition(self.role.response_received(event))
+                if member.peers.note_response(event, member.now_ms):
+                    self.transition(self.role.on_response(event))
             case DeadlineReached():
                 self.transition(self.role.tick())
             case SnapshotLoaded(snapshot_id, quorum):
@@ -272,7 +272,7 @@ class Raft:
 
     def _snapshot_ended(self) -> None:
         self.member.is_loading = False
-        self.transition(self.role.snapshot_ended())
+        self.transition(self.role.on_snapshot_ended())
 
     # Transitions
 

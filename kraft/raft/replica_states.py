@@ -31,7 +31,7 @@ class ReplicaProgress:
         self.leader_end_offset = -1
         """The end offset of the leader's log at the replica's last fetch."""
 
-    def fetched(self, end_offset: int, leader_end_offset: int, now_ms: int) -> None:
+    def note_fetch(self, end_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Note a fetch of the replica from `end_offset`.
 
         If the replica is at the end of the leader's log, it has caught up now. If it is at the offset at which the
@@ -60,14 +60,14 @@ class ReplicaStates:
         """The time (ms) of the last complete majority: by then a majority of the voters had each sent a request since
         the majority before it."""
 
-    def fetched(self, key: ReplicaKey, end_offset: int) -> None:
+    def note_fetch(self, key: ReplicaKey, end_offset: int) -> None:
         """Note that the replica sent a valid fetch from this offset, so that every record before the offset is durable
         on it."""
         member = self._member
-        self._progress.setdefault(key, ReplicaProgress()).fetched(end_offset, member.log.end_offset, member.now_ms)
+        self._progress.setdefault(key, ReplicaProgress()).note_fetch(end_offset, member.log.end_offset, member.now_ms)
         self._forget_observers()
 
-    def heard_from(self, key: ReplicaKey) -> None:
+    def note_request(self, key: ReplicaKey) -> None:
         """Note that a replica sent a valid request. A voter that sends one follows this leader; a request of any other
         replica is ignored here."""
         member = self._member
@@ -88,13 +88,13 @@ class ReplicaStates:
             return None
         return self._majority_ms + member.settings.fetch_timeout_ms * 3 // 2
 
-    def of_voter(self, voter: VoterNode) -> ReplicaProgress | None:
+    def progress_of_voter(self, voter: VoterNode) -> ReplicaProgress | None:
         """The progress of a voter. With kraft.version 0 a voter is identified by its id alone, so the replica of the
         node that fetched last counts."""
         found = [progress for key, progress in self._progress.items() if voter.is_replica(key)]
         return max(found, key=lambda progress: progress.fetch_ms, default=None)
 
-    def of(self, key: ReplicaKey) -> ReplicaProgress | None:
+    def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
         return self._progress.get(key)
 
     def durable_on_majority(self) -> int:
@@ -119,7 +119,7 @@ class ReplicaStates:
         member = self._member
         if voter.id == member.node_id:
             return member.flushed_end_offset if voter.is_replica(member.key) else -1
-        progress = self.of_voter(voter)
+        progress = self.progress_of_voter(voter)
         return -1 if progress is None else progress.end_offset
 
     def _forget_observers(self) -> None:

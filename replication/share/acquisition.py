@@ -181,7 +181,7 @@ class Acquisition:
         if self._left > 0 and found[-1].last_offset < self._last_offset:
             self._acquire_new(found[-1].last_offset + 1, self._last_offset)
         if self._acquired:
-            partition.gap_delivered(self._acquired[-1].last_offset + 1)
+            partition.note_gap_delivered(self._acquired[-1].last_offset + 1)
         return self._acquired, self._count
 
     def _archive_missing(self, first_offset: int) -> None:
@@ -205,7 +205,7 @@ class Acquisition:
             if batch.first_offset > next_offset:
                 break
             next_offset = max(next_offset, batch.last_offset + 1)
-        partition.gap_delivered(next_offset)
+        partition.note_gap_delivered(next_offset)
 
     # Records that are in flight
 
@@ -297,7 +297,7 @@ class Acquisition:
             runs = [runs[0]._replace(last_offset=first_offset + self._left - 1)]
         if self._wish.is_strict:
             last_acquired = runs[0].last_offset
-        partition.gap_delivered(last_acquired + 1)
+        partition.note_gap_delivered(last_acquired + 1)
         self._acquired.extend(runs)
         self._took(last_acquired - first_offset + 1)
 

@@ -24,8 +24,8 @@ from moldau.protocol.record_builder import Record, RecordHeader, append_record, 
 from moldau.protocol.record_reader import records_of
 from moldau.replication.share.changes import DeadLetter
 
-REJECTED: Final = "Offset rejected by client."
-USED_UP: Final = "Offset delivery count exceeded the threshold."
+REJECTED_TEXT: Final = "Offset rejected by client."
+DELIVERIES_USED_UP_TEXT: Final = "Offset delivery count exceeded the threshold."
 """The texts of the header `__dlq.errors.message`: for a rejected record, and for one that was delivered as often as
 allowed."""
 INTERNAL_PREFIX: Final = "__"
@@ -96,7 +96,7 @@ def headers_of(source: Source, letter: DeadLetter, offset: int) -> tuple[RecordH
         ("offset", str(offset)),
         ("group", source.group_id),
         ("delivery.count", str(letter.delivery_count)),
-        ("message", REJECTED if letter.is_rejected else USED_UP),
+        ("message", REJECTED_TEXT if letter.is_rejected else DELIVERIES_USED_UP_TEXT),
     )
     return tuple((f"__dlq.errors.{name}", value.encode()) for name, value in values)
 

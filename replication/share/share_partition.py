@@ -160,7 +160,7 @@ class SharePartition:
                     return offset
         return NO_RECORD
 
-    def gap_delivered(self, next_offset: int) -> None:
+    def note_gap_delivered(self, next_offset: int) -> None:
         """Note that all records of the gap before this offset were delivered."""
         gap = self._gap
         if gap is None:
@@ -218,7 +218,7 @@ class SharePartition:
             stored = StoredBatch(batch.first_offset, batch.last_offset, whole.state, whole.delivery_count)
             transitions.append(Transition(whole, stored))
             if whole.is_final:
-                self.delivery_complete_count += self.counted(batch.first_offset, batch.last_offset)
+                self.delivery_complete_count += self.count_offsets(batch.first_offset, batch.last_offset)
 
     def begin_offset_transition(
         self,
@@ -231,9 +231,9 @@ class SharePartition:
         if state.begin_transition(outcome, limits.delivery_count_max, limits.used_up):
             transitions.append(Transition(state, StoredBatch(offset, offset, state.state, state.delivery_count)))
             if state.is_final:
-                self.delivery_complete_count += self.counted(offset, offset)
+                self.delivery_complete_count += self.count_offsets(offset, offset)
 
-    def counted(self, first_offset: int, last_offset: int) -> int:
+    def count_offsets(self, first_offset: int, last_offset: int) -> int:
         """The number of offsets in a range (inclusive) that are at or after the start offset."""
         return max(last_offset - max(self.start_offset, first_offset) + 1, 0)
 
@@ -275,7 +275,7 @@ class SharePartition:
                 self.looks_back = True
             if was_state in FINAL_STATES and not state.is_final:
                 self.delivery_complete_count -= (
-                    self.counted(in_part, in_part) if in_part >= 0 else self.counted(first, last)
+                    self.count_offsets(in_part, in_part) if in_part >= 0 else self.count_offsets(first, last)
                 )
 
     def _ended(
@@ -313,7 +313,7 @@ class SharePartition:
         found = self.batches.between(letter.first_offset if first is None else first.first_offset, letter.last_offset)
         archived = self.archive(found, letter.first_offset, letter.last_offset, ARCHIVING)
         assert archived is not None, "records stay in their batches until they are archived"
-        self.delivery_complete_count += self.counted(letter.first_offset, letter.last_offset)
+        self.delivery_complete_count += self.count_offsets(letter.first_offset, letter.last_offset)
         stored = StoredBatch(letter.first_offset, letter.last_offset, ARCHIVED, letter.delivery_count)
         return self._write_of([stored], ())
 
@@ -366,7 +366,7 @@ class SharePartition:
         elif state.state is ARCHIVING:
             letters.append(DeadLetter(first, last, state.delivery_count, is_rejected=False))
         else:
-            self.delivery_complete_count += self.counted(first, last)
+            self.delivery_complete_count += self.count_offsets(first, last)
 
     # The start offset
 
@@ -435,16 +435,16 @@ class SharePartition:
                 if whole.is_in_transition or not whole.is_final:
                     break
                 last_final = batch.last_offset
-                count += self.counted(batch.first_offset, batch.last_offset)
+                count += self.count_offsets(batch.first_offset, batch.last_offset)
                 continue
             for offset, state in batch.states(batch.open_from, batch.last_offset):
                 if state.is_in_transition or not state.is_final:
                     return last_final, count
                 last_final = offset
-                count += self.counted(offset, offset)
+                count += self.count_offsets(offset, offset)
         return last_final, count
 
-    def log_start_moved(self, log_start_offset: int) -> None:
+    def on_log_start_moved(self, log_start_offset: int) -> None:
         """Handle a move of the log start offset: the records before it are deleted. Available records are archived, and
         the start offset moves.
 
@@ -476,7 +476,7 @@ class SharePartition:
                 states = batch.states(self.start_offset, end_offset - 1)
                 count += sum(state.is_final for _, state in states)
             elif batch.whole.is_final:
-                count += self.counted(batch.first_offset, min(batch.last_offset, end_offset - 1))
+                count += self.count_offsets(batch.first_offset, min(batch.last_offset, end_offset - 1))
         return count
 
     def archive(

@@ -80,7 +80,7 @@ class AlikeDecisions:
 class AuditLog(Protocol):
     """The log to which the authorizer writes its decisions."""
 
-    def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
         """Log decisions about one request."""
 
 
@@ -90,7 +90,7 @@ def parse_super_users(text: str) -> frozenset[str]:
 
 
 class Authorizer:
-    """Decides by all ACLs that this node has read from the metadata. `changed` applies changes of the metadata."""
+    """Decides by all ACLs that this node has read from the metadata. `apply_changes` applies its changes."""
 
     def __init__(self, settings: AuthorizerSettings, audit: AuditLog) -> None:
         self.settings = settings
@@ -105,7 +105,7 @@ class Authorizer:
         """The cached decisions by client. When the cache is cleared, a new dictionary replaces this one."""
         self.remembered_count = 0
 
-    def loaded(self) -> None:
+    def on_metadata_loaded(self) -> None:
         """Decide by ACLs from now on, because the metadata has been read up to its end at the start of this node. Until
         then only super users are allowed anything.
         """
@@ -113,7 +113,7 @@ class Authorizer:
         self.stamp += 1
         self._forget()
 
-    def changed(self, entries: Mapping[bytes, AclBinding | None]) -> None:
+    def apply_changes(self, entries: Mapping[bytes, AclBinding | None]) -> None:
         """Apply changed ACLs of the metadata, by the id of their record; None for an ACL that was removed."""
         for entry_id, binding in entries.items():
             if binding is None:
@@ -234,7 +234,7 @@ class AclAccess:
         audited, self._audited = self._audited, None
         if audited:
             for decisions in audited.values():
-                self._authorizer.audit.decided(self, decisions)
+                self._authorizer.audit.log_decisions(self, decisions)
 
     def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
         authorizer = self._authorizer
@@ -289,7 +289,7 @@ class AclAccess:
     def _audit(self, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool) -> None:
         audited = self._audited
         if audited is None:
-            self._authorizer.audit.decided(self, AlikeDecisions(operation, kind, name, is_allowed))
+            self._authorizer.audit.log_decisions(self, AlikeDecisions(operation, kind, name, is_allowed))
             return
         key = (operation, kind, is_allowed)
         decisions = audited.get(key)

@@ -113,7 +113,7 @@ class Permissions:
         again.
         """
 
-    def of(self, name: str) -> int:
+    def bits_of(self, name: str) -> int:
         """The permission bits of all ACLs whose patterns match a resource of this name."""
         pattern = self.literal.get(name)
         bits = 0 if pattern is None else pattern.bits
@@ -258,7 +258,7 @@ class AclIndex:
         for key in self._keys(principal, host):
             permissions = find(key)
             if permissions is not None:
-                bits |= permissions.of(name)
+                bits |= permissions.bits_of(name)
         return decision_of(bits, operation)
 
     def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> DecisionForAll:

@@ -31,7 +31,7 @@ class QuotaEntity(NamedTuple):
     """The parts (type, name), sorted by type."""
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    def from_parts(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
         """Make an entity of parts (type, name). If a type is given twice, its last part is used."""
         return cls(tuple(sorted(dict(parts).items())))
 

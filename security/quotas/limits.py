@@ -25,7 +25,7 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, IP, USER, QuotaEntity
 
 REMEMBERED_MAX: Final = 10_000
-"""The maximum number of cached results of `of_client`. Clients choose their ids, so there may be many."""
+"""The maximum number of cached results of `limit_of_client`. Clients choose their ids, so there may be many."""
 
 
 class QuotaTags(NamedTuple):
@@ -52,7 +52,7 @@ class QuotaLimits:
         self._counts: Counter[str] = Counter()
         """The number of entities that have a quota, by quota key."""
 
-    def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+    def apply_changes(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
         """Set the quotas of changed entities; None for an entity without quotas."""
         for entity, values in entities.items():
             self._counts.subtract(self._quotas.pop(entity, {}).keys())
@@ -66,7 +66,7 @@ class QuotaLimits:
         """Whether any entity has a quota with this key."""
         return self._counts[key] > 0
 
-    def of_client(self, key: str, user: str, client_id: str) -> Limit | None:
+    def limit_of_client(self, key: str, user: str, client_id: str) -> Limit | None:
         """The quota with this key that applies to a client; None if none does. `user` is the name of the client's
         principal.
         """
@@ -84,10 +84,10 @@ class QuotaLimits:
                 return Limit(value, tags)
         return None
 
-    def of_address(self, address: str) -> float | None:
+    def limit_of_address(self, address: str) -> float | None:
         """The maximum number of connections that an address may make in a second; None if there is no limit."""
         for name in (address, None):
-            value = self._quotas.get(QuotaEntity.of([(IP, name)]), {}).get(CONNECTION_CREATION_RATE)
+            value = self._quotas.get(QuotaEntity.from_parts([(IP, name)]), {}).get(CONNECTION_CREATION_RATE)
             if value is not None:
                 return value
         return None
@@ -96,7 +96,7 @@ class QuotaLimits:
 def _by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaTags]]:
     for user_name in (user, None):
         for client_name in (client_id, None):
-            yield QuotaEntity.of([(USER, user_name), (CLIENT_ID, client_name)]), QuotaTags(user, client_id)
-        yield QuotaEntity.of([(USER, user_name)]), QuotaTags(user, "")
+            yield QuotaEntity.from_parts([(USER, user_name), (CLIENT_ID, client_name)]), QuotaTags(user, client_id)
+        yield QuotaEntity.from_parts([(USER, user_name)]), QuotaTags(user, "")
     for client_name in (client_id, None):
-        yield QuotaEntity.of([(CLIENT_ID, client_name)]), QuotaTags("", client_id)
+        yield QuotaEntity.from_parts([(CLIENT_ID, client_name)]), QuotaTags("", client_id)

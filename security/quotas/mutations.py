@@ -83,11 +83,11 @@ class MutationQuotas:
         self._buckets: dict[QuotaTags, TokenBucket] = {}
         """The buckets, by the tags of the clients that share them. The least recently used bucket is first."""
 
-    def of(self, requester: Requester, now_ms: int) -> Mutations:
+    def mutations_of(self, requester: Requester, now_ms: int) -> Mutations:
         """The mutations that a request of `requester` may make."""
         if requester.is_strict is None:
             return UNBOUNDED
-        limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)
+        limit = self.limits.limit_of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)
         if limit is None:
             return UNBOUNDED
         bucket = self._buckets.pop(limit.tags, None)

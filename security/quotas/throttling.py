@@ -82,7 +82,7 @@ class ClientThrottle:
         return limit.value * (self._windows.kept - 1) * self._windows.size_ms / 1000
 
     def _limit(self, user: str, client_id: str) -> Limit | None:
-        return self._limits.of_client(self._key, user, client_id)
+        return self._limits.limit_of_client(self._key, user, client_id)
 
     def _drop(self, now_ms: int) -> None:
         """Drop idle rates, and if `RATES_MAX` are kept also the least recently recorded one, to make room for another

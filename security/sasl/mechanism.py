@@ -3,7 +3,7 @@
 bytes of SaslAuthenticate ──▶ step ──▶ Challenge     the client answers it with a further message
                                    ├─▶ Authenticated
                                    └─▶ Failed        the connection ends after the error was sent
-                                   └─▶ NeedsLookup   the caller looks something up, then calls `found`
+                                   └─▶ NeedsLookup   the caller looks something up, then calls `on_lookup_result`
 
 The client's side, with which this node logs in to another node:
 
@@ -48,7 +48,7 @@ class Failed(NamedTuple):
 class NeedsLookup(NamedTuple):
     """The mechanism needs data before it decides, such as the keys of an identity provider.
 
-    The caller fetches `what`, outside of the event loop if that blocks, then calls `Mechanism.found`.
+    The caller fetches `what`, outside of the event loop if that blocks, then calls `Mechanism.on_lookup_result`.
     """
 
     what: object
@@ -64,7 +64,7 @@ class Mechanism(ABC):
     def step(self, message: bytes) -> Step:
         """Handle a message of the client. Malformed bytes give `Failed`, and raise no exception."""
 
-    def found(self, result: object) -> Step:
+    def on_lookup_result(self, result: object) -> Step:
         """Continue with the data that `NeedsLookup` asked for."""
         raise AssertionError(f"{type(self).__name__} looks nothing up")
 

@@ -71,8 +71,8 @@ def answers_of_kafka(toolchain: Toolchain, sets: list[AclSet]) -> list[bool]:
 
 def answers_of(drawn_set: AclSet) -> Iterator[bool]:
     authorizer = Authorizer(AuthorizerSettings(SUPER_USERS, drawn_set.is_open), Silent())
-    authorizer.changed({number.to_bytes(16, "big"): each for number, each in enumerate(drawn_set.bindings)})
-    authorizer.loaded()
+    authorizer.apply_changes({number.to_bytes(16, "big"): each for number, each in enumerate(drawn_set.bindings)})
+    authorizer.on_metadata_loaded()
     for asked in drawn_set.questions:
         if asked.name is None:
             yield authorizer.decide_for_any(asked.principal, asked.host, asked.operation, asked.kind)

@@ -611,7 +611,7 @@ MUTANTS: Final = (
         "an assignment is told before it is stored",
         "coordinator/classic/sync.py",
         "    step.when_committed(AssignmentStored(group.group_id, group.generation, assignments))\n",
-        "    AssignmentStored(group.group_id, group.generation, assignments).committed(step)\n",
+        "    AssignmentStored(group.group_id, group.generation, assignments).on_committed(step)\n",
         Hunt.GROUPS,
     ),
     Mutant(

@@ -67,7 +67,7 @@ TRANSACTION_COORDINATOR_MUTANTS: Final = (
         187,
         "a transactional id expires with its transaction open",
         "lifecycle",
-        "        and step.transactions.standing(transactional_id) in FORMER_STATES[DEAD]\n",
+        "        and step.transactions.state_or_pending(transactional_id) in FORMER_STATES[DEAD]\n",
         "",
     ),
     planted(

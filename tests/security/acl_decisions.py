@@ -25,7 +25,7 @@ CHANGES_EACH = 30
 class Silent:
     """No audit log."""
 
-    def decided(self, access: object, decisions: object) -> None:
+    def log_decisions(self, access: object, decisions: object) -> None:
         pass
 
 
@@ -37,8 +37,8 @@ def differences(random: Random, count: int) -> list[tuple[list[AclBinding], Ques
         settings = AuthorizerSettings(SUPER_USERS, allows_without_acls=random.random() < 0.3)
         authorizer = Authorizer(settings, Silent())
         entries = {random.randbytes(16): each for each in draw_bindings(random)}
-        authorizer.changed(entries)
-        authorizer.loaded()
+        authorizer.apply_changes(entries)
+        authorizer.on_metadata_loaded()
         accesses: dict[tuple[str, str], AclAccess] = {}
         for _ in range(CHANGES_EACH):
             for _ in range(min(QUESTIONS_EACH, count - asked)):
@@ -67,13 +67,13 @@ def change(random: Random, authorizer: Authorizer, entries: dict[bytes, AclBindi
     if entries and random.random() < 0.5:
         gone = random.choice(list(entries))
         del entries[gone]
-        authorizer.changed({gone: None})
+        authorizer.apply_changes({gone: None})
         return
     binding = draw_binding(random)
     if binding not in entries.values():
         entry_id = random.randbytes(16)
         entries[entry_id] = binding
-        authorizer.changed({entry_id: binding})
+        authorizer.apply_changes({entry_id: binding})
 
 
 def main() -> int:

@@ -179,7 +179,7 @@ class Cluster:
         if voters:
             servers = ",".join(f"{host_name(each)}:{CONTROLLER_PORT}" for each in ids)
             quorum = {"controller.quorum.bootstrap.servers": servers}
-            formatting = formatting._replace(voters=VoterSet.of(map(voter_of, ids[:voters])))
+            formatting = formatting._replace(voters=VoterSet.from_voters(map(voter_of, ids[:voters])))
         self.nodes = {
             node_id: ClusterNode(
                 self.world,

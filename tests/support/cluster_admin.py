@@ -166,7 +166,7 @@ class Administrator:
             self._told(
                 self._bootstrap,
                 f"{setting} of {name}",
-                lambda image: image.configs.of(ResourceType.TOPIC, name).get(setting) == value,
+                lambda image: image.configs.settings_of(ResourceType.TOPIC, name).get(setting) == value,
             )
         else:
             self._doubt(name)  # The request may still be carried out later.
@@ -211,7 +211,7 @@ class Administrator:
             made = self._made.get(name)
             if topic is not None and made is not None and topic.id != made.id:
                 self._complaints.append(f"{name} is to be topic {made.id.hex()}, and is {topic.id.hex()}")
-            settings = image.configs.of(ResourceType.TOPIC, name)
+            settings = image.configs.settings_of(ResourceType.TOPIC, name)
             lost = {each: value for each, value in promised.settings.items() if settings.get(each) != value}
             if lost and promised.count:
                 self._complaints.append(f"{name} was to have the settings {lost}, and has {dict(settings)}")

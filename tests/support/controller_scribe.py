@@ -262,7 +262,7 @@ class ControllerScribe:
     def do_replay(self, command: Command) -> Iterator[str]:
         assert command.arguments[0] == "unfence"
         broker = self.controller.image.cluster.brokers[int(command.arguments[1])]
-        registration = broker._replace(fenced=False, in_controlled_shutdown=False).record()
+        registration = broker._replace(fenced=False, in_controlled_shutdown=False).to_record()
         return self.carry_out(Decision([registration]))
 
     def do_producer_ids(self, command: Command) -> Iterator[str]:

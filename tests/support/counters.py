@@ -48,10 +48,10 @@ class Told(NamedTuple):
     waiter: Waiter
     value: int
 
-    def committed(self, step: CounterStep) -> None:
+    def on_committed(self, step: CounterStep) -> None:
         step.reply(self.waiter, self.value)
 
-    def failed(self, step: CounterStep, error: ErrorCode) -> None:
+    def on_failed(self, step: CounterStep, error: ErrorCode) -> None:
         step.reply(self.waiter, error)
 
 
@@ -95,11 +95,11 @@ class CounterShard(Shard[Add, Count, CounterStep]):
         for change in self._pending.pop_committed(self.committed_end_offset):
             apply(self.committed, change)
 
-    def loaded(self, step: CounterStep) -> None:
+    def on_loaded(self, step: CounterStep) -> None:
         for key in self.committed:
             self._idle.schedule(key, step.now_ms + IDLE_MS)
 
-    def unloaded(self, step: CounterStep) -> None:
+    def on_unloaded(self, step: CounterStep) -> None:
         step.notes.append(f"{len(self.committed)} counters go")
 
     def next_timer_ms(self) -> int | None:

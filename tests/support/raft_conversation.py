@@ -246,7 +246,7 @@ def fetched(command: Command, request: OutgoingRequest) -> IncomingResponse:
 def fetched_entries(command: Command, count: int) -> list[Entry]:
     entries = [Entry(command.int("record_epoch", command.int("epoch")), None) for _ in range(count)]
     if "voters" in command.options:
-        voters = VoterSet.of(voter(int(each)) for each in command.options["voters"].split(","))
+        voters = VoterSet.from_voters(voter(int(each)) for each in command.options["voters"].split(","))
         entries[0] = entries[0]._replace(description=QuorumDescription(1, voters))
     return entries
 

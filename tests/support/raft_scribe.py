@@ -117,7 +117,7 @@ class RaftScribe:
             self.log.append([Entry(epoch, None)] * (end_offset - self.log.end_offset))
         self.log.durable_end_offset = self.log.end_offset
         version = command.int("kraft_version", 1)
-        voters = VoterSet.of(voter(int(each)) for each in options.get("voters", "1").split(","))
+        voters = VoterSet.from_voters(voter(int(each)) for each in options.get("voters", "1").split(","))
         offset = -1 if "announces" in command.arguments else 0
         described = [(offset, QuorumDescription(1, voters))] if version == 1 else []
         voted = command.int("voted", -1)

@@ -136,7 +136,7 @@ class FollowerSide:
         return request
 
     def answered(self, response: FetchResponse, leader: LeaderSide | None = None) -> None:
-        for effect in list(self.machine.answered(response, 0, self.now_ms)):
+        for effect in list(self.machine.on_response(response, 0, self.now_ms)):
             self.perform(effect, leader)
 
     def perform(self, effect: Effect, leader: LeaderSide | None) -> None:
@@ -146,20 +146,20 @@ class FollowerSide:
                 partition.log.lower_recovery_point(offset)
                 partition.log.truncate_to(offset, 0)
                 partition.truncated()
-                self.machine.truncated(partition, epoch)
+                self.machine.on_truncated(partition, epoch)
             case StartAt(partition, epoch, offset):
                 partition.log.truncate_fully_and_start_at(offset, 0)
                 partition.truncated()
-                self.machine.truncated(partition, epoch)
+                self.machine.on_truncated(partition, epoch)
             case Flush(partition, epoch):
                 partition.log.flush(0)
-                self.machine.flushed(partition, epoch)
+                self.machine.on_flushed(partition, epoch)
             case LookUp(partition, epoch):
                 assert leader is not None
                 theirs = leader.replicas.find((partition.topic_id, partition.index))
                 assert theirs is not None
                 bounds = theirs.log.log_start_offset, theirs.log.end_offset
-                for more in list(self.machine.looked_up(partition, epoch, *bounds)):
+                for more in list(self.machine.on_looked_up(partition, epoch, *bounds)):
                     self.perform(more, leader)
 
     def fetch_from(self, leader: LeaderSide) -> bool:

@@ -142,7 +142,7 @@ def value_in(image: MetadataImage, register: Register) -> int | None:
     if register.kind == USER:
         credential = image.scram.credentials.get(ScramKey(register.name, SHA_256))
         return None if credential is None else credential.iterations
-    values = image.quotas.by_entity.get(QuotaEntity.of([(CLIENT_ID, register.name)]))
+    values = image.quotas.by_entity.get(QuotaEntity.from_parts([(CLIENT_ID, register.name)]))
     return None if values is None else int(values[PRODUCER_BYTE_RATE])
 
 

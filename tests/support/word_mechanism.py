@@ -38,9 +38,9 @@ class WordMechanism(Mechanism):
             self._is_greeted = True
             return Challenge(b"who?") if message == b"hello" else Failed("Authentication failed", "no greeting")
         name, _, given = message.decode("utf-8", "replace").partition(":")
-        return self.found(name) if given == SECRET else self.found(None)
+        return self.on_lookup_result(name) if given == SECRET else self.on_lookup_result(None)
 
-    def found(self, result: object) -> Step:
+    def on_lookup_result(self, result: object) -> Step:
         if not isinstance(result, str):
             return Failed("Authentication failed", "the word is wrong")
         return Authenticated(b"welcome", Principal(USER, result), self._expires_at_ms)

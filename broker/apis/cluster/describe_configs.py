@@ -114,7 +114,7 @@ def _describe(
         case ResourceType.CLIENT_METRICS:
             if not name:
                 return Verdict(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            overrides = services.cluster.image.configs.of(ResourceType.CLIENT_METRICS, name)
+            overrides = services.cluster.image.configs.settings_of(ResourceType.CLIENT_METRICS, name)
             return describe_resource(client_metrics_catalogue(), overrides, ConfigSource.CLIENT_METRICS)
         case ResourceType.GROUP:
             if not name:
@@ -128,7 +128,7 @@ def _group(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
 ) -> list[ConfigEntry] | Verdict:
     name = resource.resource_name
-    overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
+    overrides = services.cluster.image.configs.settings_of(ResourceType.GROUP, name)
     entries = describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
     if resource.configuration_keys:
         told = _remembered(services, context, name, resource.configuration_keys)
@@ -170,7 +170,7 @@ def _topic(services: Services, resource: DescribeConfigsResource) -> list[Config
         return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if services.cluster.image.topics.by_name(name) is None:
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    overrides = services.cluster.image.configs.of(ResourceType.TOPIC, name)
+    overrides = services.cluster.image.configs.settings_of(ResourceType.TOPIC, name)
     entries = describe_topic(services.settings.topic_entries, overrides)
     named = [each for each in resource.configuration_keys or () if each.startswith(RECEIPT_PREFIX)]
     if named:

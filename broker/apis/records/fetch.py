@@ -182,7 +182,7 @@ class Fetch:
             elif quota is not None:
                 throttle_ms = fetch_throttle_ms(quota, self._context, reads, self._services.environment.monotonic_ms())
                 if throttle_ms:
-                    return self._services.fetch_sessions.throttled(fetch, throttle_ms)
+                    return self._services.fetch_sessions.throttled_response(fetch, throttle_ms)
             return read_records(self._services, self._context.connection, reads, partial(self._respond, reads))
         return None
 

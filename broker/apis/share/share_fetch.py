@@ -446,7 +446,7 @@ class ShareFetch:
             answer = self._fetched[partition] = empty(partition, error)
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 # The records were deleted, by retention or on request: what is left is fetched next.
-                shared.machine.log_start_moved(shared.partition.log.log_start_offset)
+                shared.machine.on_log_start_moved(shared.partition.log.log_start_offset)
                 answer.error_code = ErrorCode.NONE
             if error is not ErrorCode.NONE or not data:
                 continue

@@ -128,7 +128,7 @@ class SaslExchange:
     def found(self, result: object, wall_ms: int) -> TokenOutcome:
         """Continue the exchange with the result of the lookup that `LookupNeeded` asked for."""
         assert self._mechanism is not None
-        return self._stepped(self._mechanism.found(result), wall_ms)
+        return self._stepped(self._mechanism.on_lookup_result(result), wall_ms)
 
     def unexpected(self, api_type: str) -> LoginRefused:
         """Fail the exchange because a request of another API arrived in it."""

@@ -129,7 +129,7 @@ def next_state(
     may_serve = is_caught_up and not broker.in_controlled_shutdown
     if state is BrokerState.FENCED and after is BrokerState.UNFENCED and not may_serve:
         return BrokerState.FENCED
-    leads = bool(view.by_broker.led(broker.id))
+    leads = bool(view.by_broker.partitions_led(broker.id))
     if state is BrokerState.UNFENCED and after is BrokerState.CONTROLLED_SHUTDOWN and not leads:
         return BrokerState.SHUTDOWN_NOW
     if state is BrokerState.CONTROLLED_SHUTDOWN and after is BrokerState.SHUTDOWN_NOW and (leads or not may_go):
@@ -150,7 +150,7 @@ def moves_of(view: View, broker: Broker, state: BrokerState, requested: Requeste
     begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
         return None
-    count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)
+    count = max(MOVES_MIN, len(view.by_broker.partitions_in_sync(broker.id)) // MOVES_SHARE)
     changes = changes_without(view, broker.id)
     first = next(filter(None, changes), None)
     return None if first is None else chain([first], up_to_count(changes, count - 1))

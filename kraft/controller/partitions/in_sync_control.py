@@ -79,7 +79,7 @@ def alter(
     record = change_of(topic.id, data.partition_index, partition, wanted, rules)
     if record is not None:
         records.append(record)
-        partition = partition.changed(record)
+        partition = partition.with_change(record)
         if record.leader not in (broker_id, LEADER_UNCHANGED, NO_LEADER):
             return refused(data, ErrorCode.NEW_LEADER_ELECTED)
     return PartitionResult(

@@ -41,7 +41,7 @@ def changes_without(view: View, broker_id: int) -> Changes:
     which it is not the last member."""
     return _changes(
         view,
-        tuple(view.by_broker.concerning(broker_id)),
+        tuple(view.by_broker.partitions_led_or_in_sync(broker_id)),
         lambda partition: RequestedChange(isr=isr_without(partition, broker_id)),
         except_broker=broker_id,
     )
@@ -55,7 +55,9 @@ def changes_without_directories(view: View, broker_id: int, lost: Collection[byt
         is_lost = partition.directory_of(broker_id) in lost
         return RequestedChange(isr=isr_without(partition, broker_id)) if is_lost else None
 
-    return _changes(view, tuple(view.by_broker.concerning(broker_id)), wanted_of, except_broker=broker_id)
+    return _changes(
+        view, tuple(view.by_broker.partitions_led_or_in_sync(broker_id)), wanted_of, except_broker=broker_id
+    )
 
 
 def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
@@ -67,7 +69,9 @@ def changes_after_loss(view: View, broker_id: int) -> Changes:
 
     The broker is removed from the eligible leader replicas and from every in-sync set, even if it is the last member.
     """
-    keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
+    keys = dict.fromkeys(
+        (*view.by_broker.partitions_led_or_in_sync(broker_id), *view.by_broker.partitions_eligible(broker_id))
+    )
     return _changes(
         view,
         tuple(keys),
@@ -85,7 +89,7 @@ def changes_with(view: View, broker_id: int) -> Changes:
     """
     led = [
         PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, leader=broker_id)
-        for topic_id, partition_id in view.by_broker.led(broker_id)
+        for topic_id, partition_id in view.by_broker.partitions_led(broker_id)
     ]
     leaderless = tuple(view.by_broker.leaderless)
     return chain(led, _changes(view, leaderless, lambda partition: RequestedChange(), with_broker=broker_id))

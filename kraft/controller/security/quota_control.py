@@ -37,7 +37,7 @@ def alter_client_quotas(context: DecisionContext, request: AlterClientQuotasRequ
 
 
 def entity_of(entry: RequestEntryData) -> QuotaEntity:
-    return QuotaEntity.of((part.entity_type, part.entity_name) for part in entry.entity)
+    return QuotaEntity.from_parts((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 def refusal_of(entity: QuotaEntity, entry: RequestEntryData) -> str | None:

@@ -19,7 +19,9 @@ from moldau.protocol.messages.alter_user_scram_credentials import (
 from moldau.protocol.records.metadata import RemoveUserScramCredentialRecord
 from moldau.security.sasl.scram.credential import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, credential_of
 
-TWICE: Final = ApiError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+DUPLICATE_CREDENTIAL: Final = ApiError(
+    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+)
 UNKNOWN_MECHANISM: Final = ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 MECHANISMS: Final = frozenset((ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512))
 
@@ -31,7 +33,7 @@ def alter_scram_credentials(context: DecisionContext, request: AlterUserScramCre
         if alteration.name not in made:
             made[alteration.name] = record_or_error(context, alteration)
         elif not isinstance(made[alteration.name], ApiError):
-            made[alteration.name] = TWICE
+            made[alteration.name] = DUPLICATE_CREDENTIAL
     reply = AlterUserScramCredentialsResponse(results=[alteration_result(user, each) for user, each in made.items()])
     return Decision([each for each in made.values() if not isinstance(each, ApiError)], reply)
 

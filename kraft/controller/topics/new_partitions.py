@@ -22,8 +22,8 @@ from moldau.protocol.records.metadata import PartitionRecord
 NEW_PARTITIONS_MAX = 10_000
 """The most partitions that one request may create. It is limited because the records of a topic are one atomic
 batch."""
-TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-APART = "moldau.replicas.share.rack=false keeps the replicas of a partition in different racks"
+TOO_MANY_PARTITIONS = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+SEPARATE_RACKS_RULE = "moldau.replicas.share.rack=false keeps the replicas of a partition in different racks"
 
 
 def refusal_of_assignment(view: View, broker_ids: Sequence[int], replication_factor: int | None) -> ApiError | None:
@@ -50,7 +50,7 @@ def refusal_of_assignment(view: View, broker_ids: Sequence[int], replication_fac
     racks = [image.cluster.brokers[broker_id].rack for broker_id in broker_ids]
     if not view.settings.replicas_share_rack and len(set(racks)) < len(racks):
         twice = next(rack for rack in racks if racks.count(rack) > 1)
-        message = f"The manual partition assignment has two replicas in rack {twice}: {APART}."
+        message = f"The manual partition assignment has two replicas in rack {twice}: {SEPARATE_RACKS_RULE}."
         return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return None
 
@@ -69,7 +69,7 @@ def automatic_assignments(view: View, count: int, replication_factor: int) -> li
         return ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{prefix}The target replication factor of {replication_factor} cannot be reached because the brokers are"
-            f" in {racks_count} rack(s): {APART}.",
+            f" in {racks_count} rack(s): {SEPARATE_RACKS_RULE}.",
         )
     if not any(broker.is_active for broker in brokers):
         return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{prefix}All brokers are currently fenced.")
@@ -106,7 +106,7 @@ def partition_records(
         )
         may_lead = view.eligibility_of(partition)
         leader = next((replica for replica in isr if may_lead(replica)), NO_LEADER)
-        records.append(partition._replace(leader=leader).record(topic_id, partition_id))
+        records.append(partition._replace(leader=leader).to_record(topic_id, partition_id))
     return records
 
 

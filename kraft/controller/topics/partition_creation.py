@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from moldau.kraft.controller.context import THROTTLED, DecisionContext
+from moldau.kraft.controller.context import THROTTLING_ERROR, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
-    TOO_MANY,
+    TOO_MANY_PARTITIONS,
     automatic_assignments,
     partition_records,
     refusal_of_assignment,
@@ -35,9 +35,9 @@ def create_partitions(context: DecisionContext, request: CreatePartitionsRequest
     records: list[object] = []
     results = []
     for topic in once:
-        made = TOO_MANY if is_too_much else new_partition_records(view, topic)
+        made = TOO_MANY_PARTITIONS if is_too_much else new_partition_records(view, topic)
         if not isinstance(made, ApiError) and not context.mutations.spend(additional_count(view.image, topic)):
-            made = THROTTLED
+            made = THROTTLING_ERROR
         if isinstance(made, ApiError):
             results.append(refused(topic.name, made))
             continue

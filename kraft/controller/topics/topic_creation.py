@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from moldau.kraft.controller.context import THROTTLED, DecisionContext
+from moldau.kraft.controller.context import THROTTLING_ERROR, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.settings import ControllerSettings
 from moldau.kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
-    TOO_MANY,
+    TOO_MANY_PARTITIONS,
     automatic_assignments,
     partition_records,
     refusal_of_assignment,
@@ -52,7 +52,7 @@ class NewTopic(NamedTuple):
     settings: dict[str, str]
 
 
-class SeenTopics:
+class TopicChecks:
     """What the controller keeps while it decides on the topics of one request: the names it has accepted, and checked
     settings, because most topics of a request have the same settings."""
 
@@ -95,16 +95,16 @@ def new_topics(
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     is_too_much = sum(new_partitions_count(topic, settings) for topic in once) > NEW_PARTITIONS_MAX
-    seen = SeenTopics(settings)
+    seen = TopicChecks(settings)
     records: list[object] = []
     looked_at = 0
     for topic in once:
         if looked_at >= PARTITIONS_AT_ONCE:
             yield records
             records, looked_at = [], 0
-        made = TOO_MANY if is_too_much else create_topic(view, topic, seen)
+        made = TOO_MANY_PARTITIONS if is_too_much else create_topic(view, topic, seen)
         if isinstance(made, NewTopic) and not context.mutations.spend(made.partitions_count):
-            made = THROTTLED
+            made = THROTTLING_ERROR
         if isinstance(made, ApiError):
             looked_at += 1
             results.append(refused(topic.name, made))
@@ -129,7 +129,7 @@ def refused(name: str, refusal: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def created_result(topic: NewTopic, seen: SeenTopics) -> CreatableTopicResult:
+def created_result(topic: NewTopic, seen: TopicChecks) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -140,7 +140,7 @@ def created_result(topic: NewTopic, seen: SeenTopics) -> CreatableTopicResult:
     )
 
 
-def create_topic(view: View, topic: CreatableTopic, seen: SeenTopics) -> NewTopic | ApiError:
+def create_topic(view: View, topic: CreatableTopic, seen: TopicChecks) -> NewTopic | ApiError:
     """The topic with its records, or the error that refuses it."""
     image, settings = view.image, view.settings
     overrides = {config.name: config.value for config in topic.configs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from moldau.kraft.controller.context import THROTTLED, DecisionContext
+from moldau.kraft.controller.context import THROTTLING_ERROR, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.settings import ControllerSettings
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -30,7 +30,7 @@ class NamedTopics(NamedTuple):
     ids: Counter[bytes]
 
     @classmethod
-    def of(cls, request: DeleteTopicsRequest) -> NamedTopics:
+    def from_request(cls, request: DeleteTopicsRequest) -> NamedTopics:
         """Read the topics of a request.
 
         Versions before 6 have names alone; from version 6 on, each topic is a name or an id.
@@ -54,7 +54,7 @@ class NamedTopics(NamedTuple):
 
 def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Decision:
     image = context.image
-    wanted = NamedTopics.of(request)
+    wanted = NamedTopics.from_request(request)
     named_ids = {topic.id for name in wanted.names if (topic := image.topics.by_name(name)) is not None}
     records: list[object] = []
     results = []
@@ -63,7 +63,7 @@ def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Dec
             continue  # the result for its name stands for both
         found = topic_to_delete(image, state, wanted, context.settings)
         if isinstance(found, Topic) and not context.mutations.spend(len(found.partitions)):
-            found = THROTTLED
+            found = THROTTLING_ERROR
         if isinstance(found, ApiError):
             results.append(refused(image, state, found))
             continue
@@ -72,11 +72,13 @@ def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Dec
     return Decision(records, DeleteTopicsResponse(responses=results))
 
 
-TWICE = ApiError(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+DUPLICATE_TOPIC_ID = ApiError(
+    ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+)
 
 
 def refused(image: MetadataImage, state: DeleteTopicState, refusal: ApiError) -> DeletableTopicResult:
-    topic = image.topics.by_name(state.name) if refusal is TWICE and state.name is not None else None
+    topic = image.topics.by_name(state.name) if refusal is DUPLICATE_TOPIC_ID and state.name is not None else None
     return DeletableTopicResult(
         name=state.name,
         topic_id=state.topic_id if topic is None else topic.id,
@@ -111,4 +113,4 @@ def named_topic(image: MetadataImage, name: str, wanted: NamedTopics) -> Topic |
     topic = image.topics.by_name(name)
     if topic is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    return TWICE if topic.id in wanted.ids else topic
+    return DUPLICATE_TOPIC_ID if topic.id in wanted.ids else topic

@@ -44,7 +44,7 @@ class AclsDelta:
         self.changed[record.id] = None
 
     def apply(self) -> AclsImage:
-        return AclsImage(self.image.by_id.updated(self.changed)) if self.changed else self.image
+        return AclsImage(self.image.by_id.with_changes(self.changed)) if self.changed else self.image
 
 
 def record_of(entry_id: bytes, binding: AclBinding) -> AccessControlEntryRecord:

@@ -35,7 +35,7 @@ class ClientQuotasDelta:
         self.changed: dict[QuotaEntity, dict[str, float | None]] = {}
 
     def replay(self, record: ClientQuotaRecord) -> None:
-        entity = QuotaEntity.of((part.entity_type, part.entity_name) for part in record.entity)
+        entity = QuotaEntity.from_parts((part.entity_type, part.entity_name) for part in record.entity)
         self.changed.setdefault(entity, {})[record.key] = None if record.remove else record.value
 
     def apply(self) -> ClientQuotasImage:
@@ -47,7 +47,7 @@ class ClientQuotasDelta:
             merged = {key: value for key, value in {**present, **changes}.items() if value is not None}
             remaining = (key for key in present if key in merged)
             updates[entity] = {key: merged[key] for key in in_order_of_kafka(remaining, merged)} or None
-        return ClientQuotasImage(self.image.by_entity.updated(updates))
+        return ClientQuotasImage(self.image.by_entity.with_changes(updates))
 
 
 def record_of(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:

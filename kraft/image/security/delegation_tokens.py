@@ -61,7 +61,7 @@ class TokensDelta:
         self.changed[record.token_id] = None
 
     def apply(self) -> TokensImage:
-        return TokensImage(self.image.by_id.updated(self.changed)) if self.changed else self.image
+        return TokensImage(self.image.by_id.with_changes(self.changed)) if self.changed else self.image
 
 
 def _principal(text: str) -> Principal:

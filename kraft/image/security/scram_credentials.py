@@ -66,7 +66,7 @@ class ScramDelta:
                     if not counts[form]:
                         del counts[form]
         return ScramImage(
-            before.updated(self.changed), {mechanism: counts for mechanism, counts in forms.items() if counts}
+            before.with_changes(self.changed), {mechanism: counts for mechanism, counts in forms.items() if counts}
         )
 
 

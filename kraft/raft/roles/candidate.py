@@ -27,7 +27,7 @@ class CandidateRole(RaftRole):
         self._is_saved = False
         self._is_lost = False
 
-    def saved(self) -> Transition | None:
+    def on_election_saved(self) -> Transition | None:
         member = self.member
         if not self._is_saved:
             self._is_saved = True
@@ -59,7 +59,7 @@ class CandidateRole(RaftRole):
     def leader_deadline_ms(self) -> int | None:
         return self._deadline_ms if self._is_saved else None
 
-    def response_received(self, event: ResponseReceived) -> Transition | None:
+    def on_response(self, event: ResponseReceived) -> Transition | None:
         report = report_in(event.response)
         transition = transition_to_leader(self.member, report) if report is not None else None
         if transition is not None:

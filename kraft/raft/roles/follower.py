@@ -143,7 +143,7 @@ class FollowerRole(RaftRole):
 
     # Responses of the leader
 
-    def response_received(self, event: ResponseReceived) -> Transition | None:
+    def on_response(self, event: ResponseReceived) -> Transition | None:
         member = self.member
         self._count_refusals(event)
         if isinstance(event.request, ChangeOfItself):
@@ -228,21 +228,21 @@ class FollowerRole(RaftRole):
 
     # The log
 
-    def appended(self) -> Transition | None:
+    def on_log_appended(self) -> Transition | None:
         self._is_writing = False
         self._commit()
         if self.member.durable_end() is not None:  # No fetched batch was valid: the next fetch comes after a pause.
             self.member.peers.back_off(self._leader.node_id, self.member.now_ms)
         return self.tick()
 
-    def flushed(self) -> Transition | None:
+    def on_log_flushed(self) -> Transition | None:
         return self._disk_done() if self.member.durable_end() is not None else None
 
-    def truncated(self) -> Transition | None:
+    def on_log_truncated(self) -> Transition | None:
         self._is_writing = False
         return self._disk_done()
 
-    def snapshot_ended(self) -> Transition | None:
+    def on_snapshot_ended(self) -> Transition | None:
         self._snapshot = None
         return self._disk_done()
 
@@ -258,7 +258,7 @@ class FollowerRole(RaftRole):
         is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
         return vote.is_pre_vote and is_long and not self._has_fetched
 
-    def epoch_ended(self, position: int, count: int) -> None:
+    def on_leader_resigned(self, position: int, count: int) -> None:
         """Expect a new leader, because the leader has resigned.
 
         The first preferred candidate becomes prospective at once. Each further candidate waits twice as long as the

@@ -81,7 +81,7 @@ class LeaderRole(RaftRole):
         if deadline_ms is not None and self.member.now_ms >= deadline_ms:
             return self.resign()
         self._begin_epoch()
-        self._service.recheck()
+        self._service.answer_waiting_fetches()
         self._changes.tick()
         return None
 
@@ -111,12 +111,12 @@ class LeaderRole(RaftRole):
 
     # The log
 
-    def appended(self) -> Transition | None:
-        self._changes.appended()
-        self._service.recheck()
+    def on_log_appended(self) -> Transition | None:
+        self._changes.on_log_appended()
+        self._service.answer_waiting_fetches()
         return None
 
-    def flushed(self) -> Transition | None:
+    def on_log_flushed(self) -> Transition | None:
         return self._commit()
 
     def _commit(self) -> Transition | None:
@@ -134,8 +134,8 @@ class LeaderRole(RaftRole):
         self._service.high_watermark = high_watermark
         member = self.member
         member.commit(high_watermark)
-        self._changes.committed(high_watermark)
-        self._service.recheck()
+        self._changes.on_commit(high_watermark)
+        self._service.answer_waiting_fetches()
         is_removed = not member.is_voter and member.history.last_offset < high_watermark
         return self.resign() if is_removed else None
 
@@ -157,10 +157,10 @@ class LeaderRole(RaftRole):
 
     # Responses
 
-    def response_received(self, event: ResponseReceived) -> Transition | None:
+    def on_response(self, event: ResponseReceived) -> Transition | None:
         member = self.member
         if isinstance(event.request, ApiVersionsRequest):
-            self._changes.response_received(event)
+            self._changes.on_response(event)
             return None
         report = report_in(event.response)
         transition = transition_to_leader(member, report) if report is not None else None
@@ -174,7 +174,7 @@ class LeaderRole(RaftRole):
 
     # Requests
 
-    def request_received(self, event: RequestReceived) -> Transition | None:
+    def on_request(self, event: RequestReceived) -> Transition | None:
         match event.request:
             case FetchRequest():
                 return self._fetch(event, event.request)
@@ -201,7 +201,7 @@ class LeaderRole(RaftRole):
             self._service.respond_diverging(event, place)
         else:
             if key.id >= 0:
-                self._replicas.fetched(key, partition.fetch_offset)
+                self._replicas.note_fetch(key, partition.fetch_offset)
             transition = self._commit()
             if transition is not None:
                 self.member.put(self._service.empty_response(event))
@@ -215,6 +215,6 @@ class LeaderRole(RaftRole):
         self._service.fetch_snapshot(event, partition)
 
     def _heard_from(self, key: ReplicaKey) -> None:
-        self._replicas.heard_from(key)
+        self._replicas.note_request(key)
         if self.member.voters.has(key):
             self._heard_ms[key.id] = self.member.now_ms

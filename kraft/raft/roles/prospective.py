@@ -47,7 +47,7 @@ class ProspectiveRole(RaftRole):
     def leader_deadline_ms(self) -> int | None:
         return self._election_deadline_ms
 
-    def response_received(self, event: ResponseReceived) -> Transition | None:
+    def on_response(self, event: ResponseReceived) -> Transition | None:
         report = report_in(event.response)
         transition = transition_to_leader(self.member, report) if report is not None else None
         if transition is not None:

@@ -46,25 +46,25 @@ class RaftRole:
     def tick(self) -> Transition | None:
         return None
 
-    def saved(self) -> Transition | None:
+    def on_election_saved(self) -> Transition | None:
         """React to the election state of this role being durable."""
         return None
 
-    def appended(self) -> Transition | None:
+    def on_log_appended(self) -> Transition | None:
         return None
 
-    def truncated(self) -> Transition | None:
+    def on_log_truncated(self) -> Transition | None:
         return None
 
-    def flushed(self) -> Transition | None:
+    def on_log_flushed(self) -> Transition | None:
         return None
 
-    def snapshot_ended(self) -> Transition | None:
+    def on_snapshot_ended(self) -> Transition | None:
         """React to the end of a snapshot fetch: the snapshot was loaded or refused, so that the log can be used
         again."""
         return None
 
-    def response_received(self, event: ResponseReceived) -> Transition | None:
+    def on_response(self, event: ResponseReceived) -> Transition | None:
         """React to the outcome of a request that this role sent: a response, a failure or a timeout."""
         return None
 
@@ -92,12 +92,12 @@ class RaftRole:
         """Whether this node grants the candidate its vote or pre-vote."""
         return False
 
-    def epoch_ended(self, position: int, count: int) -> None:
+    def on_leader_resigned(self, position: int, count: int) -> None:
         """React to the resignation of the leader.
 
         `position` is the index of this node among the `count` preferred candidates; 0 is the first.
         """
 
-    def request_received(self, event: RequestReceived) -> Transition | None:
+    def on_request(self, event: RequestReceived) -> Transition | None:
         """Handle a valid request to the leader of this epoch. Only the leader's role can receive one."""
         raise AssertionError("a request to the leader reached a node that does not lead")

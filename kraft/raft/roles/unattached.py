@@ -58,7 +58,7 @@ class UnattachedRole(RaftRole):
     def leader_deadline_ms(self) -> int | None:
         return self._election_deadline_ms
 
-    def response_received(self, event: ResponseReceived) -> Transition | None:
+    def on_response(self, event: ResponseReceived) -> Transition | None:
         """Return the transition to follow the leader that the response names; None if it names none."""
         member = self.member
         report = report_in(event.response)
@@ -71,10 +71,10 @@ class UnattachedRole(RaftRole):
         """Whether a vote or a pre-vote is granted, by the rules of `may_vote`."""
         return may_vote(self.member, vote)
 
-    def flushed(self) -> Transition | None:
+    def on_log_flushed(self) -> Transition | None:
         return self.tick()
 
-    def snapshot_ended(self) -> Transition | None:
+    def on_snapshot_ended(self) -> Transition | None:
         return self.tick()
 
     def _may_be_candidate(self) -> bool:

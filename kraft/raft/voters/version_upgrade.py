@@ -44,7 +44,7 @@ class VersionUpgrade:
         member = self._member
         assert self.refusal(version) is None, "an upgrade that was refused"
         if version > member.history.kraft_version:
-            voters = VoterSet.of(self._described[voter_id] for voter_id in member.voters.ids)
+            voters = VoterSet.from_voters(self._described[voter_id] for voter_id in member.voters.ids)
             member.put(Append(member.epoch, quorum_records(version, voters, member.wall_ms)))
 
     def _supports(self, voter_id: int, version: int) -> bool:

@@ -31,8 +31,10 @@ from moldau.storage.checkpoints.partition_metadata import uuid_text
 CAUGHT_UP_MS_MAX: Final = 3_600_000
 """The longest time (ms) since a new voter had caught up with the log. A slower replica is not added as a voter, because
 it would delay commits."""
-IN_HAND: Final = "Request timed out waiting for leader to handle previous voter change request"
-NO_COMMIT: Final = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+EARLIER_CHANGE_TIMEOUT_TEXT: Final = "Request timed out waiting for leader to handle previous voter change request"
+HIGH_WATERMARK_TIMEOUT_TEXT: Final = (
+    "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+)
 
 
 class VoterChangeResult(NamedTuple):
@@ -112,7 +114,7 @@ class VoterChanges:
             self._answer(event, refusal or VoterChangeResult(ErrorCode.VOTER_NOT_FOUND))
             return
         deadline_ms = member.now_ms + member.settings.request_timeout_ms
-        self._write(VoterChange(event, voter, member.voters.without(key.id), deadline_ms))
+        self._write(VoterChange(event, voter, member.voters.without_voter(key.id), deadline_ms))
 
     def update(self, event: RequestReceived, request: UpdateRaftVoterRequest, high_watermark: int) -> None:
         member = self._member
@@ -144,7 +146,7 @@ class VoterChanges:
 
     # Progress
 
-    def response_received(self, event: ResponseReceived) -> None:
+    def on_response(self, event: ResponseReceived) -> None:
         """Handle the response of the new voter to ApiVersions; the response is None if the request failed or timed
         out."""
         change = self._change
@@ -164,12 +166,12 @@ class VoterChanges:
             change = change._replace(event=None)
         self._write(change)
 
-    def appended(self) -> None:
+    def on_log_appended(self) -> None:
         change = self._change
         if change is not None and change.offset is None and self._member.voters == change.voters:
             self._change = change._replace(offset=self._member.history.last_offset)
 
-    def committed(self, high_watermark: int) -> None:
+    def on_commit(self, high_watermark: int) -> None:
         change = self._change
         if change is not None and change.offset is not None and change.offset < high_watermark:
             self._end(VoterChangeResult(ErrorCode.NONE))
@@ -198,9 +200,9 @@ class VoterChanges:
         """
         history = self._member.history
         if self._change is not None:
-            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, IN_HAND)
+            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, EARLIER_CHANGE_TIMEOUT_TEXT)
         if high_watermark < 0:
-            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, NO_COMMIT)
+            return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, HIGH_WATERMARK_TIMEOUT_TEXT)
         if history.kraft_version == 0 and doing is not None:
             text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is 0"
             return VoterChangeResult(ErrorCode.UNSUPPORTED_VERSION, text)
@@ -226,7 +228,7 @@ class VoterChanges:
                 f"{begin} the {KRAFT_VERSION} range {tuple(versions)} doesn't support the finalized version {version}"
             )
             return VoterChangeResult(ErrorCode.INVALID_REQUEST, text)
-        progress = self._replicas.of(voter.key)
+        progress = self._replicas.progress_of(voter.key)
         if (
             progress is None
             or progress.caught_up_ms < self._member.now_ms - CAUGHT_UP_MS_MAX

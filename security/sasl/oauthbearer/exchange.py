@@ -121,7 +121,7 @@ class BearerServer(Mechanism):
         self._token, self._authorization_id = first.token, first.authorization_id
         return self._decide(first.token, may_look_up=True)
 
-    def found(self, result: object) -> Step:
+    def on_lookup_result(self, result: object) -> Step:
         assert isinstance(result, KeySet) and self._token is not None, "the shell gives the keys that were asked for"
         self._keys = result
         return self._decide(self._token, may_look_up=False)

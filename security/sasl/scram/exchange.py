@@ -376,7 +376,7 @@ class ScramLogin:
         self._password = password.encode()
         self._salted: tuple[bytes, int, bytes] | None = None
 
-    def salted(self, salt: bytes, iterations: int) -> bytes:
+    def salted_password(self, salt: bytes, iterations: int) -> bytes:
         known = self._salted
         if known is None or known[:2] != (salt, iterations):
             known = salt, iterations, salted_password(self.mechanism, self._password, salt, iterations)
@@ -422,7 +422,7 @@ class ScramClient(ClientMechanism):
                 f"the server asks for {first.iterations} iterations; {ITERATIONS_MIN} to {ITERATIONS_MAX} are accepted"
             )
         mechanism = self._login.mechanism
-        salted = self._login.salted(first.salt, first.iterations)
+        salted = self._login.salted_password(first.salt, first.iterations)
         key = client_key(mechanism, salted)
         final = f"c={base64_text(_HEADER.encode())},r={first.nonce}"
         signed = f"{self._bare},{bytes(challenge).decode()},{final}".encode()

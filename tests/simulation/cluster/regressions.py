@@ -96,7 +96,7 @@ def an_empty_answer_does_not_forget_the_last_epoch(seed: int) -> None:
     ours, theirs = grown((0, 1), values="ab"), grown((0, 1), values="ab")
     leader, follower = LeaderSide(theirs), FollowerSide(ours)
     follower.catch_up(leader)
-    follower.machine.failed(0)  # the connection broke: all is named again
+    follower.machine.on_request_failed(0)  # the connection broke: all is named again
     follower.now_ms = 60_000
     follower.request()
     wishes: list[FetchPartition] = [wish for topic in follower.requests[-1].topics for wish in topic.partitions]

@@ -373,7 +373,7 @@ def a_fetch_reply_of_an_earlier_leader_epoch_is_dropped(seed: int) -> None:
     follower.become_follower(1, 6)
     machine.follow(follower)
     stale = FetchedData(partition_index=0, high_watermark=2, log_start_offset=0, records=batch_of_epoch(5, "a", "b"))
-    list(machine.answered(fetched(stale, follower.topic_id), 0, 0))
+    list(machine.on_response(fetched(stale, follower.topic_id), 0, 0))
     assert follower.log.end_offset == 0, "a reply of leader epoch 5 was appended in epoch 6"
     assert follower.high_watermark == 0
 
@@ -427,7 +427,7 @@ def a_follower_truncates_before_it_takes_the_high_watermark(seed: int) -> None:
     machine.follow(follower)
     assert machine.next_request(7, 0) is not None
     answer = fetched(diverging(end_offset=1, high_watermark=2), follower.topic_id)
-    effects = list(machine.answered(answer, 0, 0))
+    effects = list(machine.on_response(answer, 0, 0))
     assert follower.high_watermark == 0, "the high watermark of a leader with another log was taken"
     assert [each.offset for each in effects if isinstance(each, TruncateTo)] == [1]
 
@@ -445,7 +445,7 @@ def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> No
     machine.follow(follower)
     assert machine.next_request(7, 0) is not None
     answer = fetched(diverging(end_offset=2, high_watermark=0), follower.topic_id)
-    effects = list(machine.answered(answer, 0, 0))
+    effects = list(machine.on_response(answer, 0, 0))
     assert [each.offset for each in effects if isinstance(each, TruncateTo)] == [2], effects
 
 
@@ -461,7 +461,7 @@ def a_follower_flushes_what_it_brought_along_before_it_fetches(seed: int) -> Non
     assert machine.next_request(7, 0) is None, "it tells its leader what it has, and that is not durable"
     assert effect is not None
     follower.log.flush(1000)
-    machine.flushed(follower, 4)
+    machine.on_flushed(follower, 4)
     assert machine.next_request(7, 0) is not None
 
 

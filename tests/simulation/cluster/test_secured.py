@@ -299,7 +299,7 @@ def looked_at(change: Callable[[MetadataImage], MetadataImage]) -> None:
 
 def with_token(image: MetadataImage, expires_at_ms: int) -> MetadataImage:
     token = DelegationToken("t", ALICE, ALICE, (), 1, 10, expires_at_ms)
-    return image._replace(tokens=TokensImage(image.tokens.by_id.updated({"t": token})))
+    return image._replace(tokens=TokensImage(image.tokens.by_id.with_changes({"t": token})))
 
 
 def test_a_token_in_the_metadata_that_outlives_its_maximum_is_flagged() -> None:

@@ -423,7 +423,7 @@ class Swarm:
                 self._disconnect(node)
 
     def _disconnect(self, node: Node) -> None:
-        self.controller.disconnected(node.id, self.now_ms)
+        self.controller.note_disconnected(node.id, self.now_ms)
         self.contacts.lost(node.id, self.now_ms)
 
     def fall_silent(self) -> None:

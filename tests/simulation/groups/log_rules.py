@@ -389,7 +389,7 @@ class LogRules(Watcher):
         shard = self.stage.shard
         request = OffsetFetchRequestGroup(group_id=group_id, topics=None)
         self._is_committed(shard.offsets(request))
-        stable = offsets_of(shard._offsets.committed(group_id), request, require_stable=True)
+        stable = offsets_of(shard._offsets.committed_offsets(group_id), request, require_stable=True)
         self._is_committed(stable, require_stable=True)
         is_shown = shard.group(group_id) is not None
         if is_shown and group_id not in self.committed_log.known:

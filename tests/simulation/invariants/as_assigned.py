@@ -40,7 +40,7 @@ class AsAssigned:
         broker, image = node.broker, node.broker.image
         for partition in broker.replicas:
             assigned = image.topics.by_id[partition.topic_id].partitions[partition.index]
-            config = broker.settings.log_config(image.configs.of(ResourceType.TOPIC, partition.topic))
+            config = broker.settings.log_config(image.configs.settings_of(ResourceType.TOPIC, partition.topic))
             if partition.log.config != config:
                 raise Violation(f"{partition.topic} on node {node.id} goes by {partition.log.config}, not by {config}")
             needed = min(config.min_insync_replicas, len(assigned.replicas))

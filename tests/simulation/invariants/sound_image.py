@@ -63,6 +63,6 @@ class SoundImage:
 
 def min_in_sync(image: MetadataImage, topic: Topic, default: int | None) -> int | None:
     """What the metadata says for this topic, else for all, else the configuration of the nodes."""
-    own = image.configs.of(ResourceType.TOPIC, topic.name).get(MIN_IN_SYNC)
-    text = own if own is not None else image.configs.of(ResourceType.BROKER, "").get(MIN_IN_SYNC)
+    own = image.configs.settings_of(ResourceType.TOPIC, topic.name).get(MIN_IN_SYNC)
+    text = own if own is not None else image.configs.settings_of(ResourceType.BROKER, "").get(MIN_IN_SYNC)
     return default if text is None else int(text)

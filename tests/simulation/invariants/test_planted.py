@@ -214,7 +214,7 @@ def plant_fenced_leader(cluster: Cluster, seen: Observation) -> None:
     assert assigned is not None
     topic = seen.image.topics.by_id[key[0]]
     moved = topic._replace(partitions={**topic.partitions, key[1]: assigned._replace(leader=9)})
-    topics = seen.image.topics._replace(by_id=seen.image.topics.by_id.updated({key[0]: moved}))
+    topics = seen.image.topics._replace(by_id=seen.image.topics.by_id.with_changes({key[0]: moved}))
     seen.image = seen.image._replace(
         topics=topics, provenance=seen.image.provenance._replace(end_offset=seen.image.provenance.end_offset + 1)
     )
@@ -237,7 +237,7 @@ def plant_unknown_replica(cluster: Cluster, seen: Observation) -> None:
 
 def plant_orphan_settings(cluster: Cluster, seen: Observation) -> None:
     settings = {ConfigResource(ResourceType.TOPIC, "gone"): {"retention.ms": "1"}}
-    configs = seen.image.configs._replace(by_resource=seen.image.configs.by_resource.updated(settings))
+    configs = seen.image.configs._replace(by_resource=seen.image.configs.by_resource.with_changes(settings))
     provenance = seen.image.provenance._replace(end_offset=seen.image.provenance.end_offset + 1)
     seen.image = seen.image._replace(configs=configs, provenance=provenance)
 

@@ -122,11 +122,11 @@ class Swarm:
         """Users have quotas, and client ids have; of the rest each client id has the default."""
         self.quotas.changed(
             {
-                QuotaEntity.of([(CLIENT_ID, None)]): self._rates(),
-                QuotaEntity.of([(CLIENT_ID, "known")]): self._rates(),
-                QuotaEntity.of([(USER, "shared")]): self._rates(),
-                QuotaEntity.of([(USER, "both"), (CLIENT_ID, None)]): self._rates(),
-                QuotaEntity.of([(IP, None)]): {CONNECTION_CREATION_RATE: CONNECTION_RATE},
+                QuotaEntity.from_parts([(CLIENT_ID, None)]): self._rates(),
+                QuotaEntity.from_parts([(CLIENT_ID, "known")]): self._rates(),
+                QuotaEntity.from_parts([(USER, "shared")]): self._rates(),
+                QuotaEntity.from_parts([(USER, "both"), (CLIENT_ID, None)]): self._rates(),
+                QuotaEntity.from_parts([(IP, None)]): {CONNECTION_CREATION_RATE: CONNECTION_RATE},
             }
         )
         for sent in self._sent.values():
@@ -167,7 +167,7 @@ class Swarm:
     def _request(self, client: Client) -> None:
         throttle = self.quotas.fetch if client.is_consumer else self.quotas.produce
         key = CONSUMER_BYTE_RATE if client.is_consumer else PRODUCER_BYTE_RATE
-        limit = self.quotas.limits.of_client(key, client.user, client.id)
+        limit = self.quotas.limits.limit_of_client(key, client.user, client.id)
         assert throttle is not None and limit is not None
         value = limit.value * self.windows.size_ms / 1000 * self.random.choice((0.5, 2.0, 2.0))
         sent = self._sent.setdefault((key, limit.tags), Sent())
@@ -193,7 +193,7 @@ class Swarm:
         return delay_ms
 
     def _connect(self, address: str) -> None:
-        limit = self.quotas.limits.of_address(address)
+        limit = self.quotas.limits.limit_of_address(address)
         assert limit is not None
         delay_ms = self.addresses.throttle_ms(address, self.now_ms)
         sent = self._sent.setdefault((CONNECTION_CREATION_RATE, address), Sent())

@@ -33,11 +33,11 @@ class World:
         self._ticks: dict[tuple[int, int], int] = {}
         self._admin: dict[object, IncomingResponse | None] = {}
         self._asked: dict[object, QuorumRequest] = {}
-        named = VoterSet.of(voter_of(node_id) for node_id in range(1, (voters or nodes) + 1))
+        named = VoterSet.from_voters(voter_of(node_id) for node_id in range(1, (voters or nodes) + 1))
         initial = QuorumDescription(1, named) if kraft_version == 1 else None
         self.invariants.voters = {voter.key for voter in named.by_id.values()} if initial is not None else set()
         self.bootstrap = tuple(named.ids)
-        static = VoterSet.of([]) if kraft_version == 1 else named
+        static = VoterSet.from_voters([]) if kraft_version == 1 else named
         self.hosts = {node_id: self._host(node_id, static, initial) for node_id in range(1, nodes + 1)}
 
     def _host(self, node_id: int, static: VoterSet, initial: QuorumDescription | None) -> Host:

@@ -183,7 +183,7 @@ class Host(LeaderSide):
         return None
 
     def take(self, fetcher: ReplicaFetcher, response: FetchResponse) -> None:
-        for effect in fetcher.answered(response, self.now_ms, self.now_ms):
+        for effect in fetcher.on_response(response, self.now_ms, self.now_ms):
             self._plan(fetcher, effect)
 
     def _plan(self, fetcher: ReplicaFetcher, effect: Effect | None) -> None:
@@ -205,14 +205,14 @@ class Host(LeaderSide):
                     else:
                         partition.log.truncate_fully_and_start_at(offset, self.now_ms)
                     partition.truncated()
-                fetcher.truncated(partition, epoch)
+                fetcher.on_truncated(partition, epoch)
             case Flush():
                 self.awaiting_flush.append((partition.log.end_offset, fetcher, effect))
             case LookUp(_, epoch):
                 if bounds is None:
-                    fetcher.look_up_failed(partition, epoch, self.now_ms)
+                    fetcher.on_look_up_failed(partition, epoch, self.now_ms)
                     return
-                for more in fetcher.looked_up(partition, epoch, *bounds):
+                for more in fetcher.on_looked_up(partition, epoch, *bounds):
                     self._plan(fetcher, more)
 
     # The disk
@@ -233,7 +233,7 @@ class Host(LeaderSide):
         waiting, self.awaiting_flush = self.awaiting_flush, []
         for end_offset, fetcher, effect in waiting:
             if log.synced_end_offset >= min(end_offset, log.end_offset):
-                fetcher.flushed(effect.partition, effect.leader_epoch)
+                fetcher.on_flushed(effect.partition, effect.leader_epoch)
             else:
                 self.awaiting_flush.append((end_offset, fetcher, effect))
 

@@ -450,7 +450,7 @@ class Swarm:
         self._waiting.pop((host.node_id, life, leader_id), None)
         if host.is_up and host.life == life:
             if response is None:
-                fetcher.failed(host.now_ms)
+                fetcher.on_request_failed(host.now_ms)
             else:
                 host.take(fetcher, response)
 
@@ -463,7 +463,7 @@ class Swarm:
             if host.is_up and host.life == place[1]:
                 fetcher = host.fetchers[place[2]]
                 self._answers = [each for each in self._answers if each[2] is not fetcher]
-                fetcher.failed(host.now_ms)
+                fetcher.on_request_failed(host.now_ms)
 
     def perform(self) -> None:
         for host in self._shuffled():

@@ -334,7 +334,7 @@ class ShareRecordsSwarm(DrawnSwarm):
             return
         offset = shared.machine.next_fetch_offset()
         if offset < self.log.log_start_offset:
-            shared.machine.log_start_moved(self.log.log_start_offset)
+            shared.machine.on_log_start_moved(self.log.log_start_offset)
             return
         leadership = cast(Leadership, shared.partition)
         end_offset = leadership.high_watermark

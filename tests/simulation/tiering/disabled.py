@@ -41,7 +41,8 @@ async def alter(stage: Stage, settings: Mapping[str, str]) -> None:
     def is_known() -> bool:
         images = [stage.broker(each).image for each in stage.cluster.nodes]
         return all(
-            dict(image.configs.of(ResourceType.TOPIC, "t")).items() >= dict(settings).items() for image in images
+            dict(image.configs.settings_of(ResourceType.TOPIC, "t")).items() >= dict(settings).items()
+            for image in images
         )
 
     await stage.cluster.until(is_known, "the settings are known", 60)

@@ -9,7 +9,7 @@ import pytest
 
 from moldau.coordinator.transaction import lifecycle, shard, table
 from moldau.coordinator.transaction.events import MarkersWritten
-from moldau.coordinator.transaction.lifecycle import markers_written, producer_id_answer
+from moldau.coordinator.transaction.lifecycle import on_markers_written, producer_id_answer
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent, claim_of
@@ -70,17 +70,17 @@ def markers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 def completions_at_the_first_marker(patch: pytest.MonkeyPatch) -> None:
     def first(step: TransactionStep, event: MarkersWritten) -> None:
-        markers_written(step, event._replace(partitions=frozenset(event.command.partitions)))
+        on_markers_written(step, event._replace(partitions=frozenset(event.command.partitions)))
 
-    patch.setattr(shard, "markers_written", first)
+    patch.setattr(shard, "on_markers_written", first)
 
 
 def reports_that_count_for_any_transaction(patch: pytest.MonkeyPatch) -> None:
     def any_of(step: TransactionStep, event: MarkersWritten) -> None:
         completion = step.transactions.completions.get(event.command.transactional_id)
-        markers_written(step, event if completion is None else event._replace(command=completion.command))
+        on_markers_written(step, event if completion is None else event._replace(command=completion.command))
 
-    patch.setattr(shard, "markers_written", any_of)
+    patch.setattr(shard, "on_markers_written", any_of)
 
 
 def claims_of_requests(
@@ -115,7 +115,7 @@ def additions_of_fenced_producers(patch: pytest.MonkeyPatch) -> None:
 
 def additions_while_prepared(patch: pytest.MonkeyPatch) -> None:
     rows = {standing: (ADD, *row[1:]) if row[0] is table.WAIT else row for standing, row in ADD_ROWS.items()}
-    patch.setitem(table.TABLE, Intent.ADD, table.columns(CLAIMS, rows))
+    patch.setitem(table.TABLE, Intent.ADD, table.decisions_by_claim(CLAIMS, rows))
 
 
 def transactions_that_never_time_out(patch: pytest.MonkeyPatch) -> None:
@@ -137,12 +137,12 @@ def prepared_transactions_that_a_new_coordinator_leaves(patch: pytest.MonkeyPatc
         list(self._transactions.take_unsent_markers(0))
         original(self, step)
 
-    original = TransactionShard.loaded
+    original = TransactionShard.on_loaded
     patch.setattr(TransactionShard, "loaded", loaded)
 
 
 def records_that_do_not_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "standing", Transactions.committed_standing)
+    patch.setattr(Transactions, "standing", Transactions.committed_state)
 
 
 def answers_before_the_commit(patch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from moldau.storage.directory.previous_run import UNKNOWN_BROKER_EPOCH
 ORDERS, AUDIT = b"o" * 16, b"a" * 16
 DIRECTORIES = {node: bytes([node]) * 16 for node in (1, 2, 3, 7)}
 ADDRESS = ("old.example.org", 9093)
-QUORUM = QuorumDescription(1, VoterSet.of([VoterNode(3, b"x" * 16, (("CONTROLLER", ADDRESS),))]))
+QUORUM = QuorumDescription(1, VoterSet.from_voters([VoterNode(3, b"x" * 16, (("CONTROLLER", ADDRESS),))]))
 
 
 def image() -> MetadataImage:
@@ -119,7 +119,7 @@ def test_one_node_has_everything_and_can_write_it() -> None:
     restored = restored_image(image(), placement, DIRECTORIES, {}, 0)
 
     assert {found.replicas for _, _, found in restored.topics.partitions()} == {(7,)}
-    assert restored.configs.of(ResourceType.TOPIC, "orders")["min.insync.replicas"] == "1"
+    assert restored.configs.settings_of(ResourceType.TOPIC, "orders")["min.insync.replicas"] == "1"
     assert lowered_settings(image(), placement) == [(ConfigResource(ResourceType.TOPIC, "orders"), "2")]
     assert nodes_of(image(), QUORUM, placement) == [7]
 
@@ -131,8 +131,8 @@ def test_some_topics_under_other_names() -> None:
     assert [topic.name for topic in restored.topics.by_id.values()] == ["orders.v1"]
     assert restored.topics.ids["orders.v1"] == ORDERS and restored.topics.by_name("orders") is None
     assert restored.topics.metric_names.get("orders_v1") == "orders.v1"
-    assert restored.configs.of(ResourceType.TOPIC, "orders.v1") == {"min.insync.replicas": "2"}
-    assert not restored.configs.of(ResourceType.TOPIC, "audit") and not restored.configs.of(
+    assert restored.configs.settings_of(ResourceType.TOPIC, "orders.v1") == {"min.insync.replicas": "2"}
+    assert not restored.configs.settings_of(ResourceType.TOPIC, "audit") and not restored.configs.settings_of(
         ResourceType.TOPIC, "orders"
     )
 
@@ -155,4 +155,6 @@ def test_a_quorum_that_the_configuration_names_stays_so() -> None:
 def test_a_single_node_is_a_quorum_of_its_own() -> None:
     placement = Placement(single_node=7, voters={7: ("here", 2)})
     voter = VoterNode(7, DIRECTORIES[7], (("CONTROLLER", ("here", 2)),))
-    assert restored_quorum(QuorumDescription(), placement, DIRECTORIES) == QuorumDescription(1, VoterSet.of([voter]))
+    assert restored_quorum(QuorumDescription(), placement, DIRECTORIES) == QuorumDescription(
+        1, VoterSet.from_voters([voter])
+    )

@@ -125,7 +125,7 @@ def snapshot(logs: dict[TopicPartition, list[bytes]]) -> Iterator[bytes]:
         ),
     ]
     replay.replay(records, Provenance(50, 3))
-    voters = VoterSet.of([VoterNode(1, b"v" * 16, (("CONTROLLER", ("localhost", 9093)),))])
+    voters = VoterSet.from_voters([VoterNode(1, b"v" * 16, (("CONTROLLER", ("localhost", 9093)),))])
     return snapshot_batches(
         replay.image.snapshot_records(),
         QuorumDescription(1, voters),

@@ -66,8 +66,11 @@ def test_the_log_holds_what_was_done() -> None:
     assert sorted(image.topics.ids) == ["orders", "other"]
     orders = image.topics.by_name("orders")
     assert orders is not None and sorted(orders.partitions) == [0, 1, 2]
-    assert image.configs.of(ResourceType.TOPIC, "orders") == {"cleanup.policy": "compact", "retention.ms": "1000000"}
-    assert image.configs.of(ResourceType.BROKER, "") == {"log.cleaner.threads": "1"}
+    assert image.configs.settings_of(ResourceType.TOPIC, "orders") == {
+        "cleanup.policy": "compact",
+        "retention.ms": "1000000",
+    }
+    assert image.configs.settings_of(ResourceType.BROKER, "") == {"log.cleaner.threads": "1"}
     assert image.next_producer_id == 1000
     assert [len(image.scram.credentials), len(image.quotas.by_entity), len(image.acls.by_id)] == [1, 1, 1]
     assert image.cluster.brokers[1].fenced and image.cluster.controllers[1].endpoints["CONTROLLER"].port == 23071

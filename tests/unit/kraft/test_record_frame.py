@@ -28,7 +28,7 @@ def test_the_bytes_are_kafkas() -> None:
 
 
 def test_every_strict_prefix_is_refused() -> None:
-    frame = encode_record(image_of(everything()).cluster.brokers[1].record(), 4)
+    frame = encode_record(image_of(everything()).cluster.brokers[1].to_record(), 4)
     for size in range(len(frame)):
         with pytest.raises(MalformedMessage):
             decode_record(frame[:size])
@@ -57,7 +57,7 @@ def test_random_bytes_are_refused_or_read(frame: bytes, data: bytes) -> None:
 
 
 def test_registrations_are_written_in_the_version_of_the_cluster() -> None:
-    registration = image_of(everything()).cluster.brokers[1].record()
+    registration = image_of(everything()).cluster.brokers[1].to_record()
     assert [record_version(registration, version) for version in (25, 29, 30)] == [3, 3, 4]
 
 

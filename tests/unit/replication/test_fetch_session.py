@@ -177,6 +177,6 @@ def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:
     all_sessions = sessions()
     opened = all_sessions.open(fetch(0, 0, 0, 1, 2), NAMES, now_ms=0)
     assert opened.session is not None
-    opened.session.served(("t", 0))
+    opened.session.note_served(("t", 0))
     following = all_sessions.open(fetch(opened.session.id, 1), NAMES, now_ms=1)
     assert indexes_of(following) == [1, 2, 0]

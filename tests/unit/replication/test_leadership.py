@@ -12,7 +12,7 @@ def led(isr: tuple[int, ...], *, replicas: tuple[int, ...] = (1, 2, 3), start: i
 
 
 def fetched(under_test: Leadership, replica: int, offset: int, end_offset: int = 10, now_ms: int = 0) -> None:
-    under_test.followers[replica].fetched(offset, end_offset, 0, 7, now_ms)
+    under_test.followers[replica].note_fetch(offset, end_offset, 0, 7, now_ms)
 
 
 def test_nothing_is_committed_before_everybody_in_the_set_was_heard_of() -> None:
@@ -39,7 +39,7 @@ def test_one_that_was_proposed_counts_as_long_as_nobody_knows() -> None:
     fetched(under_test, 3, 6)
     under_test.apply(under_test.in_sync.propose((1, 2, 3)))
     assert under_test.high_watermark(10) == 6
-    under_test.apply(under_test.in_sync.refused())
+    under_test.apply(under_test.in_sync.without_proposal())
     assert under_test.high_watermark(10) == 9
 
 
@@ -111,14 +111,14 @@ def test_laggards_leave_and_the_leader_never_does() -> None:
 def test_a_reassignment_keeps_what_is_known_of_those_who_stay() -> None:
     under_test = led((1, 2))
     fetched(under_test, 2, 8)
-    under_test.reassigned((1, 2, 4), 50)
+    under_test.apply_reassignment((1, 2, 4), 50)
     assert sorted(under_test.followers) == [2, 4]
     assert under_test.high_watermark(10) == 8
     assert under_test.followers[4].end_offset == -1
 
 
 def after_fetch(follower: FollowerProgress, offset: int, leader_end_offset: int, now_ms: int) -> FollowerProgress:
-    follower.fetched(offset, leader_end_offset, 0, 7, now_ms)
+    follower.note_fetch(offset, leader_end_offset, 0, 7, now_ms)
     return follower
 
 

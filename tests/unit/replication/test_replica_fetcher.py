@@ -173,7 +173,7 @@ def test_an_empty_follower_begins_with_no_batch_that_it_cannot_append() -> None:
         theirs.truncated()
         follower = FollowerSide(theirs)
         follower.request()
-        follower.machine.answered(answer_of(high_watermark=2, records=bytes(records)), 0, 0)
+        follower.machine.on_response(answer_of(high_watermark=2, records=bytes(records)), 0, 0)
         assert (theirs.log.log_start_offset, theirs.log.end_offset, theirs.high_watermark) == (1, 1, 1)
 
 
@@ -230,13 +230,13 @@ def test_what_was_taken_before_a_batch_that_was_refused_is_flushed_before_the_ne
     theirs = replica(flush_messages=1)
     follower = FollowerSide(theirs)
     follower.request()
-    effects = follower.machine.answered(answer_of(high_watermark=2, records=batch("a") + bytes(damaged)), 0, 0)
+    effects = follower.machine.on_response(answer_of(high_watermark=2, records=batch("a") + bytes(damaged)), 0, 0)
     assert [type(effect) for effect in effects] == [LogWarning, Flush]
     assert (theirs.log.end_offset, theirs.log.synced_end_offset) == (1, 0)
     follower.now_ms = 100_000
     assert follower.request() is None, "the leader would take its offset for what is durable here"
     theirs.log.flush(0)
-    follower.machine.flushed(theirs, theirs.leader_epoch)
+    follower.machine.on_flushed(theirs, theirs.leader_epoch)
     request = follower.request()
     assert request is not None
     assert request.topics[0].partitions[0].fetch_offset == 1
@@ -251,7 +251,7 @@ def test_while_it_flushes_it_asks_for_other_partitions_only() -> None:
     assert request is not None
     answer = leader.handle(request)
     assert isinstance(answer, FetchResponse)
-    (effect,) = follower.machine.answered(answer, 0, 0)
+    (effect,) = follower.machine.on_response(answer, 0, 0)
     assert isinstance(effect, Flush)
     request = follower.request()
     assert request is not None
@@ -259,13 +259,13 @@ def test_while_it_flushes_it_asks_for_other_partitions_only() -> None:
     assert request.max_wait_ms == FLUSHING_WAIT_MS, "what is flushed meanwhile is confirmed by the next request only"
     leader.handle(request)
     assert first.high_watermark == 0
-    follower.machine.answered(FetchResponse(session_id=answer.session_id), 0, 0)
+    follower.machine.on_response(FetchResponse(session_id=answer.session_id), 0, 0)
     request = follower.request()
     assert request is not None
     assert request.max_wait_ms == FLUSHING_WAIT_MS
-    follower.machine.answered(FetchResponse(session_id=answer.session_id), 0, 0)
+    follower.machine.on_response(FetchResponse(session_id=answer.session_id), 0, 0)
     theirs.log.flush(0)
-    follower.machine.flushed(theirs, theirs.leader_epoch)
+    follower.machine.on_flushed(theirs, theirs.leader_epoch)
     request = follower.request()
     assert request is not None
     assert request.max_wait_ms == 500
@@ -305,7 +305,7 @@ def test_a_diverging_answer_brings_neither_records_nor_a_high_watermark() -> Non
     assert request is not None
     answer = leader.handle(request)
     assert isinstance(answer, FetchResponse)
-    (effect,) = follower.machine.answered(answer, 0, 0)
+    (effect,) = follower.machine.on_response(answer, 0, 0)
     assert isinstance(effect, TruncateTo) and theirs.high_watermark == 2
     assert follower.request() is None, "nothing is fetched before it is truncated"
 
@@ -318,10 +318,10 @@ def test_a_truncation_of_an_earlier_epoch_lets_nothing_go_on() -> None:
     answer.responses[0].partitions[0].diverging_epoch = type(
         "Diverging", (), {"epoch": 1, "end_offset": 2}
     )()  # as the codec gives it
-    list(follower.machine.answered(answer, 0, 0))
+    list(follower.machine.on_response(answer, 0, 0))
     theirs.become_follower(LEADER, 6)
     follower.machine.follow(theirs)
-    follower.machine.truncated(theirs, 5)
+    follower.machine.on_truncated(theirs, 5)
     assert follower.request() is not None
 
 
@@ -345,7 +345,7 @@ def test_no_answer_loses_the_session_and_leaves_the_leader_alone_for_a_while() -
     follower = FollowerSide(theirs := replica())
     follower.catch_up(leader)
     follower.request()
-    follower.machine.failed(0)
+    follower.machine.on_request_failed(0)
     assert follower.request() is None and follower.machine.retry_ms(0) == 20
     follower.now_ms = 20
     follower.catch_up(leader)

@@ -52,11 +52,11 @@ def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
 class NoAudit:
     """An audit log that writes nothing, because explanations are not audited."""
 
-    def decided(self, access: AclAccess, decisions: object) -> None:
+    def log_decisions(self, access: AclAccess, decisions: object) -> None:
         """Write nothing."""
 
 
 def load_bindings(authorizer: Authorizer, bindings: Iterable[AclBinding]) -> None:
     """Load ACLs into an authorizer that has none."""
-    authorizer.changed({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
-    authorizer.loaded()
+    authorizer.apply_changes({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
+    authorizer.on_metadata_loaded()

@@ -252,7 +252,7 @@ class Audit:
     def __init__(self) -> None:
         self.entries: list[tuple[bool, int]] = []
 
-    def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
         self.entries.append((decisions.is_allowed, decisions.count))
 
 
@@ -261,8 +261,8 @@ def test_the_decisions_of_all_slices_are_one_entry_for_each_outcome(count: int) 
     """The permission goes while the answer is made: what was decided before keeps its outcome, and each is counted."""
     allowed_count, audit = count // 2, Audit()
     authorizer = Authorizer(AuthorizerSettings(audits_allowed=True), audit)
-    authorizer.loaded()
-    authorizer.changed({b"1": TOPICS_OF_ALICE})
+    authorizer.on_metadata_loaded()
+    authorizer.apply_changes({b"1": TOPICS_OF_ALICE})
 
     turns, found = cast("LongRequests", None), list[bool]()
 
@@ -272,7 +272,7 @@ def test_the_decisions_of_all_slices_are_one_entry_for_each_outcome(count: int) 
     def answering(access: Access) -> Answering:
         for number in range(count):
             if number == allowed_count:
-                authorizer.changed({b"1": None})
+                authorizer.apply_changes({b"1": None})
             yield
             found.append(access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, f"t{number}"))
         return "answer"

@@ -17,7 +17,9 @@ def with_topic(partitions: int) -> MetadataImage:
     topic = Topic("t", bytes(16), dict.fromkeys(range(partitions)))  # type: ignore[arg-type]
     topics = EMPTY_IMAGE.topics
     return EMPTY_IMAGE._replace(
-        topics=TopicsImage(topics.by_id.updated({topic.id: topic}), topics.ids.updated({topic.name: topic.id}))
+        topics=TopicsImage(
+            topics.by_id.with_changes({topic.id: topic}), topics.ids.with_changes({topic.name: topic.id})
+        )
     )
 
 

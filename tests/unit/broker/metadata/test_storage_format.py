@@ -91,7 +91,7 @@ def test_the_voter_stands_in_the_first_snapshot(tmp_path: Path) -> None:
     assert properties is not None and properties.directory_id is not None
     voter = VoterNode(1, properties.directory_id, (("CONTROLLER", ("h", 9093)),))
     content = read_snapshot(path.read_bytes())
-    assert content.quorum == QuorumDescription(1, VoterSet.of([voter])) and not content.records
+    assert content.quorum == QuorumDescription(1, VoterSet.from_voters([voter])) and not content.records
 
 
 def test_a_static_quorum_has_no_snapshot(tmp_path: Path) -> None:

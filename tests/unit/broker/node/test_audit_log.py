@@ -59,7 +59,7 @@ class Story:
             decisions = AlikeDecisions(AclOperation.DESCRIBE, ResourceKind.TOPIC, f"{name}0", is_allowed)
             for number in range(1, names):
                 decisions.add(f"{name}{number}")
-            self.audit.decided(access, decisions)
+            self.audit.log_decisions(access, decisions)
         return [json.loads(each.getMessage()) for each in self._caplog.records if each.name == "moldau.audit"]
 
 

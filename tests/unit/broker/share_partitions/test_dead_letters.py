@@ -162,7 +162,7 @@ def test_a_queue_is_created_where_the_broker_may() -> None:
         )
         await consume_one_of_each_kind(client, consumer)
         assert {told(each) for each in await letters(client, 4)} == ALL_TOLD
-        overrides = node.broker.image.configs.of(ResourceType.TOPIC, QUEUE)
+        overrides = node.broker.image.configs.settings_of(ResourceType.TOPIC, QUEUE)
         assert overrides == {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
 
     tell(story)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.membership import restore
+from moldau.coordinator.classic.membership import group_of_record
 from moldau.coordinator.classic.rebalance import generation_change, new_group_change
 from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
@@ -31,7 +31,7 @@ def rewritten(change: Change, wall_ms: int) -> Record:
     match change:
         case RecordChange(group_id, _, GroupMetadataValue() as value):
             assignments = {member.member_id: member.assignment for member in value.members}
-            return record_of(generation_change(restore(group_id, value), assignments), wall_ms)
+            return record_of(generation_change(group_of_record(group_id, value), assignments), wall_ms)
     return record_of(change, wall_ms)
 
 

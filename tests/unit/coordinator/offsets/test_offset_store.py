@@ -77,7 +77,7 @@ def some_change(random: Random, offset: int) -> StoreChange:
 
 def check(store: OffsetStore, model: Model, *, is_latest: bool) -> None:
     for group_id in GROUPS:
-        group = store.latest(group_id) if is_latest else store.committed(group_id)
+        group = store.latest_offsets(group_id) if is_latest else store.committed_offsets(group_id)
         assert {key: value.offset for key, value in group.offsets.items()} == model.offsets(group_id)
         assert set(group.pending) == model.unstable(group_id)
         assert set(group.partitions()) == {key for key in group.partitions() if group.has(key)}
@@ -104,7 +104,7 @@ def test_it_shows_what_the_last_visible_record_says(seed: int) -> None:
             store.commit(committed_end_offset)
         check(store, committed, is_latest=False)
         assert store.count == len(committed.visible)
-        assert {group_id for group_id in GROUPS if not store.latest(group_id).is_empty} <= set(store.groups())
+        assert {group_id for group_id in GROUPS if not store.latest_offsets(group_id).is_empty} <= set(store.groups())
 
 
 def copy_of(change: StoreChange) -> StoreChange:
@@ -121,7 +121,7 @@ def test_nothing_is_left_of_a_group_whose_transactions_were_aborted() -> None:
     assert store.groups() == ["g"]
     store.commit(2)
     assert store.groups() == []
-    assert store.committed("g").is_empty
+    assert store.committed_offsets("g").is_empty
 
 
 def test_an_offset_below_the_one_before_is_returned_once_it_is_committed() -> None:
@@ -179,7 +179,10 @@ def test_a_reading_of_the_latest_offsets_changes_nothing() -> None:
     store.append(OffsetsLoaded({"g": {("t", 1): CommittedOffset(6)}}), 2)
     store.append(TransactionEnded(7, True), 3)
     for _ in range(2):
-        assert {key: value.offset for key, value in store.latest("g").offsets.items()} == {("t", 0): 5, ("t", 1): 6}
+        assert {key: value.offset for key, value in store.latest_offsets("g").offsets.items()} == {
+            ("t", 0): 5,
+            ("t", 1): 6,
+        }
     store.commit(2)
-    assert list(store.committed("g").pending) == [("t", 0)]
-    assert list(store.committed("g").offsets) == [("t", 1)]
+    assert list(store.committed_offsets("g").pending) == [("t", 0)]
+    assert list(store.committed_offsets("g").offsets) == [("t", 1)]

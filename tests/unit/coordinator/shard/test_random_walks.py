@@ -151,7 +151,7 @@ def check_shard_against_its_log(walk: Walk) -> None:
 
 def pending_in(shard: GroupShard, group_id: str) -> object:
     """The offsets of open transactions, in the order of their records."""
-    pending = shard._offsets.committed(group_id).pending
+    pending = shard._offsets.committed_offsets(group_id).pending
     return {key: list(values.items()) for key, values in pending.items()}
 
 

@@ -87,7 +87,7 @@ def test_a_topic_deleted_and_made_again_has_nothing_of_the_old_one() -> None:
     found = after.topics.by_name("a.b")
     assert found is not None and (found.id, len(found.partitions)) == (uuid(8), 1)
     assert after.topics.metric_names["a_b"] == "a.b"
-    assert not after.configs.of(ResourceType.TOPIC, "a.b")
+    assert not after.configs.settings_of(ResourceType.TOPIC, "a.b")
     old = image.topics.by_name("a.b")
     assert old is not None and len(old.partitions) == 3, "the old image stays"
 
@@ -102,9 +102,9 @@ def test_a_topic_made_and_deleted_in_one_run_leaves_nothing() -> None:
 
 def test_settings_come_and_go() -> None:
     image = image_of([config("a", "x", "1"), config("a", "y", "2")])
-    assert image.configs.of(2, "a") == {"x": "1", "y": "2"}
+    assert image.configs.settings_of(2, "a") == {"x": "1", "y": "2"}
     image = image_of([config("a", "x", None)], image)
-    assert image.configs.of(2, "a") == {"y": "2"}
+    assert image.configs.settings_of(2, "a") == {"y": "2"}
     image = image_of([config("a", "y", None)], image)
     assert ConfigResource(2, "a") not in image.configs.by_resource
 

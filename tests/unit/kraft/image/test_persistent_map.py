@@ -20,7 +20,7 @@ def test_every_version_stays_what_it_was(steps: list[dict[str, int | None]]) -> 
     model: dict[str, int] = {}
     versions = [(version, model)]
     for changes in steps:
-        version = version.updated(changes)
+        version = version.with_changes(changes)
         merged = {**model, **changes}
         model = {key: value for key, value in merged.items() if value is not None}
         versions.append((version, model))
@@ -39,15 +39,15 @@ def test_it_grows_and_keeps_buckets_small() -> None:
     keys = [number.to_bytes(16, "big") for number in range(count)]
     grown: PersistentMap[bytes, int] = PersistentMap(place_of_uuid)
     for number, key in enumerate(keys):
-        grown = grown.updated({key: number})
+        grown = grown.with_changes({key: number})
     assert len(grown) == count
     assert all(grown[key] == number for number, key in enumerate(keys))
     assert max(map(len, grown._buckets)) <= 2 * BUCKET_SIZE
 
 
 def test_an_update_shares_what_it_does_not_touch() -> None:
-    before = PersistentMap[bytes, int](place_of_uuid).updated({n.to_bytes(16, "big"): n for n in range(100)})
-    after = before.updated({(5).to_bytes(16, "big"): 500})
+    before = PersistentMap[bytes, int](place_of_uuid).with_changes({n.to_bytes(16, "big"): n for n in range(100)})
+    after = before.with_changes({(5).to_bytes(16, "big"): 500})
     shared = sum(mine is theirs for mine, theirs in zip(before._buckets, after._buckets, strict=True))
     assert shared == len(before._buckets) - 1
-    assert before.updated({}) is before
+    assert before.with_changes({}) is before

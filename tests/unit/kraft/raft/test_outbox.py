@@ -16,7 +16,7 @@ def test_what_is_said_waits_for_the_epoch() -> None:
     outbox.save(ElectionState(5))
     outbox.put(REPLY)
     assert outbox.take_effects() == [SaveElection(ElectionState(5))]
-    outbox.saved(ElectionState(5))
+    outbox.on_election_saved(ElectionState(5))
     assert outbox.take_effects() == [REPLY]
 
 
@@ -43,9 +43,9 @@ def test_a_vote_waits_though_its_epoch_is_being_saved() -> None:
     outbox.save(ElectionState(5, voted_id=3))
     outbox.put(OTHER)
     assert outbox.take_effects() == []
-    outbox.saved(ElectionState(5))
+    outbox.on_election_saved(ElectionState(5))
     assert outbox.take_effects() == [SaveElection(ElectionState(5, voted_id=3)), REPLY]
-    outbox.saved(ElectionState(5, voted_id=3))
+    outbox.on_election_saved(ElectionState(5, voted_id=3))
     assert outbox.take_effects() == [OTHER]
 
 

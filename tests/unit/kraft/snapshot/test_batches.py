@@ -14,7 +14,7 @@ from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
 from tests.unit.kraft.image.images import everything, image_of, topic, uuid
 
-VOTERS = VoterSet.of([VoterNode(1, uuid(1001), (("CONTROLLER", ("127.0.0.1", 9093)),))])
+VOTERS = VoterSet.from_voters([VoterNode(1, uuid(1001), (("CONTROLLER", ("127.0.0.1", 9093)),))])
 QUORUM = QuorumDescription(1, VOTERS)
 
 # The 0-0 checkpoint that kafka-storage 4.3.1 wrote for this voter, its timestamps (and so its checksums) apart.

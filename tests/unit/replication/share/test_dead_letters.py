@@ -107,7 +107,7 @@ def test_dead_letters_whose_records_are_deleted_meanwhile() -> None:
     stage.acquire("m")
     stage.acknowledge("m", 0, 1, REJECT)
     (letter,) = stage.partition.take_dead_letters()
-    stage.partition.log_start_moved(2)
+    stage.partition.on_log_start_moved(2)
     finish(stage, letter)
     stage.acknowledge("m", 2, 3, ACCEPT)
     assert stage.partition.start_offset == 4 and stage.partition.delivery_complete_count == 0

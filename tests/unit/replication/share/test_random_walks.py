@@ -211,7 +211,7 @@ class Walk:
         self.log_start = self.random.randint(self.log_start, log[2].last_offset)
         while log[0].last_offset < self.log_start:
             del log[0]
-        self.stage.partition.log_start_moved(self.log_start)
+        self.stage.partition.on_log_start_moved(self.log_start)
 
     def fail_over(self) -> None:
         self.writes.clear()
@@ -229,7 +229,7 @@ class Walk:
             self.dead.keys() | {each for each in archiving if each >= self.stage.stored_start}
         )
         self.take_letters()
-        self.stage.partition.log_start_moved(self.log_start)
+        self.stage.partition.on_log_start_moved(self.log_start)
 
     def append(self) -> None:
         self.stage.append(self.random.randint(1, 9))

@@ -216,7 +216,7 @@ def test_deleted_records_are_archived_and_acquired_ones_wait_for_their_locks() -
     stage.acquire("m", records_max=10)
     stage.acquire("n", records_max=10)
     stage.acknowledge("n", 10, 14, RELEASE)
-    stage.partition.log_start_moved(12)
+    stage.partition.on_log_start_moved(12)
     assert stage.partition.start_offset == 12
     assert stage.states()[11] == ("ARCHIVED", 1) and stage.states()[12] == ("AVAILABLE", 1)
     assert stage.states()[0] == ("ACQUIRED", 1)
@@ -231,10 +231,10 @@ def test_deleted_records_are_archived_and_acquired_ones_wait_for_their_locks() -
 def test_the_log_start_moves_past_everything_in_flight() -> None:
     stage = SharePartitionStage()
     stage.acquire("m", records_max=10)
-    stage.partition.log_start_moved(25)
+    stage.partition.on_log_start_moved(25)
     assert ends(stage) == (25, 25) and stage.partition.next_fetch_offset() == 25
     empty = SharePartitionStage()
-    empty.partition.log_start_moved(5)
+    empty.partition.on_log_start_moved(5)
     assert ends(empty) == (5, 5)
 
 
@@ -306,7 +306,7 @@ def test_the_start_offset_does_not_go_back_behind_the_log_start() -> None:
     stage.acquire("a")
     write = stage.begin("a", 0, 9, ACCEPT)
     assert isinstance(write, StateWrite)
-    stage.partition.log_start_moved(20)
+    stage.partition.on_log_start_moved(20)
     stage.store(write)
     assert (stage.partition.start_offset, stage.partition.end_offset) == (20, 20)
 
@@ -316,7 +316,7 @@ def test_the_log_start_frees_the_room_of_records_that_are_done() -> None:
     stage.acquire("a", batch_size=1)
     stage.acknowledge("a", 0, 0, RELEASE)
     stage.acknowledge("a", 1, 9, ACCEPT)
-    stage.partition.log_start_moved(1)
+    stage.partition.on_log_start_moved(1)
     assert (stage.partition.start_offset, stage.partition.records_count) == (10, 0)
 
 

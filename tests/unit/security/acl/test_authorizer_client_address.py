@@ -19,7 +19,7 @@ ALICE = Principal("User", "alice")
 
 
 class NoAudit:
-    def decided(self, access: AclAccess, decisions: object) -> None:
+    def log_decisions(self, access: AclAccess, decisions: object) -> None:
         pass
 
 
@@ -40,8 +40,8 @@ def test_the_notation_of_java(host: str, written: str) -> None:
 
 def authorizer(*bindings: AclBinding) -> Authorizer:
     made = Authorizer(AuthorizerSettings(), NoAudit())
-    made.changed({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
-    made.loaded()
+    made.apply_changes({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
+    made.on_metadata_loaded()
     return made
 
 

@@ -41,8 +41,8 @@ def acl(
 
 def authorizer_of(*bindings: AclBinding, allows_without_acls: bool = False) -> Authorizer:
     made = Authorizer(AuthorizerSettings(frozenset({"User:root"}), allows_without_acls), Silent())
-    made.changed({bytes([number]): each for number, each in enumerate(bindings)})
-    made.loaded()
+    made.apply_changes({bytes([number]): each for number, each in enumerate(bindings)})
+    made.on_metadata_loaded()
     return made
 
 
@@ -56,9 +56,9 @@ def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
     random = Random(seed)
     for _ in range(30):
         authorizer = Authorizer(AuthorizerSettings(SUPER_USERS, random.random() < 0.5), Silent())
-        authorizer.changed({random.randbytes(16): each for each in draw_bindings(random)})
+        authorizer.apply_changes({random.randbytes(16): each for each in draw_bindings(random)})
         if random.random() < 0.9:
-            authorizer.loaded()
+            authorizer.on_metadata_loaded()
         for _ in range(20):
             asked = draw_question(random, any_share=0)
             assert asked.name is not None
@@ -82,14 +82,16 @@ def test_a_deny_implies_nothing() -> None:
 
 def test_super_users_come_first_also_before_the_acls_are_loaded() -> None:
     authorizer = Authorizer(AuthorizerSettings(frozenset({"User:root"})), Silent())
-    authorizer.changed({b"1": acl("t"), b"2": acl("t", AclOperation.ALL, PermissionType.DENY, principal="User:*")})
+    authorizer.apply_changes(
+        {b"1": acl("t"), b"2": acl("t", AclOperation.ALL, PermissionType.DENY, principal="User:*")}
+    )
     root = authorizer.access(Principal("User", "root"), "anywhere")
     alice = authorizer.access(ALICE, HOST)
     assert root.allows(READ, TOPIC, "t")
     assert not alice.allows(READ, TOPIC, "t")
-    authorizer.changed({b"2": None})
+    authorizer.apply_changes({b"2": None})
     assert not alice.allows(READ, TOPIC, "t")
-    authorizer.loaded()
+    authorizer.on_metadata_loaded()
     assert alice.allows(READ, TOPIC, "t")
 
 
@@ -110,7 +112,7 @@ def test_one_removed_acl_among_several_takes_nothing_from_the_others() -> None:
     """CVE-2024-27309: after removals, the ACLs that are left on a resource still count."""
     authorizer = authorizer_of(acl("t"), acl("t", WRITE), acl("t", READ, PermissionType.DENY, principal="User:bob"))
     access = authorizer.access(ALICE, HOST)
-    authorizer.changed({bytes([1]): None})
+    authorizer.apply_changes({bytes([1]): None})
     assert access.allows(READ, TOPIC, "t") and not access.allows(WRITE, TOPIC, "t")
     assert not authorizer.access(Principal("User", "bob"), HOST).allows(READ, TOPIC, "t")
 
@@ -120,7 +122,7 @@ def test_a_change_voids_what_an_access_remembers() -> None:
     access = authorizer.access(ALICE, HOST)
     before = access.stamp
     assert access.allows(READ, TOPIC, "t")
-    authorizer.changed({bytes([0]): None})
+    authorizer.apply_changes({bytes([0]): None})
     assert access.stamp != before
     assert not access.allows(READ, TOPIC, "t")
 
@@ -130,7 +132,7 @@ class Audit:
         self.lines: list[tuple[str | None, bool]] = []
         self.counts: list[int] = []
 
-    def decided(self, access: object, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: object, decisions: AlikeDecisions) -> None:
         self.lines.extend((name, decisions.is_allowed) for name in decisions.names)
         self.counts.append(decisions.count)
 
@@ -138,8 +140,8 @@ class Audit:
 def test_each_denied_request_is_audited_and_allowed_ones_where_asked() -> None:
     audit = Audit()
     quiet = Authorizer(AuthorizerSettings(), audit)
-    quiet.changed({b"1": acl("t")})
-    quiet.loaded()
+    quiet.apply_changes({b"1": acl("t")})
+    quiet.on_metadata_loaded()
     access = quiet.access(ALICE, HOST)
     for _ in range(2):
         assert access.allows(READ, TOPIC, "t")
@@ -147,8 +149,8 @@ def test_each_denied_request_is_audited_and_allowed_ones_where_asked() -> None:
         assert not access.allows(READ, TOPIC, "v", logs_denied=False)
     assert audit.lines == [("u", False), ("u", False)]
     telling = Authorizer(AuthorizerSettings(audits_allowed=True), audit)
-    telling.changed({b"1": acl("t")})
-    telling.loaded()
+    telling.apply_changes({b"1": acl("t")})
+    telling.on_metadata_loaded()
     audit.lines.clear()
     assert telling.access(ALICE, HOST).allows(READ, TOPIC, "t")
     assert not telling.access(ALICE, HOST).allows_for_any(WRITE, TOPIC)
@@ -158,8 +160,8 @@ def test_each_denied_request_is_audited_and_allowed_ones_where_asked() -> None:
 def test_the_decisions_about_a_request_are_one_entry_for_each_operation_and_outcome() -> None:
     audit = Audit()
     authorizer = Authorizer(AuthorizerSettings(), audit)
-    authorizer.changed({b"1": acl("t")})
-    authorizer.loaded()
+    authorizer.apply_changes({b"1": acl("t")})
+    authorizer.on_metadata_loaded()
     access = authorizer.access(ALICE, HOST)
     assert access.begin_request()
     assert not access.begin_request(), "a call inside of it leaves the writing to the first one"
@@ -203,8 +205,8 @@ def test_where_the_name_does_not_count_no_name_is_looked_up(
     bindings: list[AclBinding], is_allowed: bool | None
 ) -> None:
     authorizer = Counted(AuthorizerSettings())
-    authorizer.changed({bytes([number]): each for number, each in enumerate(bindings)})
-    authorizer.loaded()
+    authorizer.apply_changes({bytes([number]): each for number, each in enumerate(bindings)})
+    authorizer.on_metadata_loaded()
     access = authorizer.access(ALICE, HOST)
     names = [f"n{number}" for number in range(100)]
     decisions = [access.allows(READ, TOPIC, name) for name in names]
@@ -217,9 +219,9 @@ def test_an_allow_for_all_ends_with_the_acl() -> None:
     authorizer = authorizer_of(acl("*"), acl("t", permission=PermissionType.DENY))
     access = authorizer.access(ALICE, HOST)
     assert not access.allows(READ, TOPIC, "t")
-    authorizer.changed({bytes([1]): None})
+    authorizer.apply_changes({bytes([1]): None})
     assert access.allows(READ, TOPIC, "t") and access.decision_for_all(READ, TOPIC)
-    authorizer.changed({bytes([0]): None})
+    authorizer.apply_changes({bytes([0]): None})
     assert not access.allows(READ, TOPIC, "t")
 
 

@@ -69,8 +69,8 @@ def acl(host: str, permission: int = PermissionType.ALLOW, principal: str = ALIC
 
 def authorizer_of(*bindings: AclBinding) -> Authorizer:
     made = Authorizer(AuthorizerSettings(), Silent())
-    made.changed({bytes([number]): each for number, each in enumerate(bindings)})
-    made.loaded()
+    made.apply_changes({bytes([number]): each for number, each in enumerate(bindings)})
+    made.on_metadata_loaded()
     return made
 
 
@@ -92,9 +92,9 @@ def test_an_allow_and_a_deny_of_a_network_count_beside_one_another() -> None:
 
 def test_a_network_ends_with_its_last_acl() -> None:
     authorizer = authorizer_of(acl("10.0.0.0/8"), acl("10.0.0.0/8", principal="User:*"))
-    authorizer.changed({bytes([0]): None})
+    authorizer.apply_changes({bytes([0]): None})
     assert may_read(authorizer, "10.2.0.1")
-    authorizer.changed({bytes([1]): None})
+    authorizer.apply_changes({bytes([1]): None})
     assert not may_read(authorizer, "10.2.0.1")
 
 
@@ -102,5 +102,5 @@ def test_a_host_that_only_looks_like_a_network_matches_no_address() -> None:
     authorizer = authorizer_of(acl("10.0.0.0/99"), acl("10.0.0.1"))
     assert may_read(authorizer, "10.0.0.1")
     assert not may_read(authorizer, "10.0.0.2")
-    authorizer.changed({bytes([0]): None})
+    authorizer.apply_changes({bytes([0]): None})
     assert may_read(authorizer, "10.0.0.1")

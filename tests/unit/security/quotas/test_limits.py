@@ -27,18 +27,18 @@ PRECEDENCE: tuple[tuple[dict[str, str | None], QuotaTags], ...] = (
 
 
 def entity(names: dict[str, str | None]) -> QuotaEntity:
-    return QuotaEntity.of(names.items())
+    return QuotaEntity.from_parts(names.items())
 
 
 def test_the_most_particular_entity_decides() -> None:
     limits = QuotaLimits()
-    assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
+    assert limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
     for value, (names, tags) in reversed(list(enumerate(PRECEDENCE))):
-        limits.changed({entity(names): {PRODUCER_BYTE_RATE: float(value)}})
-        assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") == Limit(float(value), tags)
+        limits.apply_changes({entity(names): {PRODUCER_BYTE_RATE: float(value)}})
+        assert limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app") == Limit(float(value), tags)
     for value, (names, _) in enumerate(PRECEDENCE):
-        limits.changed({entity(names): {"consumer_byte_rate": 1.0} if value % 2 else None})
-        found = limits.of_client(PRODUCER_BYTE_RATE, "alice", "app")
+        limits.apply_changes({entity(names): {"consumer_byte_rate": 1.0} if value % 2 else None})
+        found = limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app")
         assert (None if found is None else found.value) == (value + 1 if value + 1 < len(PRECEDENCE) else None)
 
 
@@ -46,22 +46,22 @@ def test_quotas_of_others_do_not_count() -> None:
     limits = QuotaLimits()
     stamp = limits.stamp
     for names in ({"user": "bob"}, {"user": "alice", "client-id": "other"}, {"client-id": "other"}):
-        limits.changed({entity({**names}): {PRODUCER_BYTE_RATE: 1.0}})
-    assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
+        limits.apply_changes({entity({**names}): {PRODUCER_BYTE_RATE: 1.0}})
+    assert limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
     assert limits.stamp != stamp
 
 
 def test_an_address_has_a_limit_of_its_own_or_the_default() -> None:
     limits = QuotaLimits()
-    assert limits.of_address("10.0.0.1") is None
-    limits.changed({entity({"ip": None}): {CONNECTION_CREATION_RATE: 7.0}})
-    limits.changed({entity({"ip": "10.0.0.1"}): {CONNECTION_CREATION_RATE: 5.0}})
-    assert (limits.of_address("10.0.0.1"), limits.of_address("10.0.0.2")) == (5.0, 7.0)
+    assert limits.limit_of_address("10.0.0.1") is None
+    limits.apply_changes({entity({"ip": None}): {CONNECTION_CREATION_RATE: 7.0}})
+    limits.apply_changes({entity({"ip": "10.0.0.1"}): {CONNECTION_CREATION_RATE: 5.0}})
+    assert (limits.limit_of_address("10.0.0.1"), limits.limit_of_address("10.0.0.2")) == (5.0, 7.0)
 
 
 def throttle(*quotas: tuple[dict[str, str | None], float]) -> ClientThrottle:
     limits = QuotaLimits()
-    limits.changed({entity(names): {PRODUCER_BYTE_RATE: value} for names, value in quotas})
+    limits.apply_changes({entity(names): {PRODUCER_BYTE_RATE: value} for names, value in quotas})
     return ClientThrottle(PRODUCER_BYTE_RATE, limits, Windows())
 
 

@@ -29,8 +29,8 @@ from tests.security.acl_decisions import Silent
 
 def access_of(*bindings: AclBinding) -> AclAccess:
     authorizer = Authorizer(AuthorizerSettings(), Silent())
-    authorizer.changed({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
-    authorizer.loaded()
+    authorizer.apply_changes({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
+    authorizer.on_metadata_loaded()
     return authorizer.access(Principal("User", "alice"), "192.0.2.7")
 
 

@@ -285,7 +285,7 @@ class Audit:
         self.denied: list[tuple[Op, Kind, str | None]] = []
         self.lines: list[tuple[Op, Kind]] = []
 
-    def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
         if not decisions.is_allowed:
             self.lines.append((decisions.operation, decisions.kind))
             self.denied.extend((decisions.operation, decisions.kind, name) for name in decisions.names)
@@ -321,7 +321,7 @@ class Stage:
         self.api = api
         self.audit = Audit()
         self.authorizer = Authorizer(AuthorizerSettings(super_users=frozenset({str(ROOT)})), self.audit)
-        self.authorizer.loaded()
+        self.authorizer.on_metadata_loaded()
         self.reached: list[object] = []
         self.closed: list[str] = []
         self.services = SimpleNamespace(
@@ -352,7 +352,7 @@ class Stage:
                 name = name[: max(1, len(name) - 1)]
             number = len(self.authorizer.index.bindings) + len(entries)
             entries[number.to_bytes(16, "big")] = AclBinding(kind, name, how, str(ALICE), "*", operation, permission)
-        self.authorizer.changed(entries)
+        self.authorizer.apply_changes(entries)
 
     def context(self, principal: Principal, version: int) -> RequestContext:
         """The context of a request of this client; compiled rules take no other object in its place."""

@@ -71,7 +71,7 @@ def test_every_api_has_a_row_in_the_column() -> None:
 def test_a_token_does_nothing_with_tokens_in_any_version(api: Api[Any], role: ListenerRole, owner: Principal) -> None:
     """A broker refuses it before it asks the controller or the image: the services have neither."""
     authorizer = Authorizer(AuthorizerSettings(super_users=frozenset({str(ROOT)})), Audit())
-    authorizer.loaded()
+    authorizer.on_metadata_loaded()
     principal = owner._replace(is_token_authenticated=True)
     row = route(LINES[api.name], BROKER, cast("Any", SimpleNamespace()), is_guarded=True)
     for version, request in requests(api):
@@ -96,12 +96,12 @@ def test_a_token_does_nothing_with_tokens_in_any_version(api: Api[Any], role: Li
 def test_the_access_of_a_token_is_that_of_its_owner(kind: ResourceKind) -> None:
     audit = Audit()
     authorizer = Authorizer(AuthorizerSettings(super_users=frozenset({str(ROOT)})), audit)
-    authorizer.loaded()
+    authorizer.on_metadata_loaded()
     for number, (operation, permission) in enumerate(
         [(AclOperation.READ, PermissionType.ALLOW), (AclOperation.DESCRIBE, PermissionType.DENY)]
     ):
         binding = AclBinding(kind, "name", PatternType.LITERAL, str(ALICE), "*", operation, permission)
-        authorizer.changed({number.to_bytes(16, "big"): binding})
+        authorizer.apply_changes({number.to_bytes(16, "big"): binding})
     by_token, owner = authorizer.access(TOKEN, HOST), authorizer.access(ALICE, HOST)
     allowed = []
     for operation in AclOperation:

@@ -69,7 +69,7 @@ def test_it_takes_rights_of_its_own() -> None:
         partition = node.broker.replicas.get("t", 0)
         assert authorizer is not None and partition is not None
         everything = (allowed(1, ResourceKind.TOPIC, "t"), allowed(2, ResourceKind.CLUSTER, "kafka-cluster"))
-        authorizer.changed(dict(everything))
+        authorizer.apply_changes(dict(everything))
         for binding, error, said in (
             (denied(ResourceKind.TOPIC, "t", AclOperation.DELETE), ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no DELETE"),
             (
@@ -79,12 +79,12 @@ def test_it_takes_rights_of_its_own() -> None:
             ),
             (denied(ResourceKind.TOPIC, "t", AclOperation.WRITE), ErrorCode.TOPIC_AUTHORIZATION_FAILED, ""),
         ):
-            authorizer.changed({ENTRY: binding})
+            authorizer.apply_changes({ENTRY: binding})
             answer = await sent(client, Run(0, 0))
             assert answer.error_code == error
             assert said in (answer.error_message or "")
             assert partition.log.end_offset == 1
-            authorizer.changed({ENTRY: None})
+            authorizer.apply_changes({ENTRY: None})
         assert (await sent(client, Run(0, 0))).error_code == 0
 
     serve_and(story, moldau_erase_enable="true", authorizer_class_name=NAME, allow_everyone_if_no_acl_found="true")

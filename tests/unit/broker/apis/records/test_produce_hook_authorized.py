@@ -36,9 +36,9 @@ def test_a_repeated_produce_is_refused_as_soon_as_an_acl_denies_it(logs_allowed:
         client = await node.connect()
         assert await codes(client, 5) == [ErrorCode.NONE] * 5
         for _ in range(2):
-            authorizer.changed({ENTRY: DENIED})
+            authorizer.apply_changes({ENTRY: DENIED})
             assert await codes(client, 2) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
-            authorizer.changed({ENTRY: None})
+            authorizer.apply_changes({ENTRY: None})
             assert await codes(client, 4) == [ErrorCode.NONE] * 4
 
     serve_and(

@@ -71,11 +71,11 @@ def test_quotas_are_described() -> None:
 
 
 ENTITIES = {
-    "alice": QuotaEntity.of([("user", "alice")]),
-    "default": QuotaEntity.of([("user", None)]),
-    "both": QuotaEntity.of([("user", "alice"), ("client-id", "c")]),
-    "ip": QuotaEntity.of([("ip", "10.0.0.1")]),
-    "ips": QuotaEntity.of([("ip", None)]),
+    "alice": QuotaEntity.from_parts([("user", "alice")]),
+    "default": QuotaEntity.from_parts([("user", None)]),
+    "both": QuotaEntity.from_parts([("user", "alice"), ("client-id", "c")]),
+    "ip": QuotaEntity.from_parts([("ip", "10.0.0.1")]),
+    "ips": QuotaEntity.from_parts([("ip", None)]),
 }
 
 

@@ -362,7 +362,7 @@ def test_an_offset_of_a_topic_that_is_named_is_stored_with_its_id(is_new: bool) 
         assert await eventually_committed(producer.client, 5)
         runner = node.broker.services.groups.runner_of(GROUP)
         assert not isinstance(runner, ErrorCode)
-        stored = runner.shard._offsets.committed(GROUP).offsets["t", 0]
+        stored = runner.shard._offsets.committed_offsets(GROUP).offsets["t", 0]
         assert stored.topic_id == node.broker.image.topics.ids["t"]
 
     serve_and(story, **SETTINGS)

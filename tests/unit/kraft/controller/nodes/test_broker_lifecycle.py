@@ -142,7 +142,7 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
     led = []
     for _ in range(3):
         view = View(image, PartitionIndex(image.topics), SETTINGS)
-        led.append(len(view.by_broker.led(1)))
+        led.append(len(view.by_broker.partitions_led(1)))
         sessions.touch(2, 5, 0, metadata_offset=199)
         decision = heartbeat(context_of(view, sessions), asks)
         assert isinstance(decision.reply, BrokerHeartbeatResponse) and not decision.reply.should_shut_down
@@ -185,7 +185,7 @@ def test_sessions() -> None:
     assert not sessions.is_alive(registered, 100), "read of, never heard from"
     sessions.touch(1, registered.epoch, 200)
     assert sessions.is_alive(registered, 9199) and not sessions.is_alive(registered, 9200)
-    assert sessions.expired(9199) == [] and sessions.expired(9200) == [1]
+    assert sessions.expired_brokers(9199) == [] and sessions.expired_brokers(9200) == [1]
     assert not sessions.is_alive(registered._replace(epoch=6), 200), "another incarnation"
     assert not sessions.is_alive(None, 200)
     sessions.forget(1)

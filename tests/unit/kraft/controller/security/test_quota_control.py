@@ -36,7 +36,7 @@ def alter(cluster: Deciding, *entries: RequestEntryData, validate_only: bool = F
 
 def values(cluster: Deciding, **names: str | None) -> dict[str, float]:
     parts = {kind.replace("_", "-"): name for kind, name in names.items()}
-    return dict(cluster.image.quotas.by_entity.get(QuotaEntity.of(parts.items())) or {})
+    return dict(cluster.image.quotas.by_entity.get(QuotaEntity.from_parts(parts.items())) or {})
 
 
 def test_quotas_are_set_changed_and_removed_by_entity() -> None:

@@ -117,7 +117,7 @@ def test_refused_topics_end_a_slice_too_and_only_validating_writes_nothing() -> 
 
 def test_the_reply_tells_the_throttle_time_of_all_slices() -> None:
     creating = Creating()
-    creating.replay([record_of(QuotaEntity.of([("user", "alice")]), CONTROLLER_MUTATION_RATE, 1.0)])
+    creating.replay([record_of(QuotaEntity.from_parts([("user", "alice")]), CONTROLLER_MUTATION_RATE, 1.0)])
     _, reply = creating.create([topic(f"t{number}") for number in range(44)], OLD)
     assert reply.throttle_time_ms == 33_000, "44 partitions, of which the bucket held eleven"
 

@@ -42,7 +42,7 @@ class Mutating:
         self.set_quota(RATE)
 
     def set_quota(self, rate: float | None) -> None:
-        self._replay([record_of(QuotaEntity.of([("user", "alice")]), CONTROLLER_MUTATION_RATE, rate)])
+        self._replay([record_of(QuotaEntity.from_parts([("user", "alice")]), CONTROLLER_MUTATION_RATE, rate)])
 
     def _new_uuid(self) -> bytes:
         self._next_id += 1

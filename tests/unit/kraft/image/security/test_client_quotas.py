@@ -11,7 +11,7 @@ from moldau.broker.coordinators.shards import java_hash
 from moldau.kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage, record_of
 from moldau.security.quotas.entity import CLIENT_KEYS, IP_KEYS, PLACES, QuotaEntity
 
-USER = QuotaEntity.of([("user", "u")])
+USER = QuotaEntity.from_parts([("user", "u")])
 
 
 def changed(image: ClientQuotasImage, changes: Mapping[str, float | None]) -> ClientQuotasImage:

@@ -47,7 +47,9 @@ from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog
 
-VOTERS = VoterSet.of(VoterNode(each, bytes(15) + bytes([each]), (("C", (f"h{each}", 1)),)) for each in (1, 2, 3))
+VOTERS = VoterSet.from_voters(
+    VoterNode(each, bytes(15) + bytes([each]), (("C", (f"h{each}", 1)),)) for each in (1, 2, 3)
+)
 DESCRIPTION = QuorumDescription(1, VOTERS)
 ENDPOINTS = {"C": ("h2", 1)}
 EPOCH = 4
@@ -109,7 +111,7 @@ def raft_in(role: str) -> Raft:
 def save(raft: Raft) -> None:
     for effect in raft.member.outbox.take_effects():
         if isinstance(effect, SaveElection):
-            raft.member.outbox.saved(effect.election)
+            raft.member.outbox.on_election_saved(effect.election)
 
 
 @pytest.mark.parametrize("role", WAYS)
@@ -157,4 +159,4 @@ def test_the_tables_know_every_role_and_every_transition() -> None:
 
 @pytest.mark.parametrize(("voters", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
 def test_majorities(voters: int, majority: int) -> None:
-    assert VoterSet.of(VoterNode(number) for number in range(voters)).majority == majority
+    assert VoterSet.from_voters(VoterNode(number) for number in range(voters)).majority == majority

@@ -150,7 +150,7 @@ def test_an_unknown_key_is_looked_up_once() -> None:
     def looked_up(keys: KeySet) -> Step:
         one = server(KeySet())
         assert isinstance(one.step(bearer_message(PROVIDER.token(CLAIMS), {})), NeedsLookup)
-        return one.found(keys)
+        return one.on_lookup_result(keys)
 
     assert isinstance(looked_up(KEYS), Authenticated)
     assert isinstance(looked_up(KeySet()), Challenge)
