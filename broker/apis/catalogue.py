@@ -27,7 +27,7 @@ from moldau.protocol.schema import key_of, response_class_of, spec_of
 from moldau.protocol.versions import VERSIONS
 
 BROKER: Final = AT_BROKERS
-UNTOLD: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
+UNADVERTISED: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
 """Broker listeners serve the API, but ApiVersions does not list it."""
 CONTROLLER: Final = Listeners(ListenerRole.CONTROLLER)
 BOTH: Final = Listeners(ListenerRole.BOTH)
@@ -103,8 +103,8 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     "Envelope": ("cluster.envelope", CONTROLLER),
     "FetchSnapshot": ("cluster.quorum", CONTROLLER),
     "DescribeCluster": ("cluster.describe_cluster", BOTH),
-    "GetTelemetrySubscriptions": ("cluster.telemetry", UNTOLD),
-    "PushTelemetry": ("cluster.telemetry", UNTOLD),
+    "GetTelemetrySubscriptions": ("cluster.telemetry", UNADVERTISED),
+    "PushTelemetry": ("cluster.telemetry", UNADVERTISED),
     "ListConfigResources": ("cluster.list_config_resources", BROKER),
     "AddRaftVoter": ("cluster.quorum", FORWARDED),
     "RemoveRaftVoter": ("cluster.quorum", FORWARDED),

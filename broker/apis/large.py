@@ -160,7 +160,7 @@ class LargeMetadata:
         self._visible: dict[tuple[Client, int], MetadataQuery] = {}
         self.made_count = 0
 
-    def known(self, question: MetadataQuery, version: int) -> EncodedResponse | None:
+    def kept_response(self, question: MetadataQuery, version: int) -> EncodedResponse | None:
         """The kept response to a question; None if there is none."""
         return next((kept.response for kept in self._kept if kept.answers(question, version)), None)
 
@@ -207,7 +207,7 @@ class LargeMetadata:
         return response
 
     async def _answer(self, question: MetadataQuery, version: int, make: MakeAnswer) -> EncodedResponse:
-        return self.known(question, version) or await self._made(question, version, make)
+        return self.kept_response(question, version) or await self._made(question, version, make)
 
     async def _made(self, question: MetadataQuery, version: int, make: MakeAnswer) -> EncodedResponse:
         response, missing = await self._environment.offload(lambda: encode_metadata(question, version, make))

@@ -145,7 +145,7 @@ def needs_cluster(operation: AclOperation) -> Rule:
     return ask
 
 
-def unless(operation: AclOperation, rule: Rule) -> Rule:
+def unless_permitted(operation: AclOperation, rule: Rule) -> Rule:
     """Make a rule: clients with the operation on the cluster may send the request; `rule` decides for other clients."""
     need = on_cluster(operation)
 
@@ -169,7 +169,7 @@ def needs(of: Of, operation: AclOperation, field: str) -> Rule:
     return ask
 
 
-def every(of: Of, operation: AclOperation, field: str) -> Rule:
+def needs_each(of: Of, operation: AclOperation, field: str) -> Rule:
     """Make a rule: the client needs the operation on each resource in the list `field`. If one permission is missing,
     the whole request is refused. Long lists are checked in slices, so that other tasks run."""
 

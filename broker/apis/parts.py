@@ -99,7 +99,7 @@ class Parts:
         """The field names of each list's path."""
         return tuple(tuple(each.request.split(".")) for each in self.lists)
 
-    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+    def parts_of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         """Yield the parts of a request. None is yielded if it takes long to find the next part. The lists of the
         request are consumed.
 
@@ -244,7 +244,7 @@ class JoinedResponse:
         if throttle_ms > getattr(whole, "throttle_time_ms", 0):
             whole.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
         path = part.path.response.split(".")
-        extend(whole, response, path, continues=part.continues, groups=self._plan.groups_results)
+        append_results(whole, response, path, continues=part.continues, groups=self._plan.groups_results)
         if hasattr(whole, "next_cursor"):
             whole.next_cursor = response.next_cursor  # type: ignore[attr-defined]
         if hasattr(whole, "node_endpoints"):
@@ -253,7 +253,7 @@ class JoinedResponse:
         return True
 
 
-def extend(whole: object, more: object, path: Sequence[str], *, continues: bool, groups: bool = False) -> None:
+def append_results(whole: object, more: object, path: Sequence[str], *, continues: bool, groups: bool = False) -> None:
     """Append the results of a part to those of earlier parts. With `continues`, the first new result is merged with the
     last earlier one if both are about the same element; with `groups`, each new result with an earlier one."""
     name, inner = path[0], path[1:]
@@ -272,7 +272,7 @@ def extend(whole: object, more: object, path: Sequence[str], *, continues: bool,
         if same is None:
             results.append(each)
         else:
-            extend(same, each, inner, continues=True)
+            append_results(same, each, inner, continues=True)
         known = results if groups else []
 
 
@@ -335,7 +335,7 @@ class LongRequests:
         ends = context.access.begin_request() or begins or not context.is_part
         try:
             while True:
-                await self.turn()
+                await self.wait_for_turn()
                 end_ns = self.clock_ns() + ANSWER_SLICE_NS
                 for _ in range(SLICE_PARTS_MAX):
                     for _ in range(STEP):
@@ -349,7 +349,7 @@ class LongRequests:
             if ends:
                 context.access.end_request()
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait until all other waiting long requests have had a slice, and other callbacks of the event loop have
         run."""
         future: asyncio.Future[None] = self._loop.create_future()
@@ -376,7 +376,7 @@ class LongRequest:
         self._turns = turns
         self._context = context
         self._answer = (plan.refuses(request) if plan.refuses is not None else None) or answer
-        self._parts = plan.of(request)
+        self._parts = plan.parts_of(request)
         self._answered: list[tuple[RequestPart, object]] = []
         """The parts, each with its response or a `Pending` of it."""
         self._unanswered = 0
@@ -482,7 +482,7 @@ class LongRequest:
         clock_ns = self._turns.clock_ns
         is_over = False
         while not is_over:
-            await self._turns.turn()
+            await self._turns.wait_for_turn()
             end_ns = clock_ns() + SLICE_NS
             for _ in range(FREED_PARTS_MAX):
                 is_over = next(self._parts, self) is self
@@ -498,7 +498,7 @@ class LongRequest:
                 pause_ms, self._pause_ms = self._pause_ms, 0
                 if pause_ms:
                     await asyncio.sleep(pause_ms / 1000)
-                await self._turns.turn()
+                await self._turns.wait_for_turn()
                 self._slice()
         finally:
             if begins:
@@ -531,7 +531,7 @@ class LongRequest:
         self._context.is_long = True
         while self._answered and not self._is_abandoned:
             self._join()
-            await self._turns.turn()
+            await self._turns.wait_for_turn()
         if not self._is_abandoned:
             self._reply.complete(self._joined.response)
 

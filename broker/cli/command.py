@@ -83,7 +83,7 @@ SUBCOMMANDS: Final = (
 
 Run = Callable[[argparse.Namespace, Invocation], int]
 
-WORDS_OF_OTHERS: Final = {
+OPTIONS_OF_OTHER_TOOLS: Final = {
     "--broker": "--bootstrap-server",
     "--brokers": "--bootstrap-server",
     "--broker-list": "--bootstrap-server",
@@ -173,7 +173,7 @@ class HelpfulParser(argparse.ArgumentParser):
         terminal = self.terminal
         if terminal is None:
             return "\n".join(lines)
-        return "\n".join(terminal.painted(line, "bold") if _is_heading(line) else line for line in lines)
+        return "\n".join(terminal.styled(line, "bold") if _is_heading(line) else line for line in lines)
 
     def parse_known_args(  # type: ignore[override] # typeshed has one form for each kind of namespace
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -240,7 +240,7 @@ def _meant(word: str, names: Sequence[str]) -> list[str]:
 
     if word in names:
         return []
-    other = WORDS_OF_OTHERS.get(word, "")
+    other = OPTIONS_OF_OTHER_TOOLS.get(word, "")
     if other.partition(" ")[0] in names:
         return [other]
     alone = [f"{name} without {word}" for name in names if word == f"--{_leading_word(name).lower()}"]

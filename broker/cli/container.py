@@ -33,7 +33,7 @@ EPILOG: Final = """\
 examples:
   docker run -p 127.0.0.1:9092:9092 moldau
   docker run -p 9092:9092 -e KAFKA_NODE_ID=1 -e KAFKA_PROCESS_ROLES=broker,controller ... moldau"""
-MOUNTED: Final = "/mnt/shared/config/server.properties"
+MOUNTED_CONFIG_FILE: Final = "/mnt/shared/config/server.properties"
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 """The cluster id if the variable CLUSTER_ID is not set. It is the one of Apache Kafka's image, so that nodes of both
 images form one cluster.
@@ -42,7 +42,7 @@ HTTP_LISTENER: Final = "moldau.http.listener"
 HTTP_ADDRESS: Final = "http://0.0.0.0:9464"
 DATA: Final = "/var/lib/kafka/data"
 ZOOKEEPER: Final = "zookeeper.connect"
-OF_A_CLUSTER: Final = {
+CLUSTER_SETTINGS: Final = {
     "process.roles",
     "controller.quorum.voters",
     "controller.quorum.bootstrap.servers",
@@ -65,7 +65,11 @@ STARTED: Final = "[KafkaRaftServer nodeId={id}] Kafka Server started"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
     parser.add_argument(
-        "-c", "--config", default=MOUNTED, metavar="FILE", help=f"settings, where it exists ({MOUNTED})"
+        "-c",
+        "--config",
+        default=MOUNTED_CONFIG_FILE,
+        metavar="FILE",
+        help=f"settings, where it exists ({MOUNTED_CONFIG_FILE})",
     )
     parser.add_argument("--format", action="store_true", help="format the directories, and end")
     parser.add_argument("-t", "--cluster-id", metavar="ID", help="with --format: the id where CLUSTER_ID is not set")
@@ -142,7 +146,7 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
     said = dict(properties) | from_environment(variables)
     if said.get(ZOOKEEPER, "").startswith("localhost:") and "process.roles" not in said:
         said = without_zookeeper(said)
-    return own | (said if properties or said.keys() & OF_A_CLUSTER else node_of_one(said))
+    return own | (said if properties or said.keys() & CLUSTER_SETTINGS else node_of_one(said))
 
 
 def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:

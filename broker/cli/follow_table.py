@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from moldau.tables.refusals import Refused
 
     address = metrics_address(arguments.metrics)
-    with lake.catalog_failures_reported():
+    with lake.catalog_failures_as_command_errors():
         try:
             return run_coroutine(TableFollower(arguments, choices_of(arguments), invocation).run(address))
         except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:

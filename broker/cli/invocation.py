@@ -40,7 +40,7 @@ class Terminal:
         self._is_shown = False
         self.is_coloured = self.is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
-    def painted(self, text: str, *styles: str) -> str:
+    def styled(self, text: str, *styles: str) -> str:
         """Return the text with the escape codes of these styles, or unchanged if the stream cannot show them."""
         if not self.is_coloured or not styles:
             return text
@@ -53,7 +53,7 @@ class Terminal:
     def say(self, text: str, *styles: str) -> None:
         """Write one line."""
         self.erase()
-        print(self.painted(text, *styles), file=self._stream, flush=True)
+        print(self.styled(text, *styles), file=self._stream, flush=True)
 
     def show(self, text: str) -> None:
         """Write a line that the next line replaces. If the stream is not a terminal, the line is not replaced.

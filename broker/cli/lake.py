@@ -53,11 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Verify the table, and print the result. Returns the exit status."""
     invocation.require(NEEDED, "iceberg")
-    from moldau.broker.cli.read import failures_reported
+    from moldau.broker.cli.read import failures_as_command_errors
 
-    with failures_reported(), catalog_failures_reported():
+    with failures_as_command_errors(), catalog_failures_as_command_errors():
         try:
-            name, found = verified(arguments, invocation)
+            name, found = verify_table(arguments, invocation)
         finally:
             invocation.errors.erase()
     if arguments.json:
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     return 1 if found.findings else 0
 
 
-def verified(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, Verified]:
+def verify_table(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, Verified]:
     """Verify the table that the arguments name. Returns its name and the result. Raises as `Verification.run`."""
     from moldau.lake.opening import loaded, opened_catalog
     from moldau.lake.reading import TopicReading
@@ -140,7 +140,7 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 @contextmanager
-def catalog_failures_reported() -> Iterator[None]:
+def catalog_failures_as_command_errors() -> Iterator[None]:
     """A context that turns the exceptions of a catalog into `CommandError`."""
     from sqlalchemy.exc import SQLAlchemyError
 

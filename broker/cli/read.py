@@ -122,12 +122,12 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     check_arguments(arguments, invocation)
     from moldau.tables.engines.row_formats import output_file, write_rows
 
-    with failures_reported(arguments.output):
+    with failures_as_command_errors(arguments.output):
         if arguments.show_schema:
             invocation.out.say(shown_schema(arguments))
             return 0
         reader = reader_of(arguments, invocation)
-        batches = limited(reader, arguments.limit)
+        batches = first_rows(reader, arguments.limit)
         target = output_file(Path(arguments.output)) if arguments.output else nullcontext(standard_output(invocation))
         try:
             with target as stream:
@@ -144,7 +144,7 @@ def reader_of(arguments: argparse.Namespace, invocation: Invocation) -> pa.Recor
     `table_reader`.
     """
     if arguments.table_of is not None:
-        with lake.catalog_failures_reported():
+        with lake.catalog_failures_as_command_errors():
             return table_reader(arguments, invocation)
     return query_reader(arguments) if arguments.sql is not None else topic_reader(arguments, invocation)
 
@@ -309,7 +309,7 @@ def unquoted_names(query: str, views: Sequence[str]) -> list[str]:
     return [f'"{name}"' for name in found]
 
 
-def limited(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.RecordBatch]:
+def first_rows(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.RecordBatch]:
     """The batches that hold the first `rows_max` rows; all batches if it is None."""
     left = rows_max
     if left == 0:
@@ -369,7 +369,7 @@ def standard_output(invocation: Invocation) -> IO[bytes]:
 
 
 @contextmanager
-def failures_reported(output: str | None = None) -> Iterator[None]:
+def failures_as_command_errors(output: str | None = None) -> Iterator[None]:
     """A context that turns the exceptions of a read or of a query into `CommandError`. `output` is the file that is
     written, if there is one.
     """

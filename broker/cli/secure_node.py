@@ -40,7 +40,7 @@ NODE_DAYS: Final = 825
 """The days for which the certificate of a node is valid. Some operating systems accept no longer time in their
 clients.
 """
-EARLY: Final = timedelta(hours=1)
+VALID_BEFORE_NOW: Final = timedelta(hours=1)
 """The time before the present at which a certificate becomes valid, because the clock of a client may be behind."""
 PEM: Final = serialization.Encoding.PEM
 MECHANISM: Final = "SCRAM-SHA-512"
@@ -62,7 +62,7 @@ SERVER: Final = "server.properties"
 CLIENT: Final = "client.properties"
 AUTHORITY, AUTHORITY_KEY, NODE = "ca.pem", "ca.key", "node.pem"
 OPEN_MODE, SECRET_MODE = 0o644, 0o600
-REFUSED: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is a link or no directory"}
+REFUSED_DIRECTORY_REASONS: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is a link or no directory"}
 """Reasons, by error number, for which a directory is refused, in addition to those of `OwnDirectory`."""
 
 
@@ -101,7 +101,7 @@ def secure_files(
     try:
         own = OwnDirectory(str(directory))
     except OSError as error:
-        reason = REFUSED.get(error.errno or 0, error.strerror)
+        reason = REFUSED_DIRECTORY_REASONS.get(error.errno or 0, error.strerror)
         raise CommandError(f"{error.filename or directory} is refused for keys and passwords: {reason}") from None
     with closing(own):
         if own.exists(SERVER):
@@ -274,7 +274,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - EARLY)
+        .not_valid_before(now - VALID_BEFORE_NOW)
         .not_valid_after(now + timedelta(days=days))
     )
 

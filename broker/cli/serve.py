@@ -43,7 +43,7 @@ examples:
 
 A later source wins: file, variables (KAFKA_LOG_DIRS is log.dirs), --data, --override. docs/configuration.md lists every
 name and what this broker does with it."""
-THRESHOLDS_OF_IMPORTS: Final = (700, 10, 10_000)
+IMPORT_GC_THRESHOLDS: Final = (700, 10, 10_000)
 """The thresholds of Python's garbage collector until the node is created. Nearly all objects that an import creates are
 kept, so the full collections that Python's own thresholds cause would waste a tenth of the start. Young objects are
 collected as usual, because the declaration of a message leaves an unused class behind.
@@ -134,7 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Serve until a signal stops the node."""
-    gc.set_threshold(*THRESHOLDS_OF_IMPORTS)
+    gc.set_threshold(*IMPORT_GC_THRESHOLDS)
     refuse_no_settings(arguments.file)
     overrides = [*own_settings(arguments), *arguments.override]
     if arguments.log_format is not None:
@@ -335,9 +335,9 @@ def machine_greeter(greeting: str, invocation: Invocation) -> Callable[[list[Rep
 def greet(terminal: Terminal, report: StartReport, further: Sequence[tuple[str, str]] = ()) -> None:
     """Print the greeting as text, then `further` lines, each with its label."""
     words = f"Apache Kafka {report.kafka_version}, {report.python}, {form()}"
-    terminal.say(f"{terminal.painted(f'Moldau {report.version}', 'bold')} serves ({words})")
+    terminal.say(f"{terminal.styled(f'Moldau {report.version}', 'bold')} serves ({words})")
     for label, text in (*lines(report), *further):
-        terminal.say(f"  {terminal.painted(f'{label:{LABEL_WIDTH}}', 'dim')} {text}")
+        terminal.say(f"  {terminal.styled(f'{label:{LABEL_WIDTH}}', 'dim')} {text}")
     terminal.say("Ctrl-C stops the node: it hands over what it leads, then flushes and closes its logs.", "dim")
 
 

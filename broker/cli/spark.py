@@ -12,7 +12,7 @@ from moldau.broker.cli.spark_replay import add_replay
 from moldau.broker.cli.spark_session import (
     add_isolation,
     add_session_arguments,
-    failures_reported,
+    failures_as_command_errors,
     job_session,
     progress_of,
 )
@@ -188,7 +188,7 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     options |= {"endingOffsets": arguments.ending} if arguments.ending is not None else {}
     options |= {"includeHeaders": "true"} if arguments.headers else {}
     say = progress_of(arguments, invocation)
-    with failures_reported():
+    with failures_as_command_errors():
         plan = plan_export(
             ExportJob(
                 options, arguments.topic, arguments.output, arguments.compression, arguments.format, arguments.anew
@@ -219,7 +219,7 @@ def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     from moldau.spark_jobs.jobs.progress import JobProgress, megabytes, with_noun
 
     say = progress_of(arguments, invocation)
-    with failures_reported():
+    with failures_as_command_errors():
         plan = _plan(arguments)
         say(
             f"reading {megabytes(plan.size)} of {arguments.topic}: up to {with_noun(plan.offsets_count, 'record')} "
@@ -281,7 +281,7 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     if arguments.topic is not None:
         options["subscribe"] = arguments.topic
     say = progress_of(arguments, invocation)
-    with failures_reported():
+    with failures_as_command_errors():
         plan = plan_audit(options)
         segments, tasks = with_noun(len(plan.segments), "segment"), with_noun(len(plan.tasks), "task")
         say(f"auditing {megabytes(plan.size)} in {segments} and {tasks}")
@@ -381,7 +381,7 @@ def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     from moldau.spark_jobs.jobs.report_text import text_lines
 
     say = progress_of(arguments, invocation)
-    with failures_reported():
+    with failures_as_command_errors():
         plan = plan_report(job_of(arguments))
         topics = with_noun(len(plan.topics), "topic")
         partitions = with_noun(sum(len(each.partitions) for each in plan.topics), "partition")

@@ -9,7 +9,7 @@ from moldau.broker.cli.invocation import Invocation, read_file
 from moldau.broker.cli.spark_session import (
     add_isolation,
     add_session_arguments,
-    failures_reported,
+    failures_as_command_errors,
     job_session,
     progress_of,
 )
@@ -142,7 +142,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     from moldau.spark_jobs.jobs.replay import plan_replay, run_replay
 
     say = progress_of(arguments, invocation)
-    with failures_reported():
+    with failures_as_command_errors():
         planned = plan_replay(job_of(arguments))
         plan = planned.plan
         if arguments.dry_run:

@@ -103,7 +103,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def failures_reported() -> Iterator[None]:
+def failures_as_command_errors() -> Iterator[None]:
     """A context that turns the exceptions of a plan or of a query into `CommandError`."""
     from pyspark.errors import PySparkException
 

@@ -70,8 +70,8 @@ def _thread_counts(before: Config, after: Config) -> Iterator[str]:
         *(
             (
                 network_threads,
-                before.settings.integer(before.settings.of_listener(each.name, network_threads)),
-                after.settings.integer(after.settings.of_listener(each.name, network_threads)),
+                before.settings.integer(before.settings.listener_setting_name(each.name, network_threads)),
+                after.settings.integer(after.settings.listener_setting_name(each.name, network_threads)),
             )
             for each in after.listeners
         ),
@@ -119,4 +119,4 @@ def _local_retention(before: Config, after: Config) -> Iterator[str]:
 
 
 def _of_all_listeners(name: str, config: Config) -> tuple[str, ...]:
-    return (name, *(config.settings.of_listener(each.name, name) for each in config.listeners))
+    return (name, *(config.settings.listener_setting_name(each.name, name) for each in config.listeners))

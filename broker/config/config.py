@@ -85,7 +85,7 @@ class ConfigValues:
         assert value is None or isinstance(value, Password), f"{name} is not a password"
         return value
 
-    def of_listener(self, listener: str, name: str) -> str:
+    def listener_setting_name(self, listener: str, name: str) -> str:
         """The name under which a setting of a listener is read: the name with the listener's prefix if it has a
         configured value, or else the name without a prefix.
         """
@@ -191,7 +191,7 @@ def _unit_ms(name: str) -> int:
     return _MINUTE_MS if name.endswith(".minutes") else 1
 
 
-def by_field(make: type[T], values: ConfigValues, *prefixes: str, **given: object) -> T:
+def object_of_settings(make: type[T], values: ConfigValues, *prefixes: str, **given: object) -> T:
     """Make an object of a class whose fields are named like settings. With the prefix `group.share.`, the field
     `max_size` gets the value of group.share.max.size. If several prefixes are given, the first one with which the
     setting exists is used.

@@ -145,13 +145,13 @@ def _changes(setting: Setting) -> str:
     return f"start (Kafka: {changes})" if is_settled_at_start(setting.name) else changes
 
 
-_BY_FIELD = re.compile(r"by_field\(([^()=]*)")
+_BY_FIELD = re.compile(r"object_of_settings\(([^()=]*)")
 _PREFIX = re.compile(r'"([a-z.]+\.)"')
 
 
 def unread_settings(root: Path) -> list[str]:
-    """The honoured broker settings that no module reads, neither by name nor by `by_field` with a prefix of the name.
-    The modules of the catalogue do not count.
+    """The honoured broker settings that no module reads, neither by name nor by `object_of_settings` with a prefix
+    of the name. The modules of the catalogue do not count.
     """
     # A check of a value is not a use of it.
     modules = [path for path in root.rglob("*.py") if "tables" not in path.parts and path.name not in _ONLY_CHECKED]

@@ -19,21 +19,23 @@ from moldau.protocol.late_tuple import NamedTuple
 
 PREFIX: Final = "KAFKA_"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
-SECRETS: Final = "/etc/kafka/secrets"
-RENAMED: Final = {"KAFKA_KRAFT_CLUSTER_ID": "CLUSTER_ID"}
+SECRETS_DIRECTORY: Final = "/etc/kafka/secrets"
+RENAMED_VARIABLES: Final = {"KAFKA_KRAFT_CLUSTER_ID": "CLUSTER_ID"}
 """Variables of other images that have another name in apache/kafka's image, but the same value."""
 FILE_NAMES: Final = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "KAFKA_SSL_KEYSTORE_LOCATION",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "KAFKA_SSL_TRUSTSTORE_LOCATION",
 }
-"""Variables whose value is the name of a file in `SECRETS`, with the variables that get the path of that file."""
+"""Variables whose value is the name of a file in `SECRETS_DIRECTORY`, with the variables that get the path of that
+file.
+"""
 FILES_WITH_PASSWORDS: Final = {
     "KAFKA_SSL_KEYSTORE_CREDENTIALS": "KAFKA_SSL_KEYSTORE_PASSWORD",
     "KAFKA_SSL_KEY_CREDENTIALS": "KAFKA_SSL_KEY_PASSWORD",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "KAFKA_SSL_TRUSTSTORE_PASSWORD",
 }
-"""Variables whose value is the name of a file in `SECRETS` that contains a password, with the variables that get the
-password.
+"""Variables whose value is the name of a file in `SECRETS_DIRECTORY` that contains a password, with the variables
+that get the password.
 """
 WITHOUT_EFFECT: Final = (
     r"ALLOW_(PLAINTEXT_LISTENER|ANONYMOUS_LOGIN)|BITNAMI_\w+|CONFLUENT_\w+|KAFKA_CONFLUENT_\w+|KAFKA_ENABLE_KRAFT"
@@ -92,10 +94,10 @@ def _new_name(name: str) -> str | None:
     """The name of a variable in apache/kafka's image; None if it is not a variable of another image."""
     if name.startswith(BITNAMI_PREFIX) and name != BITNAMI_PREFIX:
         return PREFIX + name.removeprefix(BITNAMI_PREFIX)
-    return RENAMED.get(name) or FILE_NAMES.get(name) or FILES_WITH_PASSWORDS.get(name)
+    return RENAMED_VARIABLES.get(name) or FILE_NAMES.get(name) or FILES_WITH_PASSWORDS.get(name)
 
 
 def _new_value(name: str, value: str, read: Callable[[str], str]) -> str:
     if name in FILE_NAMES:
-        return f"{SECRETS}/{value}"
-    return read(f"{SECRETS}/{value}").strip() if name in FILES_WITH_PASSWORDS else value
+        return f"{SECRETS_DIRECTORY}/{value}"
+    return read(f"{SECRETS_DIRECTORY}/{value}").strip() if name in FILES_WITH_PASSWORDS else value

@@ -48,7 +48,7 @@ class BrokerLayers:
     dynamic_broker: Mapping[str, str] = field(default_factory=dict)  # Dynamic values for this broker.
 
     @classmethod
-    def of(
+    def from_config(
         cls,
         config: Config,
         dynamic_default: Mapping[str, str] | None = None,
@@ -59,7 +59,7 @@ class BrokerLayers:
         static = {**config.originals, "node.id": node_id, "broker.id": node_id}
         return cls(static, dynamic_default or {}, dynamic_broker or {})
 
-    def flattened(self) -> dict[str, str | Password]:
+    def merged_settings(self) -> dict[str, str | Password]:
         """Merge the layers into one text for each setting. A value of a higher layer replaces those of lower layers,
         also those in another unit.
         """

@@ -61,7 +61,7 @@ def is_setting(name: str) -> bool:
 def config_and_broken_rules(layers: BrokerLayers) -> tuple[Config, list[str]]:
     """The configuration of a running node with its dynamic settings, and the rules that it breaks."""
     reading = _Reading()
-    flat = layers.flattened()
+    flat = layers.merged_settings()
     for name, text in flat.items():
         reading.read(name, text if _is_readable(name, text) else layers.static.get(name, text))
     settings = ConfigValues(reading.values)

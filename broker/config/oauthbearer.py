@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.broker.config.listeners import ListenerConfig
-from moldau.broker.config.sasl import AUTHENTICATED, login_settings, outgoing_listeners, sasl_settings
+from moldau.broker.config.sasl import SASL_PROTOCOLS, login_settings, outgoing_listeners, sasl_settings
 from moldau.broker.config.setting import Password
 from moldau.protocol.late_dataclass import dataclass
 
@@ -122,13 +122,13 @@ def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
         if config.settings.text_or_none(name):
             yield f"{name} stands behind a listener and a mechanism: listener.name.<listener>.oauthbearer.{name}"
     for each in config.listeners:
-        if each.security_protocol in AUTHENTICATED and NAME in sasl_settings(config, each.name).mechanisms:
+        if each.security_protocol in SASL_PROTOCOLS and NAME in sasl_settings(config, each.name).mechanisms:
             of = _OfMechanism(config, each.name)
             yield from of.broken(SERVER_HANDLER, SIGNED_HANDLERS, JWKS)
             yield from of.unverified()
     for listener in outgoing_listeners(config):
         if (
-            config.listener_protocols.get(listener) in AUTHENTICATED
+            config.listener_protocols.get(listener) in SASL_PROTOCOLS
             and login_settings(config, listener).mechanism == NAME
         ):
             yield from _OfMechanism(config, listener).broken(LOGIN_HANDLER, LOGIN_HANDLERS, TOKENS)
@@ -143,7 +143,11 @@ class _OfMechanism:
 
     def name(self, name: str) -> str:
         own = f"listener.name.{self._listener.lower()}.{NAME.lower()}.{name}"
-        return own if self._config.settings.is_set(own) else self._config.settings.of_listener(self._listener, name)
+        return (
+            own
+            if self._config.settings.is_set(own)
+            else self._config.settings.listener_setting_name(self._listener, name)
+        )
 
     def text(self, name: str) -> str | None:
         return self._config.settings.text_or_none(self.name(name)) or None

@@ -9,7 +9,7 @@ from moldau.broker.config.listeners import ListenerConfig
 from moldau.broker.config.setting import Password
 from moldau.protocol.late_dataclass import dataclass
 
-AUTHENTICATED: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols that use SASL."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 JAAS: Final = "sasl.jaas.config"
@@ -48,13 +48,13 @@ class LoginSettings:
 def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
     """The SASL settings of a listener for its clients."""
     settings = config.settings
-    mechanisms = settings.entries(settings.of_listener(listener, "sasl.enabled.mechanisms"))
+    mechanisms = settings.entries(settings.listener_setting_name(listener, "sasl.enabled.mechanisms"))
     jaas = {name: value for name in mechanisms if (value := settings.password(_jaas_name(listener, name)))}
     return SaslSettings(
         listener=listener,
         mechanisms=mechanisms,
         jaas=jaas,
-        receive_size_max=settings.integer(settings.of_listener(listener, "sasl.server.max.receive.size")),
+        receive_size_max=settings.integer(settings.listener_setting_name(listener, "sasl.server.max.receive.size")),
         failure_delay_ms=config.settings.integer("connection.failed.authentication.delay.ms"),
         reauth_ms_max={name: _reauth_ms(config, listener, name) for name in mechanisms},
     )
@@ -79,10 +79,10 @@ def token_key(config: ListenerConfig) -> bytes | None:
 
 def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
     """The problems of the SASL settings of all listeners, with Apache Kafka's messages if there are any."""
-    authenticated = [each.name for each in config.listeners if each.security_protocol in AUTHENTICATED]
+    authenticated = [each.name for each in config.listeners if each.security_protocol in SASL_PROTOCOLS]
     for listener in authenticated:
         settings = sasl_settings(config, listener)
-        name = config.settings.of_listener(listener, "sasl.enabled.mechanisms")
+        name = config.settings.listener_setting_name(listener, "sasl.enabled.mechanisms")
         for mechanism in settings.mechanisms:
             if mechanism == "GSSAPI":
                 yield f"{name} of listener {listener}: {NO_KERBEROS}"
@@ -104,7 +104,7 @@ def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
 def _broken_logins(config: ListenerConfig) -> Iterator[str]:
     """The problems of the settings with which this node logs in to other nodes."""
     for listener in outgoing_listeners(config):
-        if config.listener_protocols.get(listener) in AUTHENTICATED:
+        if config.listener_protocols.get(listener) in SASL_PROTOCOLS:
             login = login_settings(config, listener)
             if login.mechanism == "GSSAPI":
                 yield f"The mechanism with which this node logs in to listener {listener}: {NO_KERBEROS}"
@@ -135,4 +135,4 @@ def _reauth_ms(config: ListenerConfig, listener: str, mechanism: str) -> int:
     settings = config.settings
     if settings.is_set(own):
         return settings.integer(own)
-    return settings.integer(settings.of_listener(listener, "connections.max.reauth.ms"))
+    return settings.integer(settings.listener_setting_name(listener, "connections.max.reauth.ms"))

@@ -17,7 +17,7 @@ from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC, Inte
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 
-AS_OF_BOTH_TIERS: Final = -2
+SAME_AS_TOTAL_RETENTION: Final = -2
 """The value of local.retention.* that means: the value of retention.*."""
 UNLIMITED: Final = -1
 DISABLED: Final = (
@@ -69,7 +69,7 @@ def _of_metadata_topic(config: Config, name: str) -> int:
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
     """The local retention of a topic, in ms or bytes: local.retention.*, or the value of retention.* if it is -2."""
     local = topic.integer(f"local.retention.{unit}")
-    return topic.integer(f"retention.{unit}") if local == AS_OF_BOTH_TIERS else local
+    return topic.integer(f"retention.{unit}") if local == SAME_AS_TOTAL_RETENTION else local
 
 
 def copy_lag(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
@@ -118,7 +118,7 @@ def _local_problem(local: int, both: int, both_name: str) -> str | None:
     text after "for configuration". None if there is no conflict. `both_name` is the setting of the whole retention.
     """
     local_name = both_name.replace("retention", "local.retention")
-    if local == AS_OF_BOTH_TIERS or both == UNLIMITED:
+    if local == SAME_AS_TOTAL_RETENTION or both == UNLIMITED:
         return None
     if local == UNLIMITED:
         return f"{local_name}: Value must not be -1 as {both_name} value is set as {both}."
@@ -150,7 +150,7 @@ def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -
         problem = _local_problem(local, both, f"retention.{unit}")
         if problem is not None:
             return f"Invalid value {local} for configuration {problem}"
-        if topic.flag("remote.log.copy.disable") and local not in (AS_OF_BOTH_TIERS, both):
+        if topic.flag("remote.log.copy.disable") and local not in (SAME_AS_TOTAL_RETENTION, both):
             return (
                 f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` "
                 f"must be set to the identical value or local.retention.{unit} = -2 because there will be no more logs "

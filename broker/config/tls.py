@@ -113,7 +113,7 @@ def tls_settings(config: ListenerConfig, listener: str) -> TlsSettings:
 
 def broken_tls_rules(config: ListenerConfig) -> Iterator[str]:
     """The problems of the TLS settings of all listeners. The files of the stores are not read."""
-    for listener in names_of_encrypted(config):
+    for listener in encrypted_listeners(config):
         of = _OfListener(config, listener)
         settings = tls_settings(config, listener)
         if not settings.protocols:
@@ -135,7 +135,7 @@ def broken_tls_rules(config: ListenerConfig) -> Iterator[str]:
         yield from _broken_store(settings.trust_store)
 
 
-def names_of_encrypted(config: ListenerConfig) -> list[str]:
+def encrypted_listeners(config: ListenerConfig) -> list[str]:
     """The names of the listeners with TLS that this node has or connects to."""
     names = dict.fromkeys([each.name for each in config.listeners] + list(config.controller_listener_names))
     return [each for each in names if config.listener_protocols.get(each) in ENCRYPTED]
@@ -175,7 +175,7 @@ class _OfListener:
         self.protocol = config.listener_protocols.get(listener, "")
 
     def name(self, name: str) -> str:
-        return self._settings.of_listener(self._listener, name)
+        return self._settings.listener_setting_name(self._listener, name)
 
     def text(self, name: str) -> str | None:
         return self._settings.text_or_none(self.name(name))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moldau.broker.config.catalogue import topic_catalogue
-from moldau.broker.config.config import Config, ConfigValues, by_field
+from moldau.broker.config.config import Config, ConfigValues, object_of_settings
 from moldau.broker.config.setting import Stance, Value
 from moldau.broker.config.tiering import copy_lag, local_retention, tiering_refusal
 from moldau.broker.config.values import InvalidValue, default_value, parse, text_of
@@ -71,7 +71,7 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
     if "compact" in topic.entries("cleanup.policy") and topic.integer("max.compaction.lag.ms") > 0:
         # The active segment is not cleaned, so it must roll in time for its records to be cleaned.
         segment_ms = min(segment_ms, topic.integer("max.compaction.lag.ms"))
-    return by_field(
+    return object_of_settings(
         LogConfig,
         topic,
         "",

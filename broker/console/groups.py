@@ -16,7 +16,7 @@ from moldau.broker.console.decoding.counting import OffsetSet
 from moldau.broker.console.kafka_client import TIMEOUT_MS, KafkaClient, Unanswered
 from moldau.broker.console.page import Refusal, error_name, gather
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
-from moldau.broker.coordinators.share_state_persister import NOBODY
+from moldau.broker.coordinators.share_state_persister import NO_WAITER
 from moldau.coordinator.share_coordinator.events import NO_EPOCH, ReadState, StateAnswer
 from moldau.coordinator.share_coordinator.state import ShareKey, StateBatch
 from moldau.kraft.image.topics import Topic
@@ -253,7 +253,7 @@ async def _state(client: KafkaClient, key: ShareKey) -> Sequence[StateBatch] | N
         if not waiting.done():
             waiting.set_result(answer)
 
-    client.ports.services.share_persister.ask(ReadState(NOBODY, key, NO_EPOCH), answered)
+    client.ports.services.share_persister.ask(ReadState(NO_WAITER, key, NO_EPOCH), answered)
     try:
         async with asyncio.timeout(TIMEOUT_MS / 1000):
             answer = await waiting

@@ -102,9 +102,9 @@ class BrokerCoordinators:
             [self.groups.shards, self.transactions.shards, self.share_coordinator.shards], ports.flusher.flush
         )
 
-    def topics_deleted(self, topics: Collection[Topic]) -> None:
+    def on_topics_deleted(self, topics: Collection[Topic]) -> None:
         """Have the group coordinator and the share coordinator delete what they keep of deleted topics: committed
         offsets, subscriptions and share state. `topics` are not in the published image any more.
         """
-        self.groups.topics_deleted((topic.name for topic in topics), (topic.id for topic in topics))
-        self.share_coordinator.topics_deleted(topic.id for topic in topics)
+        self.groups.on_topics_deleted((topic.name for topic in topics), (topic.id for topic in topics))
+        self.share_coordinator.on_topics_deleted(topic.id for topic in topics)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from moldau.broker.config.config import Config, by_field
+from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.config.group_rules import assignor_names
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
@@ -88,7 +88,7 @@ def new_reader() -> RecordReader[LoadedChange]:
 
 def group_coordinator_config(config: Config) -> GroupConfig:
     """The settings of the group coordinator in a node's configuration."""
-    return by_field(
+    return object_of_settings(
         GroupConfig,
         config.settings,
         "group.",
@@ -105,13 +105,13 @@ def group_coordinator_config(config: Config) -> GroupConfig:
         rebalance_protocols=tuple(config.entries("group.coordinator.rebalance.protocols")),
         consumer=consumer_settings(config),
         share=share_settings(config),
-        streams=by_field(StreamsGroupSettings, config.settings, "group.streams."),
+        streams=object_of_settings(StreamsGroupSettings, config.settings, "group.streams."),
     )
 
 
 def consumer_settings(config: Config) -> ConsumerGroupSettings:
     """The settings of consumer groups in a node's configuration."""
-    return by_field(
+    return object_of_settings(
         ConsumerGroupSettings,
         config.settings,
         "group.consumer.",
@@ -122,4 +122,4 @@ def consumer_settings(config: Config) -> ConsumerGroupSettings:
 
 def share_settings(config: Config) -> ShareGroupSettings:
     """The settings of share groups in a node's configuration."""
-    return by_field(ShareGroupSettings, config.settings, "group.share.")
+    return object_of_settings(ShareGroupSettings, config.settings, "group.share.")

@@ -94,7 +94,7 @@ class Groups:
             assert isinstance(command, ResolveRegexes)
             self._spawn(resolve(self._environment, command, reports))
 
-    def topics_deleted(self, topics: Iterable[str], topic_ids: Iterable[bytes]) -> None:
+    def on_topics_deleted(self, topics: Iterable[str], topic_ids: Iterable[bytes]) -> None:
         """Delete the committed offsets and the subscriptions that groups on this broker have for deleted topics."""
         runners = [runner for runner in self.runners if runner.refusal is ErrorCode.NONE]
         if not runners:

@@ -52,7 +52,7 @@ class LagHistory:
                 ring[passed % POINTS] = UNKNOWN
         self._minute = minute
 
-    def of(self, group_id: str) -> list[int | None]:
+    def points_of(self, group_id: str) -> list[int | None]:
         """The points of a group, one a minute, the oldest first. None is a minute without a known lag. The list begins
         with the first known point; it is empty if no point is known.
         """

@@ -180,9 +180,9 @@ class MarkerSender:
         answers = MarkerAnswers(lambda errors: self._answered(batch, errors))
         for pending in batch:
             for topic, index in pending.partitions:
-                written = answers.of(pending.command.producer_id, topic, index)
+                written = answers.expect(pending.command.producer_id, topic, index)
                 self._writer.write(pending.marker, topic, index, written)
-        answers.all_asked()
+        answers.note_all_asked()
 
     def _ask(self, leader_id: int, batch: list[PendingMarkers]) -> None:
         request = WriteTxnMarkersRequest(markers=[marker_entry(pending) for pending in batch])

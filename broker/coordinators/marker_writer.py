@@ -22,7 +22,7 @@ Written = Callable[[ErrorCode], None]
 """Called once: with NONE when the marker is committed, otherwise with an error. After an error it is not known whether
 the marker is committed.
 """
-NOT_HERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+NOT_LEADING_ERRORS: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 """The errors while this broker does not lead a partition of `__consumer_offsets`, or is still loading it."""
 
 
@@ -44,7 +44,7 @@ class MarkerToken:
 
     def complete(self, response: object) -> None:
         assert isinstance(response, ErrorCode)
-        self._written(ErrorCode.NOT_LEADER_OR_FOLLOWER if response in NOT_HERE else response)
+        self._written(ErrorCode.NOT_LEADER_OR_FOLLOWER if response in NOT_LEADING_ERRORS else response)
 
 
 class MarkerWriter:
@@ -104,12 +104,12 @@ class MarkerAnswers:
         self.errors: dict[tuple[int, str, int], ErrorCode] = {}
         """The errors by producer id, topic and partition."""
 
-    def of(self, producer_id: int, topic: str, index: int) -> Written:
+    def expect(self, producer_id: int, topic: str, index: int) -> Written:
         """Count one more write, and return the callback for its result."""
         self._unanswered += 1
         return partial(self._answered, (producer_id, topic, index))
 
-    def all_asked(self) -> None:
+    def note_all_asked(self) -> None:
         """Note that no further write follows: `done` is called when all results are known."""
         self._count_down()
 

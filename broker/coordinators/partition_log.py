@@ -50,10 +50,10 @@ class CoordinatorLog(Protocol):
 
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
-    def damaged(self, reason: str) -> None:
+    def report_damage(self, reason: str) -> None:
         """Note that a batch of the log is damaged, so that another replica must lead the partition."""
 
-    def failed(self, error: OSError) -> None:
+    def report_failure(self, error: OSError) -> None:
         """Note that the disk failed to read the log, so that another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
@@ -120,10 +120,10 @@ class LeaderLog:
         if listener is not None:
             self._partition.remove_listener(listener)
 
-    def damaged(self, reason: str) -> None:
+    def report_damage(self, reason: str) -> None:
         self._partition.log.damaged(reason)
 
-    def failed(self, error: OSError) -> None:
+    def report_failure(self, error: OSError) -> None:
         self._partition.log.fail(error)
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:

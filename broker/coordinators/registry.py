@@ -26,9 +26,9 @@ class TopicCoordinator(Protocol):
     @property
     def required_acks(self) -> int: ...
 
-    def gained(self, partition_log: CoordinatorLog) -> None: ...
+    def on_leadership_gained(self, partition_log: CoordinatorLog) -> None: ...
 
-    def lost(self, index: int) -> None: ...
+    def on_leadership_lost(self, index: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -46,21 +46,21 @@ class CoordinatorRegistry:
         """The coordinator for a key type of FindCoordinator; None if this broker has none."""
         return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
 
-    def gained(self, partition: Partition) -> None:
+    def on_leadership_gained(self, partition: Partition) -> None:
         """Tell the coordinator of the partition's topic that this broker began to lead the partition. A partition of a
         topic without a coordinator is ignored.
         """
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:
-            coordinator.gained(LeaderLog(partition, self._flush, coordinator.required_acks))
+            coordinator.on_leadership_gained(LeaderLog(partition, self._flush, coordinator.required_acks))
 
-    def lost(self, partition: Partition) -> None:
+    def on_leadership_lost(self, partition: Partition) -> None:
         """Tell the coordinator of the partition's topic that this broker does not lead the partition any more, or that
         the partition is deleted. A partition of a topic without a coordinator is ignored.
         """
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:
-            coordinator.lost(partition.index)
+            coordinator.on_leadership_lost(partition.index)
 
     def close(self) -> None:
         for coordinator in self._by_topic.values():

@@ -125,11 +125,11 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
 
     async def load(self) -> None:
         """Replay the log of the partition into the state machine, then accept requests."""
-        self._loading.begins(self._log.index, self._log.end_offset - self._log.start_offset)
+        self._loading.note_begun(self._log.index, self._log.end_offset - self._log.start_offset)
         try:
             await self._load()
         finally:
-            self._loading.ends(self._log.index)
+            self._loading.note_ended(self._log.index)
 
     async def _load(self) -> None:
         """Load the state machine. The log is read and decoded in an executor thread, piece by piece."""
@@ -145,16 +145,16 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
                 # Otherwise the garbage collector would stop all threads for tens of milliseconds, many times during the
                 # load.
                 self._environment.keep_allocated()
-                self._loading.reached(self._log.index, reader.next_offset - start_offset)
+                self._loading.note_progress(self._log.index, reader.next_offset - start_offset)
         except (OSError, MalformedMessage) as error:
             if isinstance(error, MalformedMessage):
-                self._log.damaged(str(error))
+                self._log.report_damage(str(error))
             else:
-                self._log.failed(error)
+                self._log.report_failure(error)
             self._notes.error("cannot load %s, another replica has to lead it: %s", self._name, error)
             self.state = RunnerState.FAILED
             return
-        self._loading.ends(self._log.index)
+        self._loading.note_ended(self._log.index)
         if reader.ignored:
             text = "%s: %d records are of types that this version does not know. They stay in the log, without effect"
             self._notes.warning(text, self._name, reader.ignored)
@@ -346,7 +346,7 @@ class Loading:
         self._loaded: dict[int, int] = {}
         self._under_way: set[int] = set()
 
-    def begins(self, index: int, records: int) -> None:
+    def note_begun(self, index: int, records: int) -> None:
         """Note that partition `index`, with this number of records, is about to be loaded."""
         if not self._under_way:
             self._progress = Progress(self._precise_ns)
@@ -356,16 +356,16 @@ class Loading:
         self._totals[index] = records
         self._loaded[index] = 0
 
-    def reached(self, index: int, records: int) -> None:
+    def note_progress(self, index: int, records: int) -> None:
         """Note that this number of records of partition `index` is loaded."""
         self._loaded[index] = records
         done, total = sum(self._loaded.values()), sum(self._totals.values())
-        self._progress.reached(
+        self._progress.log_progress(
             done / max(total, 1),
             lambda: f"loading {self._topic}: {done:,} of {total:,} records of {len(self._totals)} partitions",
         )
 
-    def ends(self, index: int) -> None:
+    def note_ended(self, index: int) -> None:
         """Note that partition `index` is loaded, or that its loading was given up. A second call has no effect."""
         if index not in self._under_way:
             return

@@ -69,16 +69,16 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     # The partitions
 
-    def gained(self, partition_log: CoordinatorLog) -> None:
+    def on_leadership_gained(self, partition_log: CoordinatorLog) -> None:
         """Load the state machine of a partition that this broker began to lead. The state machine that the partition
         had before is closed.
         """
         runner = ShardRunner(self._row, partition_log, self._environment, self._loop, self._loading)
-        self.lost(partition_log.index)
+        self.on_leadership_lost(partition_log.index)
         self._runners[partition_log.index] = runner
         self._spawn(runner.load())
 
-    def lost(self, index: int) -> None:
+    def on_leadership_lost(self, index: int) -> None:
         """Close the state machine of a partition that this broker does not lead any more, or that is deleted."""
         runner = self._runners.pop(index, None)
         if runner is not None:
@@ -86,7 +86,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     def close(self) -> None:
         for index in list(self._runners):
-            self.lost(index)
+            self.on_leadership_lost(index)
 
     # Requests
 

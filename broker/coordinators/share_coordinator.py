@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from moldau.broker.config.config import Config, by_field
+from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.config.internal_topics import SHARE_GROUP_STATE_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
 from moldau.broker.coordinators.shards import Shards
@@ -69,7 +69,7 @@ class ShareCoordinator:
         """The partition of `__share_group_state` that keeps the state of a share partition."""
         return self.shards.partition_of(coordinator_key(key))
 
-    def topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
+    def on_topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
         """Delete the state of the share partitions of deleted topics."""
         event = TopicsDeleted(frozenset(topic_ids))
         for runner in self.shards.runners:
@@ -149,7 +149,7 @@ def prune(command: object, reports: Reports[ShareStateEvent]) -> None:
 
 def share_state_config(config: Config) -> ShareStateConfig:
     """The settings of the share coordinator in a node's configuration."""
-    return by_field(
+    return object_of_settings(
         ShareStateConfig,
         config.settings,
         "share.coordinator.",

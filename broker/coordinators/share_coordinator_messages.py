@@ -40,7 +40,7 @@ def message_of(requests: Sequence[StateRequest]) -> object:
                 initialize.InitializeStateData(
                     topic_id=topic_id, partitions=[begun_partition(each) for each in of_topic]
                 )
-                for topic_id, of_topic in by_topic(requests, InitializeState).items()
+                for topic_id, of_topic in grouped_by_topic(requests, InitializeState).items()
             ]
             return initialize.InitializeShareGroupStateRequest(group_id=group_id, topics=begun)
         case ReadState():
@@ -52,7 +52,7 @@ def message_of(requests: Sequence[StateRequest]) -> object:
                         for each in of_topic
                     ],
                 )
-                for topic_id, of_topic in by_topic(requests, ReadState).items()
+                for topic_id, of_topic in grouped_by_topic(requests, ReadState).items()
             ]
             return read.ReadShareGroupStateRequest(group_id=group_id, topics=wanted)
         case ReadStateSummary():
@@ -63,7 +63,7 @@ def message_of(requests: Sequence[StateRequest]) -> object:
                         summary.PartitionData(partition=each.key.partition, leader_epoch=-1) for each in of_topic
                     ],
                 )
-                for topic_id, of_topic in by_topic(requests, ReadStateSummary).items()
+                for topic_id, of_topic in grouped_by_topic(requests, ReadStateSummary).items()
             ]
             return summary.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=summed)
         case DeleteState():
@@ -72,18 +72,18 @@ def message_of(requests: Sequence[StateRequest]) -> object:
                     topic_id=topic_id,
                     partitions=[delete.PartitionData(partition=each.key.partition) for each in of_topic],
                 )
-                for topic_id, of_topic in by_topic(requests, DeleteState).items()
+                for topic_id, of_topic in grouped_by_topic(requests, DeleteState).items()
             ]
             return delete.DeleteShareGroupStateRequest(group_id=group_id, topics=deleted)
         case WriteState():
             written = [
                 write.WriteStateData(topic_id=topic_id, partitions=[written_partition(each) for each in of_topic])
-                for topic_id, of_topic in by_topic(requests, WriteState).items()
+                for topic_id, of_topic in grouped_by_topic(requests, WriteState).items()
             ]
             return write.WriteShareGroupStateRequest(group_id=group_id, topics=written)
 
 
-def by_topic(requests: Sequence[StateRequest], kind: type[RequestT]) -> dict[bytes, list[RequestT]]:
+def grouped_by_topic(requests: Sequence[StateRequest], kind: type[RequestT]) -> dict[bytes, list[RequestT]]:
     topics: dict[bytes, list[RequestT]] = {}
     for request in requests:
         assert isinstance(request, kind)

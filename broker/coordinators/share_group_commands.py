@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from moldau.broker.coordinators.row import Reports
 from moldau.broker.coordinators.share_coordinator_messages import Answers
-from moldau.broker.coordinators.share_state_persister import NOBODY, ShareStatePersister
+from moldau.broker.coordinators.share_state_persister import NO_WAITER, ShareStatePersister
 from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
 from moldau.coordinator.share_coordinator.events import (
     DeleteState,
@@ -54,7 +54,7 @@ def initialize_states(
     answered: Callable[[Answers], None],
 ) -> None:
     requests = [
-        InitializeState(NOBODY, ShareKey(group_id, topic_id, partition), state_epoch, start_offset)
+        InitializeState(NO_WAITER, ShareKey(group_id, topic_id, partition), state_epoch, start_offset)
         for topic_id, partition, start_offset in offsets
     ]
     ask_all(persister, requests, answered)
@@ -67,7 +67,7 @@ def delete_states(
     answered: Callable[[Answers], None],
 ) -> None:
     requests = [
-        DeleteState(NOBODY, ShareKey(group_id, topic_id, partition))
+        DeleteState(NO_WAITER, ShareKey(group_id, topic_id, partition))
         for topic_id, partitions in states.items()
         for partition in sorted(partitions)
     ]
@@ -81,7 +81,7 @@ def read_summaries(
     answered: Callable[[Answers], None],
 ) -> None:
     requests = [
-        ReadStateSummary(NOBODY, ShareKey(group_id, topic_id, partition))
+        ReadStateSummary(NO_WAITER, ShareKey(group_id, topic_id, partition))
         for topic_id, partitions in states.items()
         for partition in partitions
     ]
@@ -109,7 +109,7 @@ def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: 
         for request in asked:
             persister.ask(request, partial(noted, request))
         if len(asked) == ASKED_AT_ONCE:
-            persister.soon(ask_some)
+            persister.call_soon(ask_some)
 
     if not requests:
         answered(answers)

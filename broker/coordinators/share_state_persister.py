@@ -43,7 +43,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-NOBODY: Final = Waiter(None, 0)
+NO_WAITER: Final = Waiter(None, 0)
 """The waiter of a request that no state machine has got yet: it takes no reply."""
 
 
@@ -99,7 +99,7 @@ class ShareStatePersister:
         """
         self._attempt(request, answered, 1)
 
-    def soon(self, go_on: Callable[[], None]) -> None:
+    def call_soon(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` in the next iteration of the event loop, so that other tasks run between many requests of a
         caller.
         """

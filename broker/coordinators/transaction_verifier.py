@@ -54,7 +54,7 @@ class TransactionQuestion(NamedTuple):
     answered: Callable[[Answer], None]
     """Called once with an error for each partition: NONE if the partition is part of the transaction."""
 
-    def all(self, error: ErrorCode) -> Answer:
+    def answer_with(self, error: ErrorCode) -> Answer:
         return dict.fromkeys(self.partitions, error)
 
 
@@ -72,7 +72,7 @@ class AnswerToken:
 
     def complete(self, response: object) -> None:
         if isinstance(response, ErrorCode):
-            response = self._question.all(response)
+            response = self._question.answer_with(response)
         assert isinstance(response, dict)
         self._question.answered(response)
 
@@ -108,7 +108,7 @@ class TransactionVerifier:
         repeated for at most `retry_ms_max`.
         """
         if question.adds:
-            question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).answered)
+            question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).on_answer)
         self.ask_once(question)
 
     def ask_once(self, question: TransactionQuestion) -> None:
@@ -116,7 +116,7 @@ class TransactionVerifier:
         index = shards.partition_of(question.transactional_id)
         partition = self._cluster.image.topics.partition(shards.topic.name, index)
         if partition is None or partition.leader < 0:
-            question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            question.answered(question.answer_with(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif partition.leader == self._node_id:
             self._ask_here(question, index)
         else:
@@ -138,7 +138,7 @@ class TransactionVerifier:
     def _ask_here(self, question: TransactionQuestion, index: int) -> None:
         runner = self._transactions.shards.runner_at(index)
         if isinstance(runner, ErrorCode):
-            question.answered(question.all(runner))
+            question.answered(question.answer_with(runner))
             return
         waiter = Waiter(AnswerToken(question), 0)
         transactional_id, producer_id, producer_epoch, partitions, adds, _ = question
@@ -164,10 +164,10 @@ class PatientAnswer:
         self._until_ms = asker.now_ms() + patience_ms
         self._retry_count = 0
 
-    def answered(self, answer: Answer) -> None:
+    def on_answer(self, answer: Answer) -> None:
         is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
         if is_busy and self._asker.now_ms() < self._until_ms:
-            self._asker.ask_later(self._question._replace(answered=self.answered), self._retry_count)
+            self._asker.ask_later(self._question._replace(answered=self.on_answer), self._retry_count)
             self._retry_count += 1
         else:
             self._question.answered(answer)
@@ -193,7 +193,7 @@ def transaction_entry(question: TransactionQuestion) -> AddPartitionsToTxnTransa
 def give_answers(questions: Sequence[TransactionQuestion], response: object) -> None:
     if isinstance(response, NoResponse):
         for question in questions:
-            question.answered(question.all(error_without(response)))
+            question.answered(question.answer_with(error_without(response)))
         return
     assert isinstance(response, AddPartitionsToTxnResponse)
     answers: dict[str, dict[TopicPartition, ErrorCode]] = {

@@ -78,7 +78,7 @@ class Offsets:
         since.
         """
 
-    def place(self, logs: Logs) -> None:
+    def look_up_positions(self, logs: Logs) -> None:
         """Look up the positions of the group's partitions in `logs`."""
         places = logs.positions(self.keys)
         self._pieces = [
@@ -184,7 +184,7 @@ class Bounds:
             others = max(others, self.lags[merged[most]] if len(merged) > most else 0)
         self.furthest, self._other_most = merged[:most], others
 
-    def correct(self, place: int, records: int) -> None:
+    def replace_lag(self, place: int, records: int) -> None:
         """Replace the lag of one of the furthest partitions, given by its index, by the number of its records."""
         before = self.lags[place]
         self.lags[place] = records

@@ -69,7 +69,7 @@ class Counter:
         self._before, self._now, self._told, self._topic_ids = self._now, {}, {}, {}
         self._budget, self._left = Budget(*BUDGET), COUNTED_MAX
 
-    def place(self, client: KafkaClient, unread: Unread) -> Place:
+    def key_of(self, client: KafkaClient, unread: Unread) -> Place:
         """The key by which the count of an unread range is kept."""
         name, index = unread.key
         topic_id = self._topic_ids.get(name)
@@ -78,16 +78,16 @@ class Counter:
             topic_id = self._topic_ids[name] = b"" if topic is None else topic.id
         return topic_id, index, unread.isolation, unread.begin
 
-    def known(self, place: Place, unread: Unread) -> Behind | None:
+    def known_result(self, place: Place, unread: Unread) -> Behind | None:
         """The result of this sample for another group at the same offset; None if there is none."""
         return self._told.get(place) if unread.finished is NO_OFFSETS else None
 
-    def keep(self, places: Iterable[Place]) -> None:
+    def keep_counts(self, places: Iterable[Place]) -> None:
         """Keep finished counts of the previous sample, for a group whose offsets and logs have not changed."""
         before = self._before
         self._now.update((place, before[place]) for place in places if place in before)
 
-    async def behind(self, client: KafkaClient, place: Place, unread: Unread) -> Behind:
+    async def count_behind(self, client: KafkaClient, place: Place, unread: Unread) -> Behind:
         """Return how far a group is behind in one partition. The records are counted if the budget of the sample allows
         it.
         """

@@ -120,7 +120,7 @@ class LagExporter:
                 records: dict[str, int | None] = {}
                 worst: list[WorstLag] = []
                 for number, group in enumerate(groups, 1):
-                    records[group.id] = group.summed().records
+                    records[group.id] = group.summed_lag().records
                     worst.append(worst_lag(group))
                     if number % GROUPS_SUMMED == 0:
                         await asyncio.sleep(0)
@@ -143,7 +143,7 @@ class LagExporter:
         self._rows = []
         left = self._partitions_max
         for number, group in enumerate(chosen[: self._series_max], 1):
-            count, summary = len(group.bounds.keys), group.summed()
+            count, summary = len(group.bounds.keys), group.summed_lag()
             is_whole = count <= left
             left -= count if is_whole else 0
             self._left_out += 0 if is_whole else count
@@ -227,7 +227,7 @@ def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: i
 
 def worst_lag(group: GroupLag) -> WorstLag:
     """The partition of a group that is furthest behind. If none is behind, its number of records is 0."""
-    summary = group.summed()
+    summary = group.summed_lag()
     return WorstLag(group.id, *(summary.worst or ("", -1)), summary.most)
 
 

@@ -39,13 +39,13 @@ GROUPS: Final = 50
 """The number of groups whose counts are looked up in one iteration of the event loop."""
 GROUP_WEIGHT: Final = 100
 """The constant work for one group, expressed as a number of partitions."""
-FURTHEST: Final = (4_000, 4)
+COUNTED_PARTITIONS_MAX: Final = (4_000, 4)
 """The number of partitions whose records are counted: of all groups together, and at least of each group. They are the
 partitions with the most offsets to the end of the log.
 """
 KEPT_MAX: Final = 1 << 20
 """The most committed offsets, over all groups, whose lags are kept for the next sample. Each takes about 40 bytes."""
-KEYS_TURNS: Final = 20
+KEYS_REFRESH_SAMPLES: Final = 20
 """The number of samples after which the set of all groups' partitions is collected again, without those that are
 gone. It is not collected if every group has had the same partitions in all these samples.
 """
@@ -102,7 +102,7 @@ class GroupLag:
         """Whether the offsets are those of the same partitions as in `of`, in the same order."""
         return self.source is of and self.removals == of.removals and len(self.offsets.keys) == len(of.offsets)
 
-    async def look(self, logs: Logs, furthest_max: int) -> bool:
+    async def update_bounds(self, logs: Logs, furthest_max: int) -> bool:
         """Compute `bounds` from the ends of the logs. Returns whether they have changed."""
         if logs.is_same and self.is_settled:
             return False
@@ -112,11 +112,11 @@ class GroupLag:
             self.bounds, self.behind, self.places, self.summary = bounds, {}, [], None
         return bounds is not None
 
-    def note(self, place: int, behind: Behind) -> None:
+    def note_behind(self, place: int, behind: Behind) -> None:
         """Note the result of counting the partition with the index `place` in `bounds`."""
         if self.behind.get(place) != behind:
             self.behind[place] = behind
-            self.bounds.correct(place, behind.records)
+            self.bounds.replace_lag(place, behind.records)
             self.summary = None
 
     @property
@@ -128,7 +128,7 @@ class GroupLag:
             and all(each.is_counted for each in self.behind.values())
         )
 
-    def summed(self) -> Summary:
+    def summed_lag(self) -> Summary:
         """The lag summed over all partitions. The sums are kept until a lag changes."""
         if self.summary is None:
             bounds = self.bounds
@@ -168,14 +168,14 @@ class Sampler:
         client, turn = self._client, self._turn
         self._turn += 1
         groups = sorted([group async for group in self._groups()], key=lambda group: group.id)
-        await self._ask_ends(groups, begins_anew=self._has_gone and turn % KEYS_TURNS == 0)
-        most = max(FURTHEST[0] // max(len(groups), 1), FURTHEST[1])
+        await self._ask_ends(groups, begins_anew=self._has_gone and turn % KEYS_REFRESH_SAMPLES == 0)
+        most = max(COUNTED_PARTITIONS_MAX[0] // max(len(groups), 1), COUNTED_PARTITIONS_MAX[1])
         is_same_most, self._most, left, seen = most == self._most, most, KEPT_MAX, 0
         self._kept = {}
         for group in groups:
             if not is_same_most:
                 group.commit(group.offsets.committed)  # What was counted stands in its bounds.
-            if await group.look(self._logs[group.isolation], most):
+            if await group.update_bounds(self._logs[group.isolation], most):
                 group.unread = await _unread(client, group)
             size = len(group.offsets.keys)
             left -= size
@@ -200,9 +200,9 @@ class Sampler:
             if number % GROUPS == 0:
                 await asyncio.sleep(0)
             if group.is_counted:
-                counter.keep(group.places)
+                counter.keep_counts(group.places)
             else:
-                group.places = [counter.place(client, unread) for _, unread in group.unread]
+                group.places = [counter.key_of(client, unread) for _, unread in group.unread]
                 ranked.append([(group, *each) for each in zip(group.places, group.unread, strict=True)])
         seen = 0
         for rank in zip_longest(*ranked):
@@ -210,7 +210,9 @@ class Sampler:
                 seen += 1
                 if seen % COUNTED == 0:
                     await asyncio.sleep(0)
-                group.note(index, counter.known(place, unread) or await counter.behind(client, place, unread))
+                group.note_behind(
+                    index, counter.known_result(place, unread) or await counter.count_behind(client, place, unread)
+                )
 
     async def _groups(self) -> AsyncIterator[GroupLag]:
         """The groups that this broker coordinates, with their committed offsets. If a group has the same partitions as
@@ -260,7 +262,7 @@ class Sampler:
         seen = 0
         for group in groups:
             if begins_anew or group is not self._kept.get(group.id):
-                group.offsets.place(self._logs.setdefault(group.isolation, Logs()))
+                group.offsets.look_up_positions(self._logs.setdefault(group.isolation, Logs()))
                 seen += len(group.offsets.keys)
                 if seen > PIECE:
                     seen = 0

@@ -279,7 +279,7 @@ class Fault:
             return self.calls >= trigger.on_call
         return trigger.times is not None and self.met >= trigger.times
 
-    def meets(self, subject: Subject) -> bool:
+    def applies_to(self, subject: Subject) -> bool:
         """Count a request or a file operation if it is in the scope. Returns whether the fault is applied to it."""
         if self.is_used_up or not self.scope.has(subject):
             return False

@@ -38,8 +38,8 @@ class Entry(NamedTuple):
 
 
 class Faults:
-    """The faults of a node. Its methods are called on the event loop. Only `meet`, for a file operation, is called by
-    `FaultyFiles` from any thread, one call at a time."""
+    """The faults of a node. Its methods are called on the event loop. Only `fault_for`, for a file operation, is called
+    by `FaultyFiles` from any thread, one call at a time."""
 
     def __init__(self, apis: Apis, now_ms: Callable[[], int]) -> None:
         """`apis` has the response classes of the APIs that the node serves. `now_ms` is the wall clock, for the
@@ -112,12 +112,12 @@ class Faults:
 
     # Meeting
 
-    def meet(self, subject: Subject) -> Fault | None:
+    def fault_for(self, subject: Subject) -> Fault | None:
         """Return the first fault that is applied to a request or a file operation; None if there is none. If the fault
         will not be applied again, it ends, unless it holds requests.
         """
         for fault in tuple(self._faults.values()):
-            if not fault.meets(subject):
+            if not fault.applies_to(subject):
                 continue
             self.note("fault meets", f"{fault.name}: {text_of(subject)}")
             if fault.is_used_up and not fault.action.hold:
@@ -133,7 +133,7 @@ class Faults:
         """Forget a held request, because its connection is closed. `handle` is the function given to `hold`."""
         self._held = [(fault, each) for fault, each in self._held if each is not handle]
 
-    def came(self, subject: Subject) -> None:
+    def note_arrival(self, subject: Subject) -> None:
         """Note that a request has arrived, and release the held requests whose `until` scope it is in."""
         self._release(lambda fault: (until := fault.action.until) is not None and until.has(subject))
         for fault in tuple(self._faults.values()):

@@ -29,9 +29,9 @@ class FaultyFiles:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         file = self._files.open(path, create=create, read_only=read_only)
-        return FaultyFile(file, path, self.meet)  # type: ignore[return-value]  # all other methods are the file's
+        return FaultyFile(file, path, self.check_fault)  # type: ignore[return-value]  # all other methods are the file's
 
-    def meet(self, operation: str, path: str) -> None:
+    def check_fault(self, operation: str, path: str) -> None:
         """Check for a fault before a file operation: wait if the fault delays it, and raise OSError if the fault makes
         it fail.
         """
@@ -39,7 +39,7 @@ class FaultyFiles:
         if not faults.slow_or_failing_files:
             return
         with self._meeting:
-            fault = faults.meet(Subject(disk=operation, path=path))
+            fault = faults.fault_for(Subject(disk=operation, path=path))
         if fault is None:
             return
         action = fault.action

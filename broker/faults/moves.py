@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 10.0
 PREFERRED: Final = 0
-KNOWN_S: Final = 2.0
+METADATA_WAIT_S: Final = 2.0
 """The time (s) for which a move waits until this node's metadata has the partition, because another node may have just
 created it.
 """
@@ -51,7 +51,7 @@ class Moves:
                 raise InvalidFault(f"{name} is unknown: here are topic, partition, group, transactional_id, node")
         topic, index = self._partition(given)
         partition = self._cluster.image.topics.partition(topic, index)
-        end_s = self._loop.time() + KNOWN_S
+        end_s = self._loop.time() + METADATA_WAIT_S
         while partition is None and self._loop.time() < end_s:
             await asyncio.sleep(POLL_S)
             partition = self._cluster.image.topics.partition(topic, index)

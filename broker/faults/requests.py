@@ -53,8 +53,8 @@ class FaultyRequests:
             faults = self._faults
             if subject.from_node < 0:
                 faults.note("request", text_of(subject))
-            faults.came(subject)
-            fault = faults.meet(subject)
+            faults.note_arrival(subject)
+            fault = faults.fault_for(subject)
             if fault is None:
                 return handle(context, request)
             return self._met(fault, handle, context, request)

@@ -123,7 +123,7 @@ class ActiveController:
         """The balance (tokens) of each client that has a controller mutation quota (KIP-599)."""
         return self._controller.mutation_tokens(self._environment.monotonic_ms())
 
-    def disconnected(self, broker_id: int) -> None:
+    def note_disconnected(self, broker_id: int) -> None:
         """Note that a connection to a broker broke, so that the broker may have failed."""
         self._controller.note_disconnected(broker_id, self._environment.monotonic_ms())
         self._arm_anew()

@@ -105,7 +105,7 @@ class DynamicConfig:
     def __init__(self, config: Config) -> None:
         self.started_with = config
         self.config = config
-        self.layers = BrokerLayers.of(config)
+        self.layers = BrokerLayers.from_config(config)
         self._listeners: list[Callable[[Config], None]] = []
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         """The log configuration for each set of topic overrides. Most topics have the same overrides, so their logs
@@ -126,7 +126,7 @@ class DynamicConfig:
         own = image.configs.settings_of(ResourceType.BROKER, str(self.started_with.node_id))
         if default == self.layers.dynamic_default and own == self.layers.dynamic_broker:
             return
-        self.layers = BrokerLayers.of(self.started_with, default, own)
+        self.layers = BrokerLayers.from_config(self.started_with, default, own)
         self.config = effective_config(self.layers)
         self._log_configs.clear()
         self._topic_entries = ()

@@ -57,7 +57,7 @@ class ControllerLocation(Protocol):
         requests.
         """
 
-    def leader_answered(self) -> None:
+    def note_leader_answered(self) -> None:
         """Note that the active controller, on another node, has responded to a request."""
 
     @property
@@ -179,5 +179,5 @@ class ControllerChannel:
         if isinstance(response, NoResponse) or error_of(response) in LOST:
             self._later(attempt)
         else:
-            self._leadership.leader_answered()
+            self._leadership.note_leader_answered()
             attempt.reply(response)

@@ -44,7 +44,7 @@ PAUSE_S: Final = 0.5
 PROGRESS_MS: Final = 5_000
 SLICE: Final = 1_000
 """The number of partitions after which a loop over all partitions yields to the event loop."""
-STILL_HOLDS: Final = 4
+EXIT_STILL_HAS_REPLICAS: Final = 4
 """The exit status of a broker that got another replica after it had moved all of them. The broker has to be started
 again to move that replica too.
 """
@@ -173,7 +173,7 @@ class Departure:
         found = await self._holdings()
         if found.count:
             log.warning("this broker was given %d replicas in its last moment", found.count)
-        self.exit_status = STILL_HOLDS if found.count else LEFT_STATUS
+        self.exit_status = EXIT_STILL_HAS_REPLICAS if found.count else LEFT_STATUS
 
     async def _holdings(self) -> Holdings:
         found = Holdings()

@@ -249,7 +249,7 @@ class MetadataLog:
                 yield header, [] if is_no_op else list(records_of(data, position, header))
                 offset = header.next_offset
 
-    def replayed(self) -> Replay:
+    def replay_again(self) -> Replay:
         """Read the newest snapshot and the log after it once more. Returns the state at the end of the log. Blocks."""
         newest = self.latest_snapshot
         replay = Replay() if newest is None else load_snapshot_file(self._fs, self.directory, newest).replay

@@ -1,7 +1,7 @@
 """Publishes metadata images once they are committed, and sends the responses that wait for the same commit afterwards.
 
 An active controller provides images before they are committed, each with its delta (`publish_later`). On a follower,
-records are replayed once they are committed (`replayed`). When a controller resigns, its uncommitted images are
+records are replayed once they are committed (`publish_records`). When a controller resigns, its uncommitted images are
 dropped. If their records are committed later, they are replayed from the log.
 
 `CommittedMetadata` decides what is published: the log that was read at start, fetched records, or this node's own
@@ -80,7 +80,7 @@ class MetadataPublisher:
             self._at_start = None
         return self._at_start or image
 
-    def loaded(self, image: MetadataImage) -> None:
+    def use_for_logins(self, image: MetadataImage) -> None:
         """Use the metadata up to the end of this node's log for logins, until the high watermark is known."""
         self._at_start = image
 
@@ -90,7 +90,7 @@ class MetadataPublisher:
 
     # Committed records, and whole states
 
-    def replayed(self, records: Sequence[object], provenance: Provenance) -> None:
+    def publish_records(self, records: Sequence[object], provenance: Provenance) -> None:
         """Replay committed records, which end at `provenance`, and publish the resulting image."""
         assert not self._pending, "records replayed under an active controller"
         self._publish(self.replay, self.replay.replay(records, provenance))
@@ -204,7 +204,7 @@ class CommittedMetadata:
             self._unpublished = self._log.records_between(self._image.provenance.end_offset, high_watermark)
         count = 0
         for records, provenance in self._unpublished:
-            self._publisher.replayed(records, provenance)
+            self._publisher.publish_records(records, provenance)
             count += 1 + len(records)
             if count >= RECORDS_OF_STEP:
                 break
@@ -236,16 +236,16 @@ class CommittedMetadata:
         """
         self._publisher.resign()
         if not self._image.provenance.end_offset:
-            self._loaded = self._log.replayed()  # The term ended before this node knew of a commit.
+            self._loaded = self._log.replay_again()  # The term ended before this node knew of a commit.
 
-    def truncated(self, end_offset: int) -> None:
+    def on_log_truncated(self, end_offset: int) -> None:
         """Note that the log was truncated to `end_offset`. If records that were read at start are gone, the log is read
         again.
         """
         if self._loaded is not None and self._loaded.image.provenance.end_offset > end_offset:
-            self._loaded = self._log.replayed()
+            self._loaded = self._log.replay_again()
 
-    def replaced(self, replay: Replay) -> None:
+    def publish_snapshot(self, replay: Replay) -> None:
         """Publish the metadata of a leader's snapshot, which has replaced the log."""
         self._loaded = self._unpublished = None
         self._publisher.adopt(replay, difference(self._image, replay.image))

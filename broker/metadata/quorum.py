@@ -215,14 +215,14 @@ class Quorum:
 
     # Reports
 
-    def disconnected(self, broker_id: int) -> None:
+    def note_disconnected(self, broker_id: int) -> None:
         """Note that the connection by which a broker sends its heartbeats broke."""
         if self._opened is not None:
-            self._opened.terms.disconnected(broker_id)
+            self._opened.terms.note_disconnected(broker_id)
 
-    def leader_answered(self) -> None:
+    def note_leader_answered(self) -> None:
         """Note that the active controller, on another node, has responded to a request."""
-        self.opened.former_leader.answered()
+        self.opened.former_leader.note_answer()
 
     # Life
 
@@ -253,7 +253,7 @@ class Quorum:
             return loaded, first_image(fs, config, loaded)
 
         loaded, image = await environment.offload(load)
-        self._publisher.loaded(image)
+        self._publisher.use_for_logins(image)
         self._opened = opened_quorum(self._around, loaded)
         end = loaded.replay.image.provenance
         log.info("the metadata log %s ends at offset %d, epoch %d", loaded.log.directory, end.end_offset, end.epoch)

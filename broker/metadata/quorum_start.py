@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moldau.broker.config.config import Config, by_field
+from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.config.sasl import token_key
 from moldau.broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from moldau.broker.runtime.environment import Environment
@@ -82,7 +82,7 @@ def identity_of(config: Config, properties: MetaProperties) -> QuorumIdentity:
 
 
 def raft_settings(config: Config) -> RaftSettings:
-    return by_field(
+    return object_of_settings(
         RaftSettings,
         config.settings,
         "controller.quorum.",

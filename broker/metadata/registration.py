@@ -45,7 +45,7 @@ SHUTDOWN_LEADERLESS_MS: Final = 3_000
 time. The last nodes of a quorum that stops find no controller.
 """
 REGISTRATION_RETRY_MS: Final = 100
-PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
+RETRIABLE_ERRORS: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
 """The errors with which a registration is tried again: the controller still considers a killed incarnation alive, or
 its disk is full.
 """
@@ -105,7 +105,8 @@ class Registration:
     async def register(self, patience_ms: int) -> None:
         """Register this broker, and wait until the controller unfences it.
 
-        Raises `RegistrationRefused`. For `patience_ms`, the errors in `PASSING` lead to another attempt instead.
+        Raises `RegistrationRefused`. For `patience_ms`, the errors in `RETRIABLE_ERRORS` lead to another attempt
+        instead.
         """
         identity = self._identity()
         request = BrokerRegistrationRequest(
@@ -119,7 +120,7 @@ class Registration:
             previous_broker_epoch=identity.previous_epoch,
         )
         response = await ask_controller(self._controller, request, BrokerRegistrationResponse)
-        while response.error_code in PASSING and patience_ms > 0:
+        while response.error_code in RETRIABLE_ERRORS and patience_ms > 0:
             await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
             patience_ms -= REGISTRATION_RETRY_MS
             response = await ask_controller(self._controller, request, BrokerRegistrationResponse)
@@ -142,7 +143,7 @@ class Registration:
             await self._beat()
             await asyncio.sleep(self._heartbeat_ms / 1000)
 
-    async def directory_failed(self, directory_id: bytes) -> None:
+    async def report_failed_directory(self, directory_id: bytes) -> None:
         """Report a failed log directory to the controller, at once and with every later heartbeat."""
         self._failed_directories.append(directory_id)
         if self.epoch != UNREGISTERED:

@@ -116,7 +116,7 @@ class SnapshotPolicy:
         """The time (ms, monotonic clock) at which the newest snapshot was begun, or at which this node started."""
         self._is_running = False
 
-    def appended(self, size: int) -> None:
+    def note_appended(self, size: int) -> None:
         self._bytes += size
 
     def is_due(self, now_ms: int) -> bool:
@@ -124,7 +124,7 @@ class SnapshotPolicy:
         is_late = self._interval_ms > 0 and now_ms >= self.last_ms + self._interval_ms
         return not self._is_running and (self._bytes >= self._bytes_max or is_late)
 
-    def begun(self, now_ms: int) -> None:
+    def note_begun(self, now_ms: int) -> None:
         """Note that writing a snapshot has begun. Bytes that are appended from now on count towards the next
         snapshot.
         """
@@ -132,5 +132,5 @@ class SnapshotPolicy:
         self._bytes = 0
         self.last_ms = now_ms
 
-    def ended(self) -> None:
+    def note_ended(self) -> None:
         self._is_running = False

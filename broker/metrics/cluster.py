@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.internal_topics import SHARE_GROUP_STATE_TOPIC
 from moldau.broker.metrics.exposition import Page, Summary
-from moldau.broker.metrics.storage import TURN
+from moldau.broker.metrics.storage import PARTITIONS_PER_TURN
 from moldau.coordinator.transaction.transaction import NAMES
 from moldau.kraft.image.topics import NO_LEADER
 
@@ -48,7 +48,7 @@ async def collect_cluster(page: Page, node: Observed) -> None:
     for _, _, partition in image.topics.partitions():
         count += 1
         without_leader += partition.leader == NO_LEADER
-        if count % (10 * TURN) == 0:
+        if count % (10 * PARTITIONS_PER_TURN) == 0:
             await asyncio.sleep(0)  # The image is immutable, so it cannot change during the loop.
     page.add(f"{CONTROLLER}globalpartitioncount", count)
     page.add(f"{CONTROLLER}offlinepartitionscount", without_leader)

@@ -20,7 +20,7 @@ from moldau.broker.metrics.exposition import number
 from moldau.broker.runtime.place import Place
 
 PATIENCE_S: Final = 5.0
-UP: Final = "moldau_core_up"
+PROCESS_UP_METRIC: Final = "moldau_core_up"
 FOLDS: Final[Mapping[str, Callable[[float, float], float]]] = {"sum": operator.add, "max": max, "min": min}
 
 
@@ -65,7 +65,7 @@ class Processes:
         return dict(zip(self._addresses, answers, strict=True))
 
 
-def summed(pages: Mapping[int, str | None]) -> str:
+def sum_pages(pages: Mapping[int, str | None]) -> str:
     """Merge the pages of several processes into one page with the series of a single node. Each value is the sum, the
     largest or the smallest of the processes' values (`Metric.fold`). Blocks for milliseconds.
     """
@@ -80,7 +80,7 @@ def summed(pages: Mapping[int, str | None]) -> str:
     )
 
 
-def by_broker(pages: Mapping[int, str | None]) -> str:
+def label_by_broker(pages: Mapping[int, str | None]) -> str:
     """Merge the pages of several processes into one page on which each series has the label `broker` with the node id
     of its process. Blocks for milliseconds.
     """
@@ -108,7 +108,9 @@ def samples(page: str) -> Iterator[tuple[str, str, float]]:
 
 def text_of(pages: Mapping[int, str | None], lines: dict[str, list[str]]) -> str:
     """A page with the given lines of each metric, and with samples that say which processes have answered."""
-    lines[UP] = [f'{UP}{{broker="{node_id}"}} {int(page is not None)}' for node_id, page in sorted(pages.items())]
+    lines[PROCESS_UP_METRIC] = [
+        f'{PROCESS_UP_METRIC}{{broker="{node_id}"}} {int(page is not None)}' for node_id, page in sorted(pages.items())
+    ]
     out = []
     for name, metric in metrics().items():
         out.append(f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind}")

@@ -67,7 +67,7 @@ class Readiness:
             reasons.append("the controller has fenced this broker")
         return reasons
 
-    def impaired(self) -> list[str]:
+    def impairments(self) -> list[str]:
         """The problems of the log directories of a broker that serves clients, as one line each."""
         offline = [f"log directory {path} is offline: {why}" for path, why in self._logs.offline.items()]
         return offline + [f"log directory {path} is full" for path in self._logs.full_disks.full]

@@ -20,7 +20,7 @@ from moldau.broker.metrics.cluster import (
     collect_transactions,
 )
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
-from moldau.broker.metrics.machine import Processes, by_broker, summed
+from moldau.broker.metrics.machine import Processes, label_by_broker, sum_pages
 from moldau.broker.metrics.observed import NodeStage, Observed
 from moldau.broker.metrics.process import ProcessMetrics, StallWatch, collect_longest_step
 from moldau.broker.metrics.storage import collect_cleaner, collect_partitions, collect_tiering
@@ -152,18 +152,18 @@ class Metrics:
             missing += await self._processes.not_ready()
         if missing:
             return plain(503, "\n".join(missing))
-        return plain(200, "\n".join(["ok", *self._node.readiness.impaired()]))
+        return plain(200, "\n".join(["ok", *self._node.readiness.impairments()]))
 
     async def metrics(self, request: HttpRequest) -> Answer:
         """Answer a scrape with the metrics of this node, or of all processes of its machine if it answers for them."""
         if self._processes is not None:
-            return await self._of_machine(self._processes, summed)
+            return await self._of_machine(self._processes, sum_pages)
         return Answer(200, CONTENT_TYPE, await self._own_page())
 
     async def metrics_by_broker(self, request: HttpRequest) -> Answer:
         """Answer a scrape with the metrics of each process of the machine, told apart by the label `broker`."""
         assert self._processes is not None, "the resource is there for the first of several processes"
-        return await self._of_machine(self._processes, by_broker)
+        return await self._of_machine(self._processes, label_by_broker)
 
     async def _of_machine(self, processes: Processes, merge: Callable[[Mapping[int, str | None]], str]) -> Answer:
         pages = await processes.pages(await self._own_page())

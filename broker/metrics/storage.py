@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from moldau.broker.tiering.tiering import Tiering
     from moldau.replication.partition import Partition
 
-TURN: Final = 200
+PARTITIONS_PER_TURN: Final = 200
 """The number of partitions after which a scrape yields to the event loop, so that requests are not delayed."""
 LATE_TRANSACTION_MS: Final = 5 * 60_000
 """The time (ms) that is added to transaction.max.timeout.ms: an open transaction without a record for longer counts as
@@ -95,7 +95,7 @@ async def collect_partitions(page: Page, node: Observed, series_max: int) -> int
         sums.add(node, partition)
         if number < series_max:
             _collect_one(page, partition)
-        if number % TURN == TURN - 1:
+        if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
             await asyncio.sleep(0)
     for name in ("partitioncount", "leadercount", "underreplicatedpartitions", "underminisrpartitioncount"):
         page.add(REPLICAS + name, sums.replicas[name])
@@ -216,7 +216,7 @@ async def _remote_logs(tiering: Tiering) -> tuple[Counter[str], dict[str, Counte
     topics: dict[str, Counter[str]] = {}
     memory_size = 0
     for number, (followed, log) in enumerate(tiering.followed_logs()):
-        if number % TURN == TURN - 1:
+        if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
             await asyncio.sleep(0)
         memory_size += followed.remote_log.memory_size()
         if not followed.is_led_here or log is None:

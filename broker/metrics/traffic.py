@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.metrics.exposition import Labels, Page
-from moldau.broker.metrics.storage import TURN
+from moldau.broker.metrics.storage import PARTITIONS_PER_TURN
 from moldau.broker.network.request_times import RequestTimes
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
@@ -165,7 +165,7 @@ async def collect_quotas(page: Page, node: Observed, series_max: int) -> int:
         measured: list[tuple[float, float, Labels]] = []
         for number, (tags, each) in enumerate(throttle.rates):
             measured.append((each.rate.measure(now_ms), each.throttle_times.mean(now_ms), labels_of(tags)))
-            if number % TURN == TURN - 1:
+            if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
         measured.sort(key=itemgetter(0), reverse=True)
         rates = ((labels, rate) for rate, _, labels in measured)

@@ -143,14 +143,14 @@ class NodeParts:
         self.settings.subscribe(
             lambda config: self.replicas.verify_transactions(config.flag("transaction.partition.verification.enable"))
         )
-        self.flusher = Flusher(environment, Tasks(environment.halt).spawn, self.replicas.flushed)
+        self.flusher = Flusher(environment, Tasks(environment.halt).spawn, self.replicas.on_flushed)
         self.failures = LogFailures(self.loop)
         self.logs = LocalLogs(
             config,
             environment,
             read_directories(environment, config),
-            self.failures.directory_failed,
-            self.failures.log_damaged,
+            self.failures.report_failed_directory,
+            self.failures.report_damaged_log,
             self.flusher.write_epochs,
             (changes := (ChangedLogs(), ChangedLogs(), ChangedLogs())),
         )
@@ -170,7 +170,7 @@ class NodeParts:
             self.settings,
             self.publisher,
             controller_channels,
-            on_shortage=partial(logs.full_disks.refused, config.metadata_log_dir),
+            on_shortage=partial(logs.full_disks.on_transient_error, config.metadata_log_dir),
             on_failure=logs.forget_serving_epochs,
             previous_run=previous_run_in(logs.directories, config.metadata_log_dir),
         )
@@ -299,7 +299,7 @@ class NodeParts:
             self.roles,
             self.failures,
             environment.halt,
-            lambda directory_id: spawn(self.registration.directory_failed(directory_id)),
+            lambda directory_id: spawn(self.registration.report_failed_directory(directory_id)),
         )
         self.partition_work = PartitionWork(environment, self.logs, self.removal)
         self.applier = MetadataApplier(
@@ -317,7 +317,7 @@ class NodeParts:
                 self.assignments,
                 self.partition_work,
                 self.removal,
-                self.coordinators.topics_deleted,
+                self.coordinators.on_topics_deleted,
             ),
         )
         self.log_jobs = LogJobs(
@@ -352,7 +352,7 @@ class NodeParts:
             self.brokers,
             self.topics,
             self.config.integer("request.timeout.ms"),
-            lambda group_id: settings.of(group_id).queue,
+            lambda group_id: settings.settings_of(group_id).queue,
             DeadLetterCounts(),
         )
         ports = SharePorts(
@@ -459,7 +459,7 @@ class NodeParts:
                 role := role_of(each.name, config),
                 self._routes(role, wrap),
                 admissions[role],
-                self.quorum.disconnected,
+                self.quorum.note_disconnected,
                 self.security.of_listener(each.name),
                 is_for_nodes=role is ListenerRole.CONTROLLER or each.name == config.inter_broker_listener_name,
                 request_size_max=config.integer("socket.request.max.bytes"),

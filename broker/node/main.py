@@ -56,8 +56,8 @@ loop.
 A request releases the lock at every system call: with Python's default of 5 ms, four calls take 20 ms, with 1 ms still
 4.
 """
-AT_ONCE: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
-START: Final = "the start of the node"
+SECOND_SIGNAL_HINT: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
+START_TASK_NAME: Final = "the start of the node"
 """The task name of the node's start."""
 STEPS_PERIOD_S: Final = 60.0
 """The interval (seconds) at which the step that held the event loop longest is logged."""
@@ -267,7 +267,7 @@ class NodeProcess:
         """Run the node until it is told to stop. Returns the exit status. Raises the error that prevents the start."""
         life = asyncio.current_task()
         assert life is not None
-        life.set_name(START)
+        life.set_name(START_TASK_NAME)
         if self._start.place is None:
             _refuse_further_cores(self._config, self._environment)
         formatting = self._start.formatting
@@ -304,7 +304,7 @@ class NodeProcess:
         if node.departure is not None:
             node.tasks.spawn(node.departure.run(lambda: self._stop("its departure")))
         reason = await self._stopping
-        at_once = AT_ONCE if self._start.place is None else ""
+        at_once = SECOND_SIGNAL_HINT if self._start.place is None else ""
         log.info("stopping on %s: leadership is handed over, then the logs are flushed and closed%s", reason, at_once)
         await node.stop()
         if self._control is not None:
@@ -326,7 +326,7 @@ class NodeProcess:
         # Only now: the declaration of a message leaves a class behind, whose memory the next declarations use again.
         # No full collection: 15 ms of a start for 0.1 MB.
         gc.set_threshold(*GC_THRESHOLDS)
-        starting = self._loop.create_task(node.start(), name=START)
+        starting = self._loop.create_task(node.start(), name=START_TASK_NAME)
         self._stopping.add_done_callback(lambda _: starting.cancel())
         try:
             await starting

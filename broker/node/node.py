@@ -70,7 +70,7 @@ class Node(NodeParts):
         self.fetchers.begin()
         self.tasks.spawn(self.registration.keep_alive())
         for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
-            self.tasks.every(job)
+            self.tasks.run_periodically(job)
         self.cleaner.begin()
         if self.tiering is not None:
             self.tiering.begin()
@@ -80,7 +80,7 @@ class Node(NodeParts):
     def _look_at_memory(self) -> None:
         process = self.environment.process()
         if process is not None and process.read() is not None:
-            self.tasks.every(Heap(process, self.environment.offload).job())
+            self.tasks.run_periodically(Heap(process, self.environment.offload).job())
 
     def _bound_open_files(self) -> None:
         """Limit the number of open segments, once executor threads have loaded the logs: from then on only the event

@@ -52,7 +52,7 @@ class NodeOauth:
         self._keys: dict[str, ProviderKeys] = {}
         """For each listener with an identity provider, the provider's keys."""
 
-    def offered(self, listener: str) -> Callable[[], Mechanism]:
+    def mechanism_maker(self, listener: str) -> Callable[[], Mechanism]:
         """A function that makes the server's side of OAUTHBEARER for a client of the listener."""
         settings = oauth_server_settings(self._config, listener)
         rules = TokenRules(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.config import Config
 from moldau.broker.config.sasl import (
-    AUTHENTICATED,
+    SASL_PROTOCOLS,
     LoginSettings,
     SaslSettings,
     login_settings,
@@ -19,7 +19,7 @@ from moldau.broker.config.sasl import (
     sasl_settings,
     token_key,
 )
-from moldau.broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
+from moldau.broker.config.tls import ENCRYPTED, encrypted_listeners, tls_settings
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.listener_security import AuthenticationCounts, CertificatePrincipal, ListenerSecurity
 from moldau.broker.network.memory import receive_buffer
@@ -86,7 +86,7 @@ class NodeSecurity:
         self._spawn = spawn
         self._mechanisms = mechanisms
         self._tls: dict[str, NodeTls] = {}
-        names = names_of_encrypted(config)
+        names = encrypted_listeners(config)
         if names:
             from moldau.broker.network.tls.contexts import ReloadingTls
             from moldau.broker.network.tls.handshakes import Handshakes
@@ -133,13 +133,13 @@ class NodeSecurity:
         protocol = self._config.listener_protocols[name]
         counts = AuthenticationCounts()
         gate = None
-        if protocol in AUTHENTICATED:
+        if protocol in SASL_PROTOCOLS:
             from moldau.broker.network.authentication.sasl import SaslGate
 
             settings = sasl_settings(self._config, name)
             gate = SaslGate(
                 settings,
-                self._mechanisms.offered(settings),
+                self._mechanisms.mechanism_makers(settings),
                 self.access_of,
                 self._mechanisms.lookup(settings),
                 counts,
@@ -178,7 +178,7 @@ class NodeSecurity:
         if protocol == "PLAINTEXT":
             return None
         login = None
-        if protocol in AUTHENTICATED:
+        if protocol in SASL_PROTOCOLS:
             login = self._mechanisms.login(login_settings(self._config, name))
         return PeerSecurity(self._tls[name] if protocol in ENCRYPTED else None, login)
 
@@ -219,7 +219,7 @@ class NodeMechanisms:
         self._users: MetadataScramUsers | None = None
         self._oauth: NodeOauth | None = None
 
-    def offered(self, settings: SaslSettings) -> Mapping[str, MechanismMaker]:
+    def mechanism_makers(self, settings: SaslSettings) -> Mapping[str, MechanismMaker]:
         """For each mechanism that a listener offers, a function that makes its server's side. Raises ValueError if a
         JAAS login context cannot be used.
         """
@@ -282,7 +282,7 @@ class NodeMechanisms:
         """
         if name in settings.jaas:
             _login_module(settings.jaas[name], name, _jaas_name(settings, name))
-        return self._with_oauth().offered(settings.listener)
+        return self._with_oauth().mechanism_maker(settings.listener)
 
     def _with_oauth(self) -> NodeOauth:
         from moldau.broker.node.oauthbearer import NodeOauth
@@ -302,7 +302,7 @@ class NodeMechanisms:
         key = token_key(self._config)
         if key is None:
             protocols = self._config.listener_protocols
-            listeners = (each for each in outgoing_listeners(self._config) if protocols.get(each) in AUTHENTICATED)
+            listeners = (each for each in outgoing_listeners(self._config) if protocols.get(each) in SASL_PROTOCOLS)
             logins = (login_settings(self._config, each).jaas for each in listeners)
             key = "".join(each.reveal() for each in logins if each is not None).encode()
         return hmac.digest(key or b"none", SECRET_LABEL + self._cluster_id.encode(), "sha256")

@@ -93,14 +93,14 @@ class DamagedReplicas:
         self._damaged: dict[tuple[bytes, int], DamagedReplica] = {}
         self.found_count = 0
         self.repaired_count = 0
-        failures.subscribe_to_damage(self.damage_found)
+        failures.subscribe_to_damage(self.on_damage_found)
 
     def __len__(self) -> int:
         return len(self._damaged)
 
     # Fencing
 
-    def damage_found(self, damaged: Log, reason: str) -> None:
+    def on_damage_found(self, damaged: Log, reason: str) -> None:
         """Fence a replica, because a read found a damaged batch in its log."""
         partition = self._replicas.get(damaged.topic, damaged.partition)
         if partition is None or partition.log is not damaged:
@@ -132,9 +132,9 @@ class DamagedReplicas:
         for topic_id, index in tuple(self._damaged):
             topic = self._cluster.image.topics.by_id.get(topic_id)
             if topic is not None:
-                self.changed(topic_id, index, topic.partitions[index])
+                self.on_metadata_changed(topic_id, index, topic.partitions[index])
 
-    def changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
+    def on_metadata_changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
         """Begin the repair of a damaged replica if the changed metadata of its partition (`assigned`) permits it.
         Nothing happens if the replica is not damaged, or is being repaired.
         """
@@ -230,11 +230,11 @@ class DamagedReplicas:
 
     # Removed replicas
 
-    def topic_deleted(self, topic_id: bytes) -> None:
+    def on_topic_deleted(self, topic_id: bytes) -> None:
         for key in [key for key in self._damaged if key[0] == topic_id]:
-            self.left(*key)
+            self.on_replica_left(*key)
 
-    def left(self, topic_id: bytes, index: int) -> None:
+    def on_replica_left(self, topic_id: bytes, index: int) -> None:
         """Note that this broker has the replica no longer. If the replica is damaged and fenced, its files are
         removed.
         """

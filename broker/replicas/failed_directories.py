@@ -39,7 +39,7 @@ class FailedDirectories:
         self._halt = halt
         self._report = report
         self._reports = False
-        failures.subscribe_to_directories(self.failed)
+        failures.subscribe_to_directories(self.take_offline)
 
     def begin(self) -> None:
         """Report each offline directory to the controller from now on, because the node is registered and serves.
@@ -49,7 +49,7 @@ class FailedDirectories:
         for path in self._logs.offline:
             self._report_offline(path)
 
-    def failed(self, directory: LogDirectory) -> None:
+    def take_offline(self, directory: LogDirectory) -> None:
         """Take the directory offline. The node halts if the directory holds the metadata log, or if no log directory is
         left.
         """
@@ -88,12 +88,12 @@ class LogFailures:
         """Call the listener with each damaged log, and with the reason why it counts as damaged."""
         self._damage_listeners.append(listener)
 
-    def directory_failed(self, directory: LogDirectory) -> None:
+    def report_failed_directory(self, directory: LogDirectory) -> None:
         """Report that an operation in a log directory failed, and that the directory stays offline. The error is in
         `directory.failure`.
         """
         self._loop.call_soon(lambda: [listener(directory) for listener in self._directory_listeners])
 
-    def log_damaged(self, damaged: Log, reason: str) -> None:
+    def report_damaged_log(self, damaged: Log, reason: str) -> None:
         """Report that batches of a log differ from what was written. `reason` says what a read found."""
         self._loop.call_soon(lambda: [listener(damaged, reason) for listener in self._damage_listeners])

@@ -105,7 +105,7 @@ class InSyncChanges:
         if isr is not None and is_eligible:
             self._propose(partition, isr)
 
-    def brokers_changed(self) -> None:
+    def on_brokers_changed(self) -> None:
         """Apply changes of registered brokers: a commit no longer waits for a follower that was joining and is fenced
         now. A follower that is fenced no longer may join.
         """

@@ -369,7 +369,7 @@ class LocalLogs:
 
         Raises OSError instead if it is the metadata log directory, and `BlockingIOError` if another process serves it.
         """
-        shortage = partial(self.full_disks.refused, path)
+        shortage = partial(self.full_disks.on_transient_error, path)
         reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed, self._changes)
         try:
             directory = LogDirectory.open(self._environment.fs, path, log.warning, self._environment.boot_id(), reports)
@@ -426,7 +426,7 @@ class LocalLogs:
         """Open the logs of one `share`, in an executor thread. `thread` is the number of the share, from 0. Returns the
         directories that failed, each with its error.
         """
-        expiration_ms, checked = self._producer_expiration_ms, partial(opening.checked, thread)
+        expiration_ms, checked = self._producer_expiration_ms, partial(opening.note_checked, thread)
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
             directory, (topic, index) = each
@@ -453,7 +453,7 @@ class LocalLogs:
                     self.damaged[each.key] = str(damage)
                 except OSError as error:
                     failures[directory.path] = directory, error
-            opening.opened(thread)
+            opening.note_opened(thread)
         return list(failures.values())
 
     def _unique(self) -> str:

@@ -216,13 +216,13 @@ class LogCleaner:
     async def _next_log(self) -> tuple[Partition, CleanablePart] | None:
         parts = []
         self._candidates |= {each: None for each in self._changes.take() if each.config.is_compacted}
-        for gone in [each for each in self.uncleanable if self._replicas.of_log(each) is None]:
+        for gone in [each for each in self.uncleanable if self._replicas.partition_of_log(each) is None]:
             del self.uncleanable[gone]
             self._record_limits.pop(gone, None)
         for number, its_log in enumerate(tuple(self._candidates)):
             if number % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            partition = self._replicas.of_log(its_log)
+            partition = self._replicas.partition_of_log(its_log)
             if partition is None or not its_log.config.is_compacted or its_log.failure is not None:
                 self._candidates.pop(its_log, None)
             elif (part := self._cleanable(partition)) is None:

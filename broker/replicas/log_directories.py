@@ -99,14 +99,14 @@ class LogOpening:
         self._checked = [0] * threads
         self._current = [(0, 0)] * threads
 
-    def checked(self, thread: int, checked_size: int, of_size: int) -> None:
+    def note_checked(self, thread: int, checked_size: int, of_size: int) -> None:
         """Note the progress of the log that a thread is opening: recovery has checked `checked_size` of its `of_size`
         bytes.
         """
         self._current[thread] = checked_size, of_size
         self._tell()
 
-    def opened(self, thread: int) -> None:
+    def note_opened(self, thread: int) -> None:
         """Note that a thread has finished with a log, whether or not the log could be opened."""
         self._checked[thread] += self._current[thread][0]
         self._current[thread] = 0, 0
@@ -119,7 +119,7 @@ class LogOpening:
 
     def _tell(self) -> None:
         parts = sum(checked / of for checked, of in self._current if of)
-        self._progress.reached((sum(self._done) + parts) / self._partitions, self._counts)
+        self._progress.log_progress((sum(self._done) + parts) / self._partitions, self._counts)
 
     def _counts(self) -> str:
         done = f"{sum(self._done):,} of {self._partitions:,} partitions"
@@ -149,7 +149,7 @@ class FullDisks:
         """The paths of the log directories on a full disk."""
         return tuple(self._full)
 
-    def refused(self, path: str, error: OSError) -> None:
+    def on_transient_error(self, path: str, error: OSError) -> None:
         """Note that an operation in a log directory failed because of a full disk or another transient error."""
         if error.errno not in NO_SPACE:
             self.descriptor_refusals += 1

@@ -174,7 +174,7 @@ class LogEraser:
         now_ms = self._environment.monotonic_ms()
         count = uncommitted = 0
         for its_log, due_ms in self._candidates.items():
-            partition = self._replicas.of_log(its_log)
+            partition = self._replicas.partition_of_log(its_log)
             if partition is not None and due_ms <= now_ms:
                 offsets = its_log.erase_orders.offsets
                 count += len(offsets)
@@ -183,7 +183,7 @@ class LogEraser:
 
     async def _visit(self, its_log: Log) -> None:
         """Carry out the committed erase orders of one log, unless the log is being compacted."""
-        partition = self._replicas.of_log(its_log)
+        partition = self._replicas.partition_of_log(its_log)
         if partition is None or its_log.failure is not None or not has_erase_orders(its_log):
             del self._candidates[its_log]  # It is noted again when the log is served, or has another order.
             return

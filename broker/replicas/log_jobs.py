@@ -116,7 +116,7 @@ class LogJobs:
             if its_log.config.flush_ms < INT64_MAX:
                 self._flushed_by_time[its_log] = None
         for its_log in tuple(self._flushed_by_time):
-            is_gone = self._replicas.of_log(its_log) is None
+            is_gone = self._replicas.partition_of_log(its_log) is None
             if is_gone or not its_log.unflushed_count or its_log.config.flush_ms == INT64_MAX:
                 del self._flushed_by_time[its_log]
             elif its_log.flush_is_due(now_ms):
@@ -133,7 +133,7 @@ class LogJobs:
         for its_log in tuple(self._unflushed):
             await asyncio.sleep(0)
             is_flushed = its_log.recovery_point >= its_log.end_offset
-            if is_flushed or its_log.failure is not None or self._replicas.of_log(its_log) is None:
+            if is_flushed or its_log.failure is not None or self._replicas.partition_of_log(its_log) is None:
                 del self._unflushed[its_log]
                 continue
             end_offset = self._ends[its_log] = its_log.end_offset

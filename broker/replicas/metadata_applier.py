@@ -128,7 +128,7 @@ class MetadataApplier:
         to = self._to
         deleted = delta.topics.deleted.values()
         for topic in deleted:
-            to.damaged.topic_deleted(topic.id)
+            to.damaged.on_topic_deleted(topic.id)
             self._delete(topic.name)
         if deleted:
             to.topics_deleted(deleted)
@@ -143,14 +143,14 @@ class MetadataApplier:
         if delta.configs.changed:
             self._reconfigure(image, delta)
         if delta.cluster.brokers:
-            to.fetchers.brokers_changed()
-            to.in_sync_changes.brokers_changed()
+            to.fetchers.on_brokers_changed()
+            to.in_sync_changes.on_brokers_changed()
 
     def _apply(self, name: str, topic_id: bytes, index: int, assigned: Assigned) -> bool:
         """Apply the metadata of one partition. Returns whether its replica has to be created."""
         to = self._to
         if self._node_id not in assigned.replicas:
-            to.damaged.left(topic_id, index)
+            to.damaged.on_replica_left(topic_id, index)
             self._leave(name, index)
             return False
         partition = to.replicas.get(name, index)
@@ -158,7 +158,7 @@ class MetadataApplier:
             to.roles.assume(partition, assigned)
         elif to.replicas.is_offline(topic_id, index):
             if to.roles.are_assumed:
-                to.damaged.changed(topic_id, index, assigned)
+                to.damaged.on_metadata_changed(topic_id, index, assigned)
         else:
             return not to.replicas.is_expected(topic_id, index)
         return False

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from moldau.broker.config.config import Config, by_field
+from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.network.peer_channel import NoResponse, PeerChannel
@@ -86,7 +86,7 @@ class ReplicaFetchers:
     def begin(self) -> None:
         """Begin to fetch, because this broker is registered and has its broker epoch."""
         self.may_fetch = True
-        self.brokers_changed()
+        self.on_brokers_changed()
 
     def end(self) -> None:
         """Stop fetching, because the logs are about to be closed. Responses that arrive later are dropped."""
@@ -111,12 +111,12 @@ class ReplicaFetchers:
         """The id of the broker from which the partition is fetched, in a list; an empty list if it is not fetched."""
         return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
 
-    def brokers_changed(self) -> None:
+    def on_brokers_changed(self) -> None:
         """Note that registered brokers changed, so that a leader may have another address or may have restarted, and
         fetch.
         """
         for fetcher in self._fetchers.values():
-            fetcher.leader_changed()
+            fetcher.on_leader_changed()
             fetcher.fetch_next()
 
     def _fetcher(self, leader_id: int) -> RunningFetcher:
@@ -177,7 +177,7 @@ class RunningFetcher:
         if deadline_ms is not None or retry_ms:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
-    def leader_changed(self) -> None:
+    def on_leader_changed(self) -> None:
         """Note that the leader's broker may have another address, so the connection to it is looked up again.
 
         If a fetch is outstanding and that broker has restarted since the fetch was sent, close the old connection. A
@@ -326,7 +326,7 @@ class RunningFetcher:
 
 
 def fetcher_settings(config: Config) -> FetcherSettings:
-    return by_field(FetcherSettings, config.settings, "replica.fetch.")
+    return object_of_settings(FetcherSettings, config.settings, "replica.fetch.")
 
 
 def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> ListOffsetsRequest:

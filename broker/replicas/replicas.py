@@ -72,7 +72,7 @@ class Replicas:
         for partition in self:
             partition.verifies_transactions = verifies
 
-    def flushed(self, log: Log) -> None:
+    def on_flushed(self, log: Log) -> None:
         """Advance the high watermark of a log's partition after a sync of the log."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
@@ -87,7 +87,7 @@ class Replicas:
         partition = None if of_topic is None else of_topic.get(index)
         return -1 if partition is None else partition.log.log_start_offset
 
-    def of_log(self, its_log: Log) -> Partition | None:
+    def partition_of_log(self, its_log: Log) -> Partition | None:
         """The partition of a log; None if this broker does not serve the log any more."""
         partition = self.get(its_log.topic, its_log.partition)
         return partition if partition is not None and partition.log is its_log else None

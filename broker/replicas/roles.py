@@ -16,10 +16,10 @@ from moldau.replication.partition import Partition
 class Coordinators(Protocol):
     """Starts and stops coordinators: each runs on the broker that leads its partition."""
 
-    def gained(self, partition: Partition) -> None:
+    def on_leadership_gained(self, partition: Partition) -> None:
         """Start the coordinator of a partition that this broker leads now."""
 
-    def lost(self, partition: Partition) -> None:
+    def on_leadership_lost(self, partition: Partition) -> None:
         """Stop the coordinator of a partition that this broker does not lead any more."""
 
 
@@ -75,9 +75,9 @@ class ReplicaRoles:
             if was_leader or assigned.leader_epoch != epoch_before:
                 self._fetchers.follow(partition)
         if partition.is_leader and not was_leader:
-            self._coordinators.gained(partition)
+            self._coordinators.on_leadership_gained(partition)
         elif was_leader and not partition.is_leader:
-            self._coordinators.lost(partition)
+            self._coordinators.on_leadership_lost(partition)
 
     def _lead(self, partition: Partition, assigned: Assigned, epoch_before: int) -> None:
         self._fetchers.unfollow(partition)
@@ -99,7 +99,7 @@ class ReplicaRoles:
     def forget(self, partition: Partition) -> None:
         """Stop following, leading and flushing a replica that was deleted or moved to another broker."""
         if partition.is_leader:
-            self._coordinators.lost(partition)
+            self._coordinators.on_leadership_lost(partition)
         self._fetchers.unfollow(partition)
         partition.gone()
         self._flusher.forget(partition.log)
@@ -108,6 +108,6 @@ class ReplicaRoles:
         """Stop serving a replica whose log has failed: requests that wait for it are answered with
         KAFKA_STORAGE_ERROR.
         """
-        self._coordinators.lost(partition)
+        self._coordinators.on_leadership_lost(partition)
         self._fetchers.unfollow(partition)
         self._replicas.take_offline(partition)

@@ -64,9 +64,9 @@ class Heap:
         """The resident memory (bytes) at the start; None once the bounds of malloc are set."""
 
     def job(self) -> Job:
-        return Job("heap", LOOK_INTERVAL_MS, self.look)
+        return Job("heap", LOOK_INTERVAL_MS, self.check_memory)
 
-    async def look(self) -> None:
+    async def check_memory(self) -> None:
         """Check the memory of the process. The bounds of malloc are set if clients use the process by now. Free memory
         is returned to the system if the process has grown and does not grow now. Raises OSError.
         """

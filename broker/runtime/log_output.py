@@ -21,7 +21,7 @@ class LogTerminal(Protocol):
     @property
     def stream(self) -> TextIO: ...
 
-    def painted(self, text: str, *styles: str) -> str:
+    def styled(self, text: str, *styles: str) -> str:
         """The text with these styles if the stream is a terminal that shows them, otherwise the text unchanged."""
 
 
@@ -72,7 +72,7 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         word = f"{LEVEL_WORDS.get(record.levelno, record.levelname):5}"
         style = STYLES.get(record.levelno)
-        shown = self._terminal.painted(word, style) if style else word
+        shown = self._terminal.styled(word, style) if style else word
         line = f"{moment_of(record)} {shown} {record.name}: {printable(message_of(record))}"
         return "\n".join([line, *self._traces(record)])
 

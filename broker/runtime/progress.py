@@ -21,7 +21,7 @@ TOLD_FRACTION_MIN: Final = 0.01
 class Progress:
     """The progress of one work, whose duration counts from the constructor on.
 
-    `reached` may be called from any thread, as often as is convenient: it logs only when a line is due.
+    `log_progress` may be called from any thread, as often as is convenient: it logs only when a line is due.
     """
 
     def __init__(self, precise_ns: Callable[[], int]) -> None:
@@ -34,7 +34,7 @@ class Progress:
         """The time in ms since the work began."""
         return self._now_ms() - self._began_ms
 
-    def reached(self, fraction: float, counts: Callable[[], str]) -> None:
+    def log_progress(self, fraction: float, counts: Callable[[], str]) -> None:
         """Log a line if one is due. `fraction` is the part of the work that is done, 0 to 1. `counts` gives the text of
         the line; it is called only when a line is logged.
         """

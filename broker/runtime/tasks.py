@@ -78,7 +78,7 @@ class Tasks:
         task.add_done_callback(lambda _: _close_unbegun(work))
         return task
 
-    def every(self, job: Job) -> asyncio.Task[None]:
+    def run_periodically(self, job: Job) -> asyncio.Task[None]:
         return self.spawn(_repeat(job), job.name)
 
     async def stop(self) -> None:

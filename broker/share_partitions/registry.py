@@ -39,7 +39,7 @@ class SharePartitionRegistry:
         return self._ports.dead_letters.counts
 
     def settings_of(self, group_id: str) -> ShareSettings:
-        return self._ports.settings.of(group_id)
+        return self._ports.settings.settings_of(group_id)
 
     def find(self, key: ShareKey) -> SharePartitionRunner | None:
         return self._of.get(key)
@@ -67,13 +67,13 @@ class SharePartitionRegistry:
             del self._of[shared.key]
         # If the one before it still stores something, this one was not loaded, and has nothing to store.
         if self._former.setdefault(shared.key, shared) is shared:
-            shared.when_stored(lambda: self._stored(shared))
+            shared.call_when_stored(lambda: self._stored(shared))
 
     def _stored(self, shared: SharePartitionRunner) -> None:
         if self._former.get(shared.key) is shared:
             del self._former[shared.key]
 
-    def group_left(self, group_id: str) -> None:
+    def on_group_left(self, group_id: str) -> None:
         """End the share partitions of a group, because no member of the group has a session on this broker any more."""
         for key in [key for key in self._of if key.group_id == group_id]:
             self._of[key].fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, is_left=True)

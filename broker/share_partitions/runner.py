@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
-from moldau.broker.coordinators.share_state_persister import NOBODY, ShareStatePersister
+from moldau.broker.coordinators.share_state_persister import NO_WAITER, ShareStatePersister
 from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
@@ -63,7 +63,7 @@ UNKNOWN_SERVER_ERROR.
 """
 READ_SIZE_MIN: Final = 64 * 1024
 """The margin (bytes) that is added to the estimated size of a read."""
-FENCING: Final = frozenset(
+FENCING_ERRORS: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
 """The errors that end a share partition without a warning in the log, because a later fetch loads it anew."""
@@ -109,7 +109,7 @@ class SharePartitionRunner:
     ) -> None:
         self.key = key
         self.partition = partition
-        self.machine = SharePartition(partition.leader_epoch, lambda: ports.settings.of(key.group_id).limits)
+        self.machine = SharePartition(partition.leader_epoch, lambda: ports.settings.settings_of(key.group_id).limits)
         self.error: ErrorCode | None = None
         """The error with which the share partition has ended: it could not be loaded, or was fenced. None if it has not
         ended.
@@ -168,11 +168,11 @@ class SharePartitionRunner:
         if former is None:
             self._ask_state()
         else:
-            former.when_stored(self._ask_state, is_loading=True)
+            former.call_when_stored(self._ask_state, is_loading=True)
 
     def _ask_state(self) -> None:
         if self.error is None:
-            request = ReadState(NOBODY, self.key, self.machine.leader_epoch)
+            request = ReadState(NO_WAITER, self.key, self.machine.leader_epoch)
             self._ports.persister.ask(request, self._read)
 
     def _read(self, answer: StateAnswer) -> None:
@@ -189,7 +189,7 @@ class SharePartitionRunner:
         """Begin at the offset that the group's share.auto.offset.reset determines, because no leader has stored a start
         offset yet.
         """
-        strategy, partition = self._ports.settings.of(self.key.group_id).offset_reset, self.partition
+        strategy, partition = self._ports.settings.settings_of(self.key.group_id).offset_reset, self.partition
         if strategy == "latest":
             offset = partition.high_watermark
         elif strategy == "earliest":
@@ -274,7 +274,7 @@ class SharePartitionRunner:
         self._is_writing = True
         last = writes[-1][0]
         request = WriteState(
-            NOBODY,
+            NO_WAITER,
             self.key,
             last.state_epoch,
             last.leader_epoch,
@@ -291,7 +291,7 @@ class SharePartitionRunner:
             self.machine.end_write(write, is_stored=is_stored)
             if answered is not None:
                 answered(error, answer.message)
-        if error in FENCING:
+        if error in FENCING_ERRORS:
             self.fence(error, answer.message)
         self._queue_dead_letters()
         self._is_writing = False
@@ -307,7 +307,7 @@ class SharePartitionRunner:
             for each in ready:
                 each()
 
-    def when_stored(self, ready: Callable[[], None], *, is_loading: bool = False) -> None:
+    def call_when_stored(self, ready: Callable[[], None], *, is_loading: bool = False) -> None:
         """Call `ready` once this runner has stored all its changes. `is_loading`: whether another runner of the same
         share partition is loaded then, and writes the dead letters that this one leaves.
 
@@ -382,7 +382,7 @@ class SharePartitionRunner:
         """
         if self.error is not None:
             return
-        if error not in FENCING:
+        if error not in FENCING_ERRORS:
             log.warning("share partition %s: %s", self.key, message or error.name)
         self.error, self._is_left = error, is_left
         self.partition.remove_listener(self)

@@ -41,7 +41,7 @@ class GroupSettings:
         self._of: dict[str, ShareSettings] = {}
         self._made_of: tuple[object, object, object] = (None, None, None)
 
-    def of(self, group_id: str) -> ShareSettings:
+    def settings_of(self, group_id: str) -> ShareSettings:
         image, features = self._published.image.configs, self._published.image.features
         config = self._settings.config
         if self._made_of != (image, features, config):

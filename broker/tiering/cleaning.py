@@ -111,7 +111,7 @@ class RemoteCleaner:
 
     def forget_gone(self) -> None:
         """Forget the state of partitions that this broker does not serve any more."""
-        self._backoff.retain(self._replicas.__contains__)
+        self._backoff.forget_unserved(self._replicas.__contains__)
         self._not_planned = {each: known for each, known in self._not_planned.items() if each in self._replicas}
 
     def is_due(self, partition: Partition) -> bool:
@@ -151,10 +151,10 @@ class RemoteCleaner:
             return False
         except (RemoteStorageError, MetadataNotWritten, MalformedMessage, OSError) as error:
             self.failures += 1
-            self._backoff.failed(partition)
+            self._backoff.note_failure(partition)
             log.error("remote segments of %s-%d were not cleaned: %s", partition.topic, partition.index, error)
             return False
-        self._backoff.succeeded(partition)
+        self._backoff.note_success(partition)
         self.passes += 1
         return True
 

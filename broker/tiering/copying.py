@@ -146,7 +146,7 @@ class SegmentCopier:
     def forget_gone(self) -> None:
         """Forget the failures of partitions that this broker does not serve any more."""
         for backoff in (self._backoff, self._deletion_backoff):
-            backoff.retain(self._replicas.__contains__)
+            backoff.forget_unserved(self._replicas.__contains__)
 
     async def _copy_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
         """Copy one segment of a partition. Returns whether more segments are to be copied."""
@@ -165,10 +165,10 @@ class SegmentCopier:
             has_more = False
         except (RemoteStorageError, MetadataNotWritten, CannotCopy, OSError) as error:
             self.failures += 1
-            backoff.failed(partition)
+            backoff.note_failure(partition)
             log.error("segments of %s-%d could not be %s: %s", partition.topic, partition.index, done, error)
             return False
-        backoff.succeeded(partition)
+        backoff.note_success(partition)
         return has_more
 
     async def _copy_next(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
@@ -495,7 +495,7 @@ class PartitionBackoffs:
     def is_waiting(self, partition: Partition) -> bool:
         return self._environment.monotonic_ms() < self._failures.get(partition, (0, 0))[1]
 
-    def failed(self, partition: Partition) -> None:
+    def note_failure(self, partition: Partition) -> None:
         config = self._settings.config
         count = self._failures.get(partition, (0, 0))[0]
         pause_ms = config.integer("remote.log.manager.task.retry.backoff.ms") << min(count, 20)
@@ -504,9 +504,9 @@ class PartitionBackoffs:
         pause_ms = round(pause_ms * self._environment.random.uniform(1 - jitter, 1 + jitter))
         self._failures[partition] = (count + 1, self._environment.monotonic_ms() + pause_ms)
 
-    def succeeded(self, partition: Partition) -> None:
+    def note_success(self, partition: Partition) -> None:
         self._failures.pop(partition, None)
 
-    def retain(self, is_served: Callable[[Partition], bool]) -> None:
+    def forget_unserved(self, is_served: Callable[[Partition], bool]) -> None:
         """Forget the partitions that this broker does not serve any more."""
         self._failures = {each: pause for each, pause in self._failures.items() if is_served(each)}

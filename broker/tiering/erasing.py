@@ -109,13 +109,13 @@ class RemoteEraser:
             return
         try:
             if await self._go_on(partition, process):
-                self._backoff.succeeded(partition)
+                self._backoff.note_success(partition)
             else:
-                self._backoff.failed(partition)
+                self._backoff.note_failure(partition)
         except LogChanged:
             pass  # Another broker leads, or the log was truncated: the next call looks again.
         except (RemoteStorageError, MetadataNotWritten, MalformedMessage, OSError) as error:
-            self._backoff.failed(partition)
+            self._backoff.note_failure(partition)
             log.error(
                 "an erase order of %s-%d was not carried out in remote storage, and is tried again: %s",
                 partition.topic,

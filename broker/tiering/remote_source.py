@@ -305,7 +305,7 @@ class RemoteSource:
         self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, size_max: int
     ) -> RemoteRead | None:
         """Read the batches of a segment from an offset on, through the block cache if the reader is sequential."""
-        came = self._readers.at(key.place)
+        came = self._readers.streak_at(key.place)
         if came is not None and came.segment_id == segment.segment_id:
             position = came.position
         else:
@@ -505,7 +505,7 @@ class SequentialReaders:
             self._places.popitem(last=False)
         return streak
 
-    def at(self, place: ReaderPlace) -> FetchStreak | None:
+    def streak_at(self, place: ReaderPlace) -> FetchStreak | None:
         """The consecutive fetches that ended at `place`; None if no remembered fetch ended there."""
         return self._places.get(place)
 

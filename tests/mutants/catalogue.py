@@ -310,7 +310,7 @@ MUTANTS: Final = (
         33,
         "a deposed coordinator goes on",
         "broker/replicas/roles.py",
-        "            self._coordinators.lost(partition)\n\n    def _lead",
+        "            self._coordinators.on_leadership_lost(partition)\n\n    def _lead",
         "            pass\n\n    def _lead",
         faults=(Fault.MOVE_LEADERS,),
     ),

@@ -130,7 +130,7 @@ SHARE_RECORD_MUTANTS: Final = (
         464,
         "a share partition is loaded anew while the one before it still stores",
         RUNNER,
-        "            former.when_stored(self._ask_state, is_loading=True)\n",
+        "            former.call_when_stored(self._ask_state, is_loading=True)\n",
         "            self._ask_state()\n",
         Hunt.SHARE_RECORDS,
     ),

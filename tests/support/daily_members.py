@@ -83,8 +83,8 @@ def member(
             client.check(reply.error_code, reply.error_message, f"the heartbeat of group {group}")
             return int(reply.member_epoch)
 
-        yield client.repeated("the first heartbeat", lambda: beat(joins(kind, group, topic)))
-        client.repeated("the last heartbeat", lambda: beat(leaves(kind, group)))
+        yield client.retry("the first heartbeat", lambda: beat(joins(kind, group, topic)))
+        client.retry("the last heartbeat", lambda: beat(leaves(kind, group)))
 
 
 @contextmanager

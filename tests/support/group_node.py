@@ -77,7 +77,7 @@ class GroupNode:
         partition = Partition(GROUP_METADATA_TOPIC, bytes(16), index, log, log.log_start_offset)
         partition.become_leader(NODE_ID, 0, (NODE_ID,))
         self.partitions[index] = partition
-        self.coordinators.gained(partition)
+        self.coordinators.on_leadership_gained(partition)
         return partition
 
     async def loaded(self) -> None:

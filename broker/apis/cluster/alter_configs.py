@@ -209,16 +209,16 @@ def check_logger_changes(services: Services, context: RequestContext, request: o
     return change_response(answer(context, with_field(request, "resources", others)), add)
 
 
-CHANGED: Final = elements_rule("resources", "responses", partial(need_of_settings, AclOperation.ALTER_CONFIGS))
+ALTER_RULE: Final = elements_rule("resources", "responses", partial(need_of_settings, AclOperation.ALTER_CONFIGS))
 RESOURCES: Final = (cut("resources", "responses", open_max=OPEN_MAX), at_most(ENTRIES_MAX, "resources.configs"))
 
 APIS: Final = (
-    Api(AlterConfigsRequest, broker=alter, controller=alter, needs=CHANGED, lists=RESOURCES),
+    Api(AlterConfigsRequest, broker=alter, controller=alter, needs=ALTER_RULE, lists=RESOURCES),
     Api(
         IncrementalAlterConfigsRequest,
         broker=alter_incrementally,
         controller=alter_incrementally,
-        needs=CHANGED,
+        needs=ALTER_RULE,
         broker_needs=check_logger_changes,
         lists=RESOURCES,
     ),

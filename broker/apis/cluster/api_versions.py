@@ -34,13 +34,13 @@ ZERO_MINIMUM_VERSION: Final = 4
 NO_NODE: Final = -1
 """The node id of a client that does not name a broker."""
 SOFTWARE_LENGTH_MAX: Final = 255
-SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+SOFTWARE_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= SOFTWARE_VERSION:
         software = (request.client_software_name, request.client_software_version)
-        if not all(map(SOFTWARE.fullmatch, software)):
+        if not all(map(SOFTWARE_NAME_PATTERN.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         refusal = refusal_of_meant_broker(services, context, request)
         if refusal is not ErrorCode.NONE:

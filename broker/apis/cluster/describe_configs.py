@@ -159,7 +159,7 @@ def _remembered(
     if HISTORY_SETTING in wanted:
         values[HISTORY_SETTING] = told_history(services.environment, runner.shard, group_id, context.access).to_json()
     if LAG_SETTING in wanted and context.access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TOPIC):
-        values[LAG_SETTING] = json.dumps(services.lag_history.of(group_id))
+        values[LAG_SETTING] = json.dumps(services.lag_history.points_of(group_id))
     return [told_entry(name, value, REMEMBERED[name]) for name, value in values.items()]
 
 

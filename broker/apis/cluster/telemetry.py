@@ -69,7 +69,7 @@ def _refusal(services: Services, context: RequestContext, request: PushTelemetry
 
 METRICS: Final = "metrics"
 INTERVAL_MS: Final = "interval.ms"
-MATCH: Final = "match"
+MATCH_SETTING: Final = "match"
 
 
 class MetricsSubscription(NamedTuple):
@@ -108,7 +108,7 @@ def subscription_of(image: MetadataImage, context: RequestContext, instance_id: 
 
 def _matching(configs: ConfigsImage, client: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
     for resource, settings in sorted(configs.by_resource.items()):
-        if resource.type == ResourceType.CLIENT_METRICS and _matches(settings.get(MATCH, ""), client):
+        if resource.type == ResourceType.CLIENT_METRICS and _matches(settings.get(MATCH_SETTING, ""), client):
             yield resource.name, settings
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, submit_event, submit_heartbeat
 from moldau.broker.apis.lists import at_most
-from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
+from moldau.broker.apis.needs import all_of, needs, needs_each, on_group, on_topic
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply, when_ready
@@ -62,7 +62,8 @@ API: Final = Api(
     ConsumerGroupHeartbeatRequest,
     broker=handle,
     needs=all_of(
-        needs(on_group, AclOperation.READ, "group_id"), every(on_topic, AclOperation.DESCRIBE, "subscribed_topic_names")
+        needs(on_group, AclOperation.READ, "group_id"),
+        needs_each(on_topic, AclOperation.DESCRIBE, "subscribed_topic_names"),
     ),
     lists=[
         at_most(MEMBER_TOPICS_MAX, "subscribed_topic_names", "topic_partitions"),

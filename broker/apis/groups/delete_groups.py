@@ -33,9 +33,9 @@ from moldau.security.access import AclOperation
 if TYPE_CHECKING:
     from moldau.broker.coordinators.groups import GroupRunner
 
-SHARE: Final = "share"
+SHARE_GROUP_TYPE: Final = "share"
 """The type of groups whose state the share coordinator stores."""
-GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+STATE_DELETED_ERRORS: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """The answers of the share coordinator if a state is deleted: now, or earlier with its topic."""
 
 
@@ -78,7 +78,7 @@ def submit_part(services: Services, version: int, names: list[str]) -> Reply[Del
             ended(group_id, answer.error)
 
     def deleted(group_id: str, answers: Answers) -> None:
-        ended(group_id, next((each.error for each in answers.values() if each.error not in GONE), None))
+        ended(group_id, next((each.error for each in answers.values() if each.error not in STATE_DELETED_ERRORS), None))
 
     def ended(group_id: str, error: ErrorCode | None) -> None:
         waiting.remove(group_id)
@@ -101,7 +101,7 @@ def submit_part(services: Services, version: int, names: list[str]) -> Reply[Del
 def is_share_group(runner: GroupRunner, group_id: str) -> bool:
     """Whether a group is a share group, and may be deleted."""
     group = runner.shard.group(group_id)
-    return group is not None and group.type_name == SHARE and group.deletion_error() is ErrorCode.NONE
+    return group is not None and group.type_name == SHARE_GROUP_TYPE and group.deletion_error() is ErrorCode.NONE
 
 
 def submit(groups: Groups, version: int, names: list[str]) -> Reply[DeleteGroupsResponse]:

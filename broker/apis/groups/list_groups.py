@@ -11,7 +11,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import at_most
-from moldau.broker.apis.needs import on_group, unless, visible
+from moldau.broker.apis.needs import on_group, unless_permitted, visible
 from moldau.broker.apis.parts import Answering
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
@@ -44,6 +44,6 @@ def _listed(services: Services, request: ListGroupsRequest) -> Answering:
 API: Final = Api(
     ListGroupsRequest,
     broker=handle,
-    needs=unless(AclOperation.DESCRIBE, visible("groups", on_group, AclOperation.DESCRIBE, "group_id")),
+    needs=unless_permitted(AclOperation.DESCRIBE, visible("groups", on_group, AclOperation.DESCRIBE, "group_id")),
     lists=[at_most(ENTRIES_MAX, "states_filter", "types_filter")],
 )

@@ -29,7 +29,7 @@ class FetchParts(Parts):
     open_max: int = 1
     is_exempt: Callable[[RequestContext, object], bool] | None = is_exempt
 
-    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+    def parts_of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         assert isinstance(request, FetchRequest)
         if request.session_epoch > 0:
             yield RequestPart(_changed(request, session_id=0, topics=[]), TOPICS, continues=False)

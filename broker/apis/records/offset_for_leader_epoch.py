@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import each_in, on_topic, unless
+from moldau.broker.apis.needs import each_in, on_topic, unless_permitted
 from moldau.broker.apis.parts import LIGHT_SIZE, cut
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
@@ -59,6 +59,6 @@ def _answer(services: Services, topic: str, requested: OffsetForLeaderPartition)
 API: Final = Api(
     OffsetForLeaderEpochRequest,
     broker=handle,
-    needs=unless(AclOperation.CLUSTER_ACTION, each_in("topics", on_topic, AclOperation.DESCRIBE, "topic")),
+    needs=unless_permitted(AclOperation.CLUSTER_ACTION, each_in("topics", on_topic, AclOperation.DESCRIBE, "topic")),
     lists=[cut("topics.partitions", size=LIGHT_SIZE)],
 )

@@ -38,7 +38,7 @@ from moldau.security.access import AclOperation, ResourceKind
 
 RENEW_VERSION: Final = 2
 """The first version in which locks may be renewed, and the record limit of a ShareFetch may be strict."""
-MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+LEADER_MOVED_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Outcome(NamedTuple):
@@ -107,7 +107,7 @@ def release_session(services: Services, key: SessionKey) -> None:
             shared.release(key.member_id)
     if not services.share_sessions.has_group(key.group_id):
         # The offsets of the group may be set anew now: what was in flight is forgotten.
-        services.share_partitions.group_left(key.group_id)
+        services.share_partitions.on_group_left(key.group_id)
 
 
 def acknowledge(
@@ -202,7 +202,7 @@ def response_of(
             error_message=message,
             current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
         )
-        if error in MOVED:
+        if error in LEADER_MOVED_ERRORS:
             data.current_leader = leaders.of((topic_id, index), LeaderIdAndEpoch)
         topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(data)
     return ShareAcknowledgeResponse(

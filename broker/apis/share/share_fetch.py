@@ -33,7 +33,7 @@ from moldau.broker.apis.records.fetch import (
 from moldau.broker.apis.services import Services
 from moldau.broker.apis.share.share_acknowledge import (
     ACKNOWLEDGED,
-    MOVED,
+    LEADER_MOVED_ERRORS,
     RENEW_VERSION,
     Outcomes,
     acknowledge,
@@ -488,7 +488,7 @@ class ShareFetch:
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         leaders = Leaders(self._services, self._context.listener.name)
         for (topic_id, index), answer in answers.items():
-            if answer.error_code in MOVED:
+            if answer.error_code in LEADER_MOVED_ERRORS:
                 answer.current_leader = leaders.of((topic_id, index), LeaderIdAndEpoch)
             topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id)).partitions.append(answer)
         response.responses = list(topics.values())

@@ -121,9 +121,9 @@ def describe_group(
     reply: Pending[DescribeShareGroupOffsetsResponseGroup] = Pending(waits_for=COORDINATOR)
     description = Description(services, context, described, reply)
     if group.topics is None:
-        submit(services, group.group_id, lambda waiter: ListStates(waiter, group.group_id), description.listed)
+        submit(services, group.group_id, lambda waiter: ListStates(waiter, group.group_id), description.read_listed)
     else:
-        description.named((topic.topic_name, topic.partitions) for topic in group.topics)
+        description.read_named((topic.topic_name, topic.partitions) for topic in group.topics)
     return reply
 
 
@@ -143,7 +143,7 @@ class Description:
         self._reply = reply
         self._lags_left = 0
 
-    def listed(self, answer: object) -> None:
+    def read_listed(self, answer: object) -> None:
         """Read the start offsets of all share partitions of the group. `answer` is the group's list of them; topics
         that the client may not describe are left out."""
         if isinstance(answer, Refusal):
@@ -157,7 +157,7 @@ class Description:
         topic = self._services.cluster.image.topics.by_id.get(topic_id)
         return topic is not None and self._context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name)
 
-    def named(self, topics: Iterable[tuple[str, list[int]]]) -> None:
+    def read_named(self, topics: Iterable[tuple[str, list[int]]]) -> None:
         """Read the start offsets of the partitions that the client has named. A topic that does not exist has none."""
         states: dict[bytes, list[int]] = {}
         for name, partitions in topics:
@@ -248,13 +248,13 @@ def alter(services: Services, context: RequestContext, request: AlterShareGroupO
         runner = services.groups.runner_of(group_id)
         if not isinstance(runner, ErrorCode) and succeeded(answers):
             runner.submit(StatesInitialized(group_id, succeeded(answers)))
-        reply.complete(altered(services, request, hidden, answers))
+        reply.complete(alter_response(services, request, hidden, answers))
 
     submit(services, group_id, lambda waiter: AlterOffsets(waiter, group_id, offsets), decided)
     return reply
 
 
-def altered(
+def alter_response(
     services: Services, request: AlterShareGroupOffsetsRequest, hidden: set[str], answers: Answers
 ) -> AlterShareGroupOffsetsResponse:
     response = AlterShareGroupOffsetsResponse()
@@ -304,7 +304,7 @@ def delete(services: Services, context: RequestContext, request: DeleteShareGrou
         submit(services, group_id, lambda waiter: StatesDeleted(waiter, group_id, done), noted)
 
     def noted(answer: object) -> None:
-        reply.complete(removed(services, names, hidden, answers))
+        reply.complete(delete_response(services, names, hidden, answers))
 
     submit(services, group_id, lambda waiter: DeleteOffsets(waiter, group_id, visible), decided)
     return reply
@@ -315,7 +315,7 @@ def unknown_topic_answer() -> StateAnswer:
     return StateAnswer(error, ERROR_TEXTS[error])
 
 
-def removed(
+def delete_response(
     services: Services, names: Iterable[str], hidden: set[str], answers: Answers
 ) -> DeleteShareGroupOffsetsResponse:
     response = DeleteShareGroupOffsetsResponse()

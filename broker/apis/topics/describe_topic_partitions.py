@@ -170,7 +170,7 @@ class TopicPages(Parts):
     lists: tuple[ListPath, ...] = (TOPIC_NAMES,)
     open_max: int = 1
 
-    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+    def parts_of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         assert isinstance(request, DescribeTopicPartitionsRequest)
         cursor = request.cursor
         is_cursor_named = cursor is None or any(each.name == cursor.topic_name for each in request.topics)

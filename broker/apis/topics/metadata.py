@@ -82,7 +82,7 @@ def handle(
     if not access.is_unrestricted:
         question = _as_allowed(services, context, question, creates=creates)
     large = services.large_metadata
-    if not context.is_part and (known := large.known(question, context.version)) is not None:
+    if not context.is_part and (known := large.kept_response(question, context.version)) is not None:
         return known
     if _is_large(question):
         if context.is_part:
@@ -300,14 +300,14 @@ class MetadataParts(Parts):
 
     __slots__ = ()
 
-    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+    def parts_of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         """Yield the parts of a request. If it has more topics than one request may create, no topic is created, as in
         Apache Kafka. DIVERGES: topics that exist count here."""
         assert isinstance(request, MetadataRequest)
         if len(request.topics or ()) > NEW_PARTITIONS_MAX:
             request = copy(request)
             request.allow_auto_topic_creation = False
-        return Parts.of(self, request)
+        return Parts.parts_of(self, request)
 
 
 API: Final = Api(

@@ -24,11 +24,11 @@ from moldau.security.access import AclOperation
 def handle(
     services: Services, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = [described(services.transactions, each) for each in dict.fromkeys(request.transactional_ids)]
+    states = [describe_transaction(services.transactions, each) for each in dict.fromkeys(request.transactional_ids)]
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def described(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
+def describe_transaction(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
     if not transactional_id:
         return TransactionState(error_code=ErrorCode.INVALID_REQUEST, transactional_id=transactional_id)
     runner = transactions.runner_of(transactional_id)

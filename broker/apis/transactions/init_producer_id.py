@@ -26,14 +26,14 @@ from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, Ini
 from moldau.protocol.refusals import refused_with_text
 from moldau.security.access import AclOperation, ResourceKind
 
-NONE: Final = -1
+NO_ID: Final = -1
 
 
 def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest
 ) -> Reply[InitProducerIdResponse]:
     id_, producer = request.transactional_id, (request.producer_id, request.producer_epoch)
-    if id_ == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
+    if id_ == "" or (request.producer_id == NO_ID) != (request.producer_epoch == NO_ID):
         return refused(ErrorCode.INVALID_REQUEST)
     if id_ is None:
         return fresh_id(services.producer_ids)
@@ -50,7 +50,7 @@ def response_of(answer: object) -> InitProducerIdResponse:
 
 
 def refused(error: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)
+    return InitProducerIdResponse(error_code=error, producer_id=NO_ID, producer_epoch=NO_ID)
 
 
 def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
@@ -58,7 +58,7 @@ def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
     reply: Pending[InitProducerIdResponse] = Pending(waits_for=COORDINATOR)
     producer_ids.give_next_id(
         lambda error, producer_id: reply.complete(
-            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=NONE if error else 0)
+            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=NO_ID if error else 0)
         )
     )
     return reply

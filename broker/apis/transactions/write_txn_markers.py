@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import needs_cluster, unless
+from moldau.broker.apis.needs import needs_cluster, unless_permitted
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers
@@ -39,8 +39,8 @@ def handle(
         marker = Marker(each.producer_id, each.producer_epoch, end)
         for topic in each.topics:
             for index in topic.partition_indexes:
-                services.markers.write(marker, topic.name, index, answers.of(each.producer_id, topic.name, index))
-    answers.all_asked()
+                services.markers.write(marker, topic.name, index, answers.expect(each.producer_id, topic.name, index))
+    answers.note_all_asked()
     return reply
 
 
@@ -72,6 +72,6 @@ def response_of(
 API: Final = Api(
     WriteTxnMarkersRequest,
     broker=handle,
-    needs=unless(AclOperation.ALTER, needs_cluster(AclOperation.CLUSTER_ACTION)),
+    needs=unless_permitted(AclOperation.ALTER, needs_cluster(AclOperation.CLUSTER_ACTION)),
     lists=[cut("markers.topics.partition_indexes", "markers.topics.partitions")],
 )

@@ -82,7 +82,7 @@ def _cluster(command: BackupCommand) -> Source:
 
     settings = client_properties(command.arguments, command.invocation)
     with Client(settings) as client:
-        client.repeated("the cluster", lambda: client.topics([]))
+        client.retry("the cluster", lambda: client.topics([]))
     controllers = [address(each) for each in (command.arguments.bootstrap_controller or "").split(",") if each]
     return ClusterSource(settings, controllers, command.now_ms)
 

@@ -23,7 +23,7 @@ from moldau.broker.cli.daily.failures import (
     WrongArguments,
     check,
     status_of,
-    unknown,
+    unknown_failure,
 )
 from moldau.broker.cli.daily.settings import ClientProperties
 from moldau.protocol.errors import ErrorCode
@@ -105,10 +105,10 @@ class Client:
             self.topics([])
         address = self.brokers.get(node_id)
         if address is None:
-            raise unknown("broker", str(node_id), map(str, self.brokers))
+            raise unknown_failure("broker", str(node_id), map(str, self.brokers))
         return self._on(self._to(address), request, reply, version, wait_ms)
 
-    def repeated(self, what: str, attempt: Callable[[], T]) -> T:
+    def retry(self, what: str, attempt: Callable[[], T]) -> T:
         """Call `attempt` and return its result. It is called again, until the timeout, while it raises `TransientError`
         or loses the connection. Raises `Failure`; `what` names the subject in its message.
         """
@@ -146,11 +146,11 @@ class Client:
         probably meant.
         """
         wanted = list(dict.fromkeys(names))
-        found = self.repeated("the topics", lambda: self._settled(wanted))
+        found = self.retry("the topics", lambda: self._settled(wanted))
         for name in wanted:
             code = found[name].error_code if name in found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise unknown("topic", name, self.topics(None))
+                raise unknown_failure("topic", name, self.topics(None))
             check(code, None, f"topic {name}")
         return {name: found[name] for name in wanted}
 
@@ -173,7 +173,7 @@ class Client:
             raise TransientError(f"{key[0]}-{key[1]} has no leader")
         return leader
 
-    def by_leader(self, keys: Iterable[Partition]) -> dict[int, list[Partition]]:
+    def grouped_by_leader(self, keys: Iterable[Partition]) -> dict[int, list[Partition]]:
         """Group partitions by the node ids of their leaders. Raises `TransientError` if a partition has no leader at
         present.
         """
@@ -189,7 +189,7 @@ class Client:
         """
         from moldau.broker.cli.daily.offsets import ask_offsets
 
-        return self.repeated("the offsets", lambda: ask_offsets(self, wanted, is_committed))
+        return self.retry("the offsets", lambda: ask_offsets(self, wanted, is_committed))
 
     # Groups
 
@@ -277,7 +277,7 @@ class Client:
     def _fits(self) -> str:
         return f"does security.protocol={self.settings.protocol} fit this listener?"
 
-    def explained(self, problem: Exception) -> str:
+    def explain_problem(self, problem: Exception) -> str:
         """The text of a lost connection or of a passing error. If the broker closed a connection at its first request,
         the text asks for security.protocol: a listener with SASL does so to a client without a login.
         """
@@ -309,7 +309,7 @@ class Client:
             if is_first and CLOSED in str(problem):
                 self._closed_at_once += 1
             if self._closed_at_once >= CLOSED_MAX:
-                raise Failure(self.explained(problem), status=EXIT_UNREACHABLE) from None
+                raise Failure(self.explain_problem(problem), status=EXIT_UNREACHABLE) from None
             raise
 
 

@@ -100,7 +100,7 @@ def check(code: int, said: str | None, what: str) -> None:
         raise refused(code, said, what)
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
+def unknown_failure(kind: str, name: str, known: Iterable[str]) -> Failure:
     """The failure for a name that does not exist. Its message has the most similar name in `known`, if there is one."""
     from difflib import get_close_matches
 
@@ -110,7 +110,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
     return Failure(f"there is no {kind} {name}{hint}", status=EXIT_UNKNOWN)
 
 
-def all_of(failures: list[Failure]) -> None:
+def joined_failures(failures: list[Failure]) -> None:
     """Raise one failure that lists several, with the exit status of the first one. Does nothing if the list is
     empty.
     """
@@ -121,7 +121,7 @@ def all_of(failures: list[Failure]) -> None:
         raise Failure(f"{len(failures)} failed", *lines, status=failures[0].status)
 
 
-def wrong(message: str) -> NoReturn:
+def wrong_arguments(message: str) -> NoReturn:
     """Raise `WrongArguments`."""
     raise WrongArguments(message)
 

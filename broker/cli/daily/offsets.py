@@ -21,7 +21,7 @@ def ask_offsets(client: Client, wanted: Mapping[Partition, int], is_committed: b
     `Failure`.
     """
     found: dict[Partition, int] = {}
-    for leader, keys in client.by_leader(wanted).items():
+    for leader, keys in client.grouped_by_leader(wanted).items():
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for topic, partition in keys:
             asked = ListOffsetsPartition(partition_index=partition, timestamp=wanted[topic, partition])

@@ -51,7 +51,7 @@ def run_action(actions: Mapping[str, str], arguments: argparse.Namespace, invoca
         try:
             status = action(Session(arguments, invocation, client, output))
         except (TransientError, Disconnected) as problem:
-            raise Failure(client.explained(problem), status=EXIT_UNREACHABLE) from None
+            raise Failure(client.explain_problem(problem), status=EXIT_UNREACHABLE) from None
     if output.problem is not None:
         raise output.problem
     return status

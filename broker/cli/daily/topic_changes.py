@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_setting, pairs_of
 from moldau.broker.cli.daily.configs.access import alter as alter_config
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, check, refused, wrong
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, joined_failures, refused, wrong_arguments
 from moldau.broker.cli.daily.placement.named import no_partition
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moldau.protocol.messages.create_topics import CreatableReplicaAssignment
 
 DELETED: Final = ("topic", "partition", "start", "new_start", "deleted")
-DRY: Final = "Nothing was changed: --execute does it."
+DRY_RUN_NOTE: Final = "Nothing was changed: --execute does it."
 
 
 def create(session: Session) -> int:
@@ -37,7 +37,7 @@ def create(session: Session) -> int:
     settings = pairs_of(given.settings, "--config")
     assignments = _assignments(given.replica_assignment)
     if assignments and (given.partitions is not None or given.replication_factor is not None):
-        wrong("--replica-assignment says how many partitions and replicas there are: leave out the other two")
+        wrong_arguments("--replica-assignment says how many partitions and replicas there are: leave out the other two")
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -76,7 +76,7 @@ def create(session: Session) -> int:
             counts = f": {plural(each.num_partitions, 'partition')}, {plural(each.replication_factor, 'replica')} each"
         verb = "can be made" if given.dry_run else "is made"
         session.output.say(f"topic {each.name} {verb}{counts}")
-    all_of(failures)
+    joined_failures(failures)
     return 0
 
 
@@ -97,7 +97,7 @@ def alter(session: Session) -> int:
     given = session.arguments
     settings = pairs_of(given.settings, "--set")
     if given.partitions is None and not settings and not given.unset:
-        wrong("give --partitions, --set or --unset")
+        wrong_arguments("give --partitions, --set or --unset")
     topics = session.client.known_topics(given.names)
     verb = "can be" if given.dry_run else "is"
     for name in topics:
@@ -148,7 +148,7 @@ def delete(session: Session) -> int:
             session.output.object(
                 {"topic": name, "deleted": False, "partitions": len(topic.partitions), "records": records}
             )
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
         return 0
     from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
@@ -164,7 +164,7 @@ def delete(session: Session) -> int:
             continue
         session.output.say(f"topic {each.name} is deleted")
         session.output.object({"topic": each.name, "deleted": True})
-    all_of(failures)
+    joined_failures(failures)
     return 0
 
 
@@ -212,11 +212,11 @@ def delete_records(session: Session) -> int:
             }
         )
     if session.arguments.execute:
-        moved = client.repeated("delete-records", lambda: _delete_before(client, before))
+        moved = client.retry("delete-records", lambda: _delete_before(client, before))
         rows = [{**row, "new_start": moved[key]} for key, row in zip(keys, rows, strict=True)]
     session.output.rows(rows, DELETED)
     if not session.arguments.execute:
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
     return 0
 
 
@@ -225,12 +225,12 @@ def _before(session: Session) -> dict[Partition, int]:
     given, client = session.arguments, session.client
     if given.offset_json_file is not None:
         if given.names or given.before or given.partition:
-            wrong("--offset-json-file names the topics, partitions and offsets itself")
+            wrong_arguments("--offset-json-file names the topics, partitions and offsets itself")
         before = offsets_of_file(given.offset_json_file)
         client.known_topics(topic for topic, _ in before)
         return before
     if not given.names or given.before is None:
-        wrong("give the name of a topic and --before, or --offset-json-file")
+        wrong_arguments("give the name of a topic and --before, or --offset-json-file")
     keys: list[Partition] = []
     for name, topic in client.known_topics(given.names).items():
         there = sorted(each.partition_index for each in topic.partitions)
@@ -273,7 +273,7 @@ def _delete_before(client: Client, before: dict[Partition, int]) -> dict[Partiti
     )
 
     reached: dict[Partition, int] = {}
-    for leader, keys in client.by_leader(before).items():
+    for leader, keys in client.grouped_by_leader(before).items():
         topics: dict[str, list[DeleteRecordsPartition]] = {}
         for key in keys:
             wanted = DeleteRecordsPartition(partition_index=key[1], offset=before[key])

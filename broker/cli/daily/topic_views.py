@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.failures import Failure, check, unknown
+from moldau.broker.cli.daily.failures import Failure, check, unknown_failure
 from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import plural
@@ -32,7 +32,7 @@ def list_topics(session: Session) -> int:
         if not any(fnmatchcase(each, name) for each in topics):
             if not WILDCARDS & set(name):
                 session.client.known_topics([name])
-            raise unknown("topic", name, topics)
+            raise unknown_failure("topic", name, topics)
     rows = [
         _row(topic) for name, topic in sorted(topics.items()) if _is_wanted(topic, name, given.names, given.internal)
     ]
@@ -151,7 +151,7 @@ def sizes_of(client: Client, keys: set[Partition]) -> dict[Partition, int] | Non
 
     found: dict[Partition, int] = {}
     try:
-        leaders = client.by_leader(keys)
+        leaders = client.grouped_by_leader(keys)
     except TransientError:
         return None
     for leader, led in leaders.items():
@@ -179,10 +179,10 @@ def settings_of(client: Client, topics: Iterable[str]) -> dict[str, dict[str, st
     """The settings that are set for the topics themselves, by topic. A topic whose settings the user may not describe
     has none. Raises `Failure`.
     """
-    from moldau.broker.cli.daily.configs.access import OWN_TOPIC, TOPIC, described
+    from moldau.broker.cli.daily.configs.access import OWN_TOPIC, TOPIC, describe_configs
 
     found: dict[str, dict[str, str | None]] = {}
-    for result in described(client, [(TOPIC, name) for name in topics]):
+    for result in describe_configs(client, [(TOPIC, name) for name in topics]):
         if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             found[result.resource_name] = {}
             continue

@@ -26,7 +26,7 @@ from moldau.broker.config.setting import Password
 from moldau.broker.runtime.place import core_directory
 
 CORES: Final = "moldau.cores"
-OF_THE_FIRST: Final = ("moldau.http.listener", "moldau.console")
+SETTINGS_OF_FIRST_PROCESS: Final = ("moldau.http.listener", "moldau.console")
 """Settings that only the first process of a machine gets."""
 SHARE_RACK: Final = "moldau.replicas.share.rack"
 REPLICATION_FACTORS: Final = (
@@ -101,10 +101,10 @@ class Machine:
         """The properties of a process. Raises `CommandError`."""
         properties = {**self._common, **self._own(core)}
         if core > 1:
-            properties = {name: text for name, text in properties.items() if name not in OF_THE_FIRST}
+            properties = {name: text for name, text in properties.items() if name not in SETTINGS_OF_FIRST_PROCESS}
         return properties
 
-    def checked(self, core: int) -> Config:
+    def checked_config(self, core: int) -> Config:
         """The validated configuration of a process. Raises `CommandError`."""
         try:
             return checked_config(self.settings_of(core))

@@ -69,7 +69,7 @@ def machine_of(config: Config, name: str | None = None) -> Machine:
     machine = Machine(config, name or socket.gethostname(), tuple(sorted({*wanted, *cores_there(config)})))
     machine.check()
     for core in machine.cores:
-        machine.checked(core)
+        machine.checked_config(core)
     return machine
 
 
@@ -107,7 +107,7 @@ def serve_machine(machine: Machine, invocation: Invocation, options: MachineOpti
     form = config.text("moldau.log.format")
     node_ids = [machine.node_id(core) for core in machine.cores]
     output = MergedLog(invocation.errors, node_ids, "cores", form)
-    lock = claim(config)
+    lock = lock_directories(config)
     try:
         for warning in machine.warnings(os.cpu_count()):
             output.write_own(warning, is_problem=True)
@@ -148,8 +148,8 @@ async def _run(
             options.greet([{**it, "formatted": core in formatted} for core, it in found.items() if it is not None])
 
     async def left(node_id: int) -> None:
-        config = machine.checked(node_id - machine.config.node_id + 1)
-        done = await asyncio.to_thread(removed, config)
+        config = machine.checked_config(node_id - machine.config.node_id + 1)
+        done = await asyncio.to_thread(remove_directories, config)
         output.write_own(f"node {node_id} has left the cluster; {done}")
 
     observed_in = sockets if machine.config.text_or_none("moldau.http.listener") else ""
@@ -184,7 +184,7 @@ def refuse_taken_ports(machine: Machine) -> None:
     fail formats nothing.
     """
     for core in machine.cores:
-        for each in machine.checked(core).listeners:
+        for each in machine.checked_config(core).listeners:
             if not is_free(each.host, each.port):
                 where = f"{each.host or '*'}:{each.port}"
                 raise CommandError(
@@ -193,7 +193,7 @@ def refuse_taken_ports(machine: Machine) -> None:
                 )
 
 
-def claim(config: Config) -> FileLock:
+def lock_directories(config: Config) -> FileLock:
     """Lock the directories of the machine until this process ends. Raises `CommandError` if they are locked already."""
     path = config.log_dirs[0]
     try:
@@ -227,7 +227,7 @@ def format_missing(machine: Machine, formatting: Formatting | None) -> dict[int,
         cluster_id = formatting.cluster_id or fresh_cluster_id(token_bytes)
     lines: dict[int, list[str]] = {}
     for core in machine.cores:
-        its = machine.checked(core)
+        its = machine.checked_config(core)
         if (core > 1 and cluster_id_of_a_formatted_directory(files, its) is not None) or (core == 1 and not is_new):
             continue
         try:
@@ -251,7 +251,7 @@ def _credentials(core: int, formatting: Formatting | None) -> tuple[str, ...]:
     return () if formatting is None or core > 1 else formatting.scram
 
 
-def removed(config: Config) -> str:
+def remove_directories(config: Config) -> str:
     """Remove the directories of a process that has left the cluster. A directory that still has a partition is kept.
     Returns a sentence that says what was done.
     """

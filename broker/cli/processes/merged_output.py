@@ -39,7 +39,7 @@ class MergedOutput:
     def write_line(self, node_id: int, text: str) -> None:
         """Write a line of a node."""
         style = NODE_STYLES[(node_id - 1) % len(NODE_STYLES)]
-        prefix = self._terminal.painted(f"{f'node-{node_id}':{self._width}} |", style)
+        prefix = self._terminal.styled(f"{f'node-{node_id}':{self._width}} |", style)
         self._terminal.say(f"{prefix} {self._shown(text)}")
 
     def _shown(self, text: str) -> str:
@@ -49,8 +49,8 @@ class MergedOutput:
         if found is None:
             return text
         word = found["word"]
-        painted = self._terminal.painted(f"{word:5}", *([_STYLE_OF_WORD[word]] if word in _STYLE_OF_WORD else []))
-        return f"{self._terminal.painted(found['time'], 'dim')} {painted} {found['rest']}"
+        painted = self._terminal.styled(f"{word:5}", *([_STYLE_OF_WORD[word]] if word in _STYLE_OF_WORD else []))
+        return f"{self._terminal.styled(found['time'], 'dim')} {painted} {found['rest']}"
 
 
 class MergedLog(MergedOutput):

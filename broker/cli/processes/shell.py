@@ -96,7 +96,7 @@ class Processes:
     # Events
 
     def _signalled(self) -> None:
-        self._carry_out(self._supervisor.signalled(now_ms()))
+        self._carry_out(self._supervisor.on_signal(now_ms()))
 
     def _tick(self) -> None:
         self._carry_out(self._supervisor.tick(now_ms()))
@@ -136,14 +136,14 @@ class Processes:
             status = await process.wait()
         self._early.pop(node_id, None)
         del self._nodes[node_id]
-        self._carry_out(self._supervisor.ended(node_id, status, now_ms()))
+        self._carry_out(self._supervisor.on_ended(node_id, status, now_ms()))
 
     async def _await_greeting(self, node_id: int, process: Process) -> None:
         assert process.stdout is not None
         line = await process.stdout.readline()
         if line:
             self._reports[node_id] = json.loads(line)
-            self._carry_out(self._supervisor.serves(node_id, now_ms()))
+            self._carry_out(self._supervisor.on_serving(node_id, now_ms()))
         while await process.stdout.read(LINE_SIZE_MAX):
             pass
 

@@ -159,7 +159,7 @@ class Supervisor:
                 ]
         return effects
 
-    def serves(self, node_id: int, now_ms: int) -> list[Effect]:
+    def on_serving(self, node_id: int, now_ms: int) -> list[Effect]:
         """Note that a node serves clients."""
         each = self._watched[node_id]
         if each.state is not State.RUNNING:
@@ -168,7 +168,7 @@ class Supervisor:
         each.state, each.since_ms, each.has_served = State.SERVING, now_ms, True
         return again + self._all_serve()
 
-    def ended(self, node_id: int, status: int, now_ms: int) -> list[Effect]:
+    def on_ended(self, node_id: int, status: int, now_ms: int) -> list[Effect]:
         """Note that a process has ended. `status` is that of `subprocess`: negative if a signal ended it."""
         each = self._watched[node_id]
         before, each.state = each.state, State.ENDED
@@ -197,7 +197,7 @@ class Supervisor:
             return effects + self._stop_next(now_ms)
         return effects + self._all_serve()
 
-    def signalled(self, now_ms: int) -> list[Effect]:
+    def on_signal(self, now_ms: int) -> list[Effect]:
         """Handle a SIGTERM or SIGINT that the command got. The first signal stops the processes, further ones kill
         them.
         """

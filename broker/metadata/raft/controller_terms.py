@@ -78,12 +78,12 @@ class ControllerTerms:
         """The controller of the current term; None if this node does not lead."""
         return self._active
 
-    def disconnected(self, broker_id: int) -> None:
+    def note_disconnected(self, broker_id: int) -> None:
         """Tell the controller that a broker may have failed: a connection to or from it broke, or its address refuses
         connections.
         """
         if self._active is not None:
-            self._active.disconnected(broker_id)
+            self._active.note_disconnected(broker_id)
 
     def lead(self, epoch: int) -> None:
         """Begin a term as leader of an epoch. If there are many partitions, an executor thread indexes them first.
@@ -107,7 +107,7 @@ class ControllerTerms:
         elif leader_id >= 0:
             log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
         if leader_id >= 0:
-            self._former_leader.followed(leader_id)
+            self._former_leader.note_leader(leader_id)
         self._leader_changed()
 
     async def _lead_indexed(self, epoch: int, topics: TopicsImage) -> None:
@@ -145,7 +145,7 @@ class ControllerTerms:
         if contact is None:
             return
         if contact.heard_ms is None:
-            active.disconnected(contact.node_id)
+            active.note_disconnected(contact.node_id)
         else:
             active.note_last_heard(contact.node_id, contact.heard_ms)
 
@@ -179,16 +179,16 @@ class FormerLeader:
         """The id of the former leader; -1 if no other node has led since this one did."""
         return self._node_id
 
-    def followed(self, node_id: int) -> None:
+    def note_leader(self, node_id: int) -> None:
         """Note that this node follows the leader `node_id` from now on."""
         self._node_id = node_id
-        self.answered()
+        self.note_answer()
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Note the time at which the leader answered a request of this node."""
         self._heard_ms = self._monotonic_ms()
 
-    def disconnected(self) -> None:
+    def note_disconnected(self) -> None:
         """Note that the connection to the leader broke, or that its address refuses connections."""
         self._heard_ms = None
 

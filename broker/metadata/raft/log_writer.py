@@ -88,7 +88,7 @@ class MetadataLogWriter:
         """Append the controller's records as one batch. Raises `NoRoom`, and then appends nothing."""
         size_before = self._log.log.size
         provenance = self._log.append(records, metadata_version, self._raft.epoch, self._environment.wall_ms())
-        self._policy.appended(self._log.log.size - size_before)
+        self._policy.note_appended(self._log.log.size - size_before)
         self._appended([])
         return provenance
 
@@ -122,24 +122,24 @@ class MetadataLogWriter:
             )
             self._loop.call_later(REFUSED_RETRY_S, self._nothing_appended, self._raft.epoch, self._raft.leader_id)
             return
-        self._policy.appended(len(fetched))
+        self._policy.note_appended(len(fetched))
         self._appended(described)
 
     def truncate(self, end_offset: int) -> None:
         """Remove the records that the leader does not have. Raises OSError."""
         self._log.truncate(end_offset, self._environment.wall_ms())
-        self._committed.truncated(end_offset)
+        self._committed.on_log_truncated(end_offset)
         self._feed(events.LogTruncated(end_offset))
 
     def flush(self) -> None:
         """Sync the log in an executor thread, and then report the durable end offset to the Raft machine."""
         self._flusher.when_durable([self._log.log], self._flushed)
 
-    def disk_failed(self, error: OSError) -> None:
+    def on_disk_failed(self, error: OSError) -> None:
         """Halt the node, because its metadata log cannot be read or written any more."""
         self._halt(f"the metadata log {self._log.directory} has failed: {error}")
 
-    def damaged(self, reason: str) -> None:
+    def on_damage(self, reason: str) -> None:
         """Halt this node, so that the quorum elects another leader: a damaged batch cannot be sent to a follower."""
         self._halt(f"the metadata log {self._log.directory} is damaged: {reason}")
 

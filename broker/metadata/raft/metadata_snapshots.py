@@ -74,7 +74,7 @@ class MetadataSnapshots:
         is_new = newest is None or image.provenance.end_offset > newest.end_offset
         now_ms = self._environment.monotonic_ms()
         if not self._is_stopping and is_new and self._policy.is_due(now_ms):
-            self._policy.begun(now_ms)
+            self._policy.note_begun(now_ms)
             self._tasks.spawn(self.write(image), "metadata snapshot")
 
     async def write(self, image: MetadataImage) -> None:
@@ -104,7 +104,7 @@ class MetadataSnapshots:
                 self._log.directory,
                 error,
             )
-        self._policy.ended()
+        self._policy.note_ended()
 
     # Sending to a follower
 
@@ -162,7 +162,7 @@ class MetadataSnapshots:
             self._feed(events.SnapshotRefused(snapshot_id))
             return
         paths = self._log.start_at(snapshot_id, environment.wall_ms())
-        self._committed.replaced(loaded.replay)
+        self._committed.publish_snapshot(loaded.replay)
         log.info(
             "replaced the metadata log by the leader's snapshot %s: it starts at offset %d now",
             snapshot_id.file_name,

@@ -87,7 +87,7 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
     event_feed = EventFeed()
     feed = event_feed.feed
     catch_up = CatchUp(loop)
-    cluster_check = ClusterCheck(around.properties.cluster_id, controllers_asked(config))
+    cluster_check = ClusterCheck(around.properties.cluster_id, other_controllers(config))
 
     def cannot_lead(error: NoRoom) -> None:
         """End the node, because its disk has no room for what a leader of the quorum has to write.
@@ -97,12 +97,12 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
         if catch_up.is_over:
             environment.halt(str(error))
         else:
-            catch_up.failed(full_disk(error))
+            catch_up.fail(full_disk(error))
 
     def answered(address: Address, response: object) -> None:
-        refusal = cluster_check.answered(address, response)
+        refusal = cluster_check.count_response(address, response)
         if refusal is not None and not catch_up.is_over:
-            catch_up.failed(refusal)
+            catch_up.fail(refusal)
 
     files = MetadataSnapshotFiles(environment.fs, metadata_log.directory)
     committed = CommittedMetadata(publisher, metadata_log, loaded.replay)
@@ -132,7 +132,7 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
         partial(around.channels.close, PURPOSE),
         cannot_lead,
     )
-    peers = QuorumPeers(around.channels, former_leader, terms.disconnected, feed, answered)
+    peers = QuorumPeers(around.channels, former_leader, terms.note_disconnected, feed, answered)
     driver = RaftDriver(
         environment, loop, tasks, raft, metadata_log, committed, writer, snapshots, terms, peers, catch_up, event_feed
     )
@@ -143,12 +143,12 @@ def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumDepe
     """Let the metadata log report failures, damage and a full disk, whichever reader or writer finds them, to the
     writer and the node.
     """
-    disk_log.on_failure = writer.disk_failed
-    disk_log.on_damage = writer.damaged
+    disk_log.on_failure = writer.on_disk_failed
+    disk_log.on_damage = writer.on_damage
     disk_log.on_shortage = around.disk_is_full
 
 
-def controllers_asked(config: Config) -> list[str]:
+def other_controllers(config: Config) -> list[str]:
     """The configured addresses (`host:port`) of the quorum's other controllers."""
     voters = [f"{each.host}:{each.port}" for each in config.controller_quorum_voters if each.node_id != config.node_id]
     own = {f"{each.host}:{each.port}" for each in config.advertised_controller_listeners}

@@ -66,9 +66,9 @@ class QuorumPeers:
 
     def _note_leader(self, response: object) -> None:
         if response is NoResponse.DISCONNECTED:
-            self._former_leader.disconnected()
+            self._former_leader.note_disconnected()
         elif not isinstance(response, NoResponse):
-            self._former_leader.answered()
+            self._former_leader.note_answer()
 
 
 class ForeignQuorum(ValueError):
@@ -89,7 +89,7 @@ class ClusterCheck:
         self._refusing: set[Address] = set()
         self._is_settled = not asked
 
-    def answered(self, address: Address, response: object) -> ForeignQuorum | None:
+    def count_response(self, address: Address, response: object) -> ForeignQuorum | None:
         """Count a response from an address. Returns the error with which the start ends, once enough controllers have
         refused; otherwise None.
         """

@@ -96,7 +96,7 @@ class RaftDriver:
             for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
                 self._perform(effect)
         except OSError as error:
-            self._writer.disk_failed(error)  # Only a part of the step's effects was carried out.
+            self._writer.on_disk_failed(error)  # Only a part of the step's effects was carried out.
         self._arm()
 
     async def stop(self, patience_ms: int) -> None:
@@ -156,7 +156,7 @@ class RaftDriver:
             self._rest = None
         match self._committed.commit(high_watermark, is_active=self._terms.active is not None):
             case Progress.PUBLISHED:
-                self._catch_up.reached()
+                self._catch_up.succeed()
                 self._snapshots.write_if_due()
             case Progress.BEHIND:
                 self._rest = self._loop.call_soon(self._publish_rest, high_watermark)
@@ -165,7 +165,7 @@ class RaftDriver:
         try:
             self._commit(high_watermark)
         except OSError as error:
-            self._writer.disk_failed(error)
+            self._writer.on_disk_failed(error)
 
     def _end_stop(self) -> None:
         if not self._stopped.done():
@@ -187,7 +187,7 @@ class RaftDriver:
 
 
 class CatchUp:
-    """The wait of a start until this node has caught up with the metadata. The first call of `reached` or `failed` ends
+    """The wait of a start until this node has caught up with the metadata. The first call of `succeed` or `fail` ends
     it.
     """
 
@@ -198,21 +198,21 @@ class CatchUp:
     def is_over(self) -> bool:
         return self._ended.done()
 
-    def reached(self) -> None:
+    def succeed(self) -> None:
         """End the wait successfully: the published image includes every record that was committed when this node
         started.
         """
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def failed(self, error: OSError | ForeignQuorum) -> None:
+    def fail(self, error: OSError | ForeignQuorum) -> None:
         """End the wait with an error, which `wait` raises, because this node can neither lead nor catch up."""
         if not self._ended.done():
             self._ended.set_exception(error)
 
     async def wait(self, describe: Callable[[], str]) -> None:
-        """Wait until `reached` or `failed` is called, and log the text of `describe` every five seconds. Raises the
-        error given to `failed`.
+        """Wait until `succeed` or `fail` is called, and log the text of `describe` every five seconds. Raises the
+        error given to `fail`.
         """
         while not (await asyncio.wait([self._ended], timeout=PROGRESS_S))[0]:
             progress.info("still waiting for the metadata quorum: %s", describe())

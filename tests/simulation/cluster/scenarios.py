@@ -339,7 +339,7 @@ def a_set_that_may_have_grown_counts_as_grown(seed: int) -> None:
     stage.partition.append(batch("a"), 1, 0, 9)
     stage.answer(ErrorCode.INVALID_UPDATE_VERSION)
     stage.brokers[3].is_active = False
-    stage.changes.brokers_changed()
+    stage.changes.on_brokers_changed()
     stage.fetch(2, 1)
     assert stage.partition.high_watermark == 0, "committed without one that may be in sync"
 
@@ -496,7 +496,7 @@ def metadata_that_is_known_already_ends_no_proposal(seed: int) -> None:
     assert stage.wishes()[-1] == ([1, 2, 3], 8)
     stage.partition.become_leader(1, 5, (1, 2), replicas=(1, 2, 3), partition_epoch=8)
     stage.brokers[3].is_active = False
-    stage.changes.brokers_changed()
+    stage.changes.on_brokers_changed()
     stage.partition.append(batch("a"), 1, 0, 9)
     stage.fetch(2, 1)
     assert stage.partition.high_watermark == 0, "committed without one that may be in sync"

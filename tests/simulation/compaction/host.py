@@ -122,7 +122,7 @@ class Process:
         self.led = self._load(LED, config)
         self.copy = self._load(COPY, config)
         self.tasks = Tasks(environment.halt)
-        self.flusher = Flusher(environment, self.tasks.spawn, self.replicas.flushed)
+        self.flusher = Flusher(environment, self.tasks.spawn, self.replicas.on_flushed)
         self.checkpoints = LogCheckpoints(environment, lambda: (self.directory,))
         self.removal = FileRemoval(environment, self.tasks.spawn)
         watched = WatchedEnvironment(environment, waits)

@@ -45,7 +45,7 @@ def test_a_plan_that_is_told_before_it_is_stored_is_found(monkeypatch: pytest.Mo
 
 
 def test_sessions_that_a_new_coordinator_forgets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ClassicKind, "loaded", lambda *_: None)
+    monkeypatch.setattr(ClassicKind, "on_loaded", lambda *_: None)
     with pytest.raises(Violation, match="not heard of"):
         run_many()
 

@@ -142,7 +142,7 @@ class Host(LeaderSide):
             partition.become_follower(assigned.leader, assigned.leader_epoch, assigned.partition_epoch)
             if was_leader or assigned.leader_epoch != epoch_before:
                 self._follow(assigned.leader)
-        self.changes.brokers_changed()
+        self.changes.on_brokers_changed()
 
     def _follow(self, leader_id: int) -> None:
         for other, fetcher in self.fetchers.items():

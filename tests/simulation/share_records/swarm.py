@@ -78,7 +78,7 @@ class Settings:
 
     settings: ShareSettings
 
-    def of(self, group_id: str) -> ShareSettings:
+    def settings_of(self, group_id: str) -> ShareSettings:
         return self.settings
 
 
@@ -417,7 +417,7 @@ class ShareRecordsSwarm(DrawnSwarm):
             self.rules.has_released(life, member_id)
             life.held = {offset: holder for offset, holder in life.held.items() if holder[0] != member_id}
         if self.random.random() < 0.2:
-            node.partitions.group_left(KEY.group_id)
+            node.partitions.on_group_left(KEY.group_id)
 
     # The log, the coordinator, time
 
@@ -441,7 +441,7 @@ class ShareRecordsSwarm(DrawnSwarm):
 
     def reset(self) -> None:
         """An administrator sets the offset of the group, which has no member then."""
-        self.leader.partitions.group_left(KEY.group_id)
+        self.leader.partitions.on_group_left(KEY.group_id)
         offset = self.random.randint(self.log.log_start_offset, self.log.end_offset)
         self.initialize(max(self.rules.generations) + 1, offset)
 

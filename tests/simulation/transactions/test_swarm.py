@@ -138,11 +138,11 @@ def prepared_transactions_that_a_new_coordinator_leaves(patch: pytest.MonkeyPatc
         original(self, step)
 
     original = TransactionShard.on_loaded
-    patch.setattr(TransactionShard, "loaded", loaded)
+    patch.setattr(TransactionShard, "on_loaded", loaded)
 
 
 def records_that_do_not_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "standing", Transactions.committed_state)
+    patch.setattr(Transactions, "state_or_pending", Transactions.committed_state)
 
 
 def answers_before_the_commit(patch: pytest.MonkeyPatch) -> None:

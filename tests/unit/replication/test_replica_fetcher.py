@@ -58,9 +58,9 @@ def test_the_leader_looks_only_at_what_has_news() -> None:
     follower = FollowerSide(*(replica(index) for index in range(5)))
     follower.catch_up(leader)
     (session,) = leader._broker.fetch_sessions._sessions.values()
-    assert session.wanted() == []
+    assert session.wanted_partitions() == []
     partitions[3].append(batch("a"), 1, 0, 9)
-    assert [key[1] for key, _ in session.wanted()] == [3]
+    assert [key[1] for key, _ in session.wanted_partitions()] == [3]
 
 
 def test_an_append_wakes_a_fetch_that_waits() -> None:

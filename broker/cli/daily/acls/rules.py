@@ -6,9 +6,9 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client
-from moldau.broker.cli.daily.failures import WrongArguments, check, wrong
+from moldau.broker.cli.daily.failures import WrongArguments, check, wrong_arguments
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.reasons.words import plural
 from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
@@ -55,7 +55,7 @@ def list_acls(session: Session) -> int:
     return 0
 
 
-def add(session: Session) -> int:
+def add_acls(session: Session) -> int:
     """Add ACLs (`acl add`)."""
     from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
@@ -85,12 +85,12 @@ def _added(given: argparse.Namespace) -> list[AclBinding]:
     """The ACLs that the arguments of `acl add` describe."""
     named = resources_of(given)
     if not named:
-        wrong(
+        wrong_arguments(
             "name a resource: --topic, --group, --transactional-id, --cluster, --delegation-token or --user-principal"
         )
     operations = [operation_of(each) for each in given.operation]
     if not operations and not (given.producer or given.consumer):
-        wrong("give --operation, --producer or --consumer")
+        wrong_arguments("give --operation, --producer or --consumer")
     pattern = PatternType.PREFIXED if given.prefixed else PatternType.LITERAL
     permission = PermissionType.DENY if given.deny else PermissionType.ALLOW
     found: list[AclBinding] = []
@@ -119,18 +119,18 @@ def _added(given: argparse.Namespace) -> list[AclBinding]:
     return found
 
 
-def remove(session: Session) -> int:
+def remove_acls(session: Session) -> int:
     """Remove ACLs (`acl remove`). Without `--execute` they are only printed."""
     from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
     given, client = session.arguments, session.client
     wanted = _filters(session)
     if not (given.principal or given.operation or given.host or resources_of(given)):
-        wrong("say which: --principal, --operation, --host or a resource such as --topic")
+        wrong_arguments("say which: --principal, --operation, --host or a resource such as --topic")
     if not given.execute:
         found = sorted({each for one in wanted for each in bindings_of(client, one)})
         session.output.rows([_row(each) for each in found], SHOWN, empty="there are no such ACLs")
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
         return 0
     request = DeleteAclsRequest(
         filters=[
@@ -171,7 +171,7 @@ def _filters(session: Session) -> list[AclFilter]:
     """The filters that the arguments describe: one for each resource that is named, or one for all resources."""
     given = session.arguments
     if given.prefixed and given.matching:
-        wrong("give --prefixed or --matching, not both")
+        wrong_arguments("give --prefixed or --matching, not both")
     pattern = PatternType.PREFIXED if given.prefixed else PatternType.MATCH if given.matching else PatternType.ANY
     operation = AclOperation.ANY if given.operation is None else operation_of(given.operation)
     named: list[tuple[ResourceKind, str | None]] = [*resources_of(given)]

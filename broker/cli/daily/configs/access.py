@@ -36,7 +36,7 @@ Change = tuple[int, str, str | None]
 """The operation on a setting, the name of the setting, and the value, which is None for a deletion."""
 
 
-def described(
+def describe_configs(
     client: Client, resources: Iterable[Resource], *, synonyms: bool = False, documentation: bool = False
 ) -> list[DescribeConfigsResult]:
     """Describe the settings of resources. A broker is asked for its own settings. Raises `Failure`."""

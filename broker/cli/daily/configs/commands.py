@@ -16,10 +16,17 @@ from moldau.broker.cli.daily.configs.access import (
     Resource,
     alter,
     changes_of,
-    described,
+    describe_configs,
     pairs_of,
 )
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check, unknown, wrong
+from moldau.broker.cli.daily.failures import (
+    EXIT_UNKNOWN,
+    Failure,
+    WrongArguments,
+    check,
+    unknown_failure,
+    wrong_arguments,
+)
 from moldau.broker.cli.daily.session import Session
 
 if TYPE_CHECKING:
@@ -53,7 +60,7 @@ def get(session: Session) -> int:
     given, client = session.arguments, session.client
     name, wanted = _named(given.kind, given.words)
     _check_there(client, given.kind, name)
-    (result,) = described(client, [(CODES[given.kind], name)], synonyms=True)
+    (result,) = describe_configs(client, [(CODES[given.kind], name)], synonyms=True)
     check(result.error_code, result.error_message, _what(given.kind, name))
     rows = _rows(result, set(wanted), everything=given.all)
     missing = [each for each in wanted if each not in {row["setting"] for row in rows}]
@@ -93,7 +100,7 @@ def set_settings(session: Session) -> int:
     """Set settings (`config set`)."""
     name, words = _named(session.arguments.kind, session.arguments.words)
     if not words:
-        wrong("give the settings as NAME=VALUE")
+        wrong_arguments("give the settings as NAME=VALUE")
     return _alter(session, name, changes_of(pairs_of(words, "the setting"), ()))
 
 
@@ -101,7 +108,7 @@ def unset_settings(session: Session) -> int:
     """Remove settings (`config unset`)."""
     name, words = _named(session.arguments.kind, session.arguments.words)
     if not words:
-        wrong("give the names of the settings")
+        wrong_arguments("give the names of the settings")
     return _alter(session, name, changes_of({}, words))
 
 
@@ -128,7 +135,7 @@ def _warn_of_unknown(session: Session, name: str, settings: Sequence[str]) -> No
 
     client = session.client
     client.topics([])
-    (result,) = described(client, [(BROKER, name or str(min(client.brokers)))])
+    (result,) = describe_configs(client, [(BROKER, name or str(min(client.brokers)))])
     # A broker lists its own settings, those that Apache Kafka does not have, once they are set.
     known = {each.name for each in result.configs} | {
         each for each in broker_catalogue() if each.startswith(OWN_PREFIX)
@@ -165,4 +172,4 @@ def _check_there(client: Client, kind: str, name: str) -> None:
     elif kind.startswith("broker") and name:
         client.topics([])
         if int(name) not in client.brokers:
-            raise unknown("broker", name, map(str, client.brokers))
+            raise unknown_failure("broker", name, map(str, client.brokers))

@@ -31,7 +31,7 @@ from moldau.broker.cli.daily.erasure.searching import (
     runs_from,
 )
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
-from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, check_can_write, refused, wrong
+from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, check_can_write, refused, wrong_arguments
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import plural
@@ -77,9 +77,9 @@ def erase(session: Session) -> int:
     """Erase records and write the receipt (`erase`). Without `--execute` the records are only counted."""
     given, client = session.arguments, session.client
     if given.topic is None:
-        wrong("give a topic, or --verify RECEIPT")
+        wrong_arguments("give a topic, or --verify RECEIPT")
     if given.storage is not None:
-        wrong("--storage goes with --verify: the brokers know where the remote segments are")
+        wrong_arguments("--storage goes with --verify: the brokers know where the remote segments are")
     check_arguments(given)
     check_predicate(given)
     sign_key = None if given.sign_key is None else signing_key(given.sign_key)
@@ -98,7 +98,7 @@ def erase(session: Session) -> int:
             found[key] = runs_from(sorted(each for each in chosen[key[1]] if start <= each < end))
             continue
         session.note(f"{key[0]}-{key[1]}: searching offsets {start} to {end}")
-        leader = client.repeated("the leader", partial(client.leader_of, key))
+        leader = client.retry("the leader", partial(client.leader_of, key))
         records = records_at(client, leader, key, start, end)
         of_key = None if chosen is None else chosen[key[1]]
         found[key] = runs_from(
@@ -169,7 +169,7 @@ class Erasure:
         order_id = uuid.uuid4().bytes
         batch = erase_order_batch(order_of(order_id, self._hash, runs), self._session.now_ms())
         try:
-            offset = self._client.repeated(f"{key[0]}-{key[1]}", partial(self._sent, key, batch))
+            offset = self._client.retry(f"{key[0]}-{key[1]}", partial(self._sent, key, batch))
         except OrderTooLarge:
             half = len(runs) // 2
             if not half:

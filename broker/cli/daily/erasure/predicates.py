@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from moldau.broker.cli.daily.failures import wrong
-from moldau.broker.cli.read import engine_errors, failures_reported, unquoted_names
+from moldau.broker.cli.daily.failures import wrong_arguments
+from moldau.broker.cli.read import engine_errors, failures_as_command_errors, unquoted_names
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,7 +21,7 @@ NEEDED: Final = ("duckdb", "pyarrow", "numpy")
 def check_predicate(given: Namespace) -> None:
     """Raise `WrongArguments` if options that belong to `--sql` are given without it."""
     if given.sql is None and (given.registry is not None or given.schema is not None):
-        wrong("--registry and --schema decode values for --sql")
+        wrong_arguments("--registry and --schema decode values for --sql")
 
 
 def chosen_offsets(session: Session, topic: str) -> dict[int, set[int]]:
@@ -38,7 +38,7 @@ def chosen_offsets(session: Session, topic: str) -> dict[int, set[int]]:
     given, settings = session.arguments, session.client.settings
     options = {f"kafka.{name}": value for name, value in settings.properties.items() if name.startswith(SECURITY)}
     found: dict[int, set[int]] = defaultdict(set)
-    with failures_reported():
+    with failures_as_command_errors():
         records = read_topic(
             settings.bootstrap_text,
             topic,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Partition
-from moldau.broker.cli.daily.failures import Failure, wrong
+from moldau.broker.cli.daily.failures import Failure, wrong_arguments
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
 from moldau.broker.cli.daily.records.printing import filter_of
 from moldau.broker.cli.daily.times import time_ms
@@ -54,7 +54,9 @@ def filter_from(session: Session) -> Filter:
     """
     given, now_ms = session.arguments, session.now_ms()
     if not has_filter(given):
-        wrong("give --key, --header, --where, --grep or --sql: 'moldau topic delete' and retention remove all records")
+        wrong_arguments(
+            "give --key, --header, --where, --grep or --sql: 'moldau topic delete' and retention remove all records"
+        )
     passes = filter_of(given.key, given.grep, given.header, given.where)
     begin_ms = None if given.begin is None else time_ms(given.begin, "--from", now_ms)
     end_ms = None if given.end is None else time_ms(given.end, "--to", now_ms)
@@ -91,7 +93,7 @@ def records_at(client: Client, node_id: int, key: Partition, start: int, end: in
     what, position, empty_reads = f"{key[0]}-{key[1]} at broker {node_id}", start, 0
     while position < end:
         attempt = partial(_fetched, client, node_id, key, position)
-        answer = client.repeated(what, attempt)
+        answer = client.retry(what, attempt)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position < answer.log_start_offset:
             position = answer.log_start_offset
             continue

@@ -9,10 +9,10 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moldau.broker.cli.daily.failures import wrong
+from moldau.broker.cli.daily.failures import wrong_arguments
 from moldau.broker.cli.invocation import CommandError
-from moldau.broker.cli.lake import NEEDED, catalog_failures_reported, properties_of
-from moldau.broker.cli.read import failures_reported
+from moldau.broker.cli.lake import NEEDED, catalog_failures_as_command_errors, properties_of
+from moldau.broker.cli.read import failures_as_command_errors
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def check_arguments(given: Namespace) -> None:
     """Raise `WrongArguments` if tables are named without a warehouse or a catalog."""
     if given.tables and given.warehouse is None and given.catalog is None:
-        wrong("--tables needs --warehouse DIR or --catalog NAME")
+        wrong_arguments("--tables needs --warehouse DIR or --catalog NAME")
 
 
 class FollowingTables:
@@ -47,7 +47,7 @@ class FollowingTables:
         from moldau.lake.erasing import check_follows
         from moldau.lake.opening import loaded, opened_catalog
 
-        with failures_reported(), catalog_failures_reported():
+        with failures_as_command_errors(), catalog_failures_as_command_errors():
             catalog = opened_catalog(given.warehouse, given.catalog, properties_of(given))
             for name in filter(None, given.tables.split(",")):
                 table = loaded(catalog, name)
@@ -67,7 +67,7 @@ class FollowingTables:
         offsets = offsets_of(runs)
         for name, (catalog, table) in self._tables.items():
             try:
-                with failures_reported(), catalog_failures_reported():
+                with failures_as_command_errors(), catalog_failures_as_command_errors():
                     ports = SinkPorts(os.urandom, self._session.now_ms)
                     stated += [each.stated() for each in erase_rows(catalog, table, offsets, ports)]
             except CommandError as problem:
@@ -86,7 +86,7 @@ class FollowingTables:
         from moldau.lake.erasing import rows_left
 
         rows: list[dict[str, object]] = []
-        with failures_reported(), catalog_failures_reported():
+        with failures_as_command_errors(), catalog_failures_as_command_errors():
             from pyiceberg.exceptions import NoSuchTableError
 
             offsets = offsets_of(runs)

@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.client import Partition
 from moldau.broker.cli.daily.erasure.receipts import check_signature, read_receipt
 from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, has_filter, predicate_hash, records_at
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
-from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, wrong
+from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, wrong_arguments
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.reasons.words import plural
@@ -35,11 +35,13 @@ def verify(session: Session) -> int:
     if given.sign_key is not None:
         check_signature(receipt, given.sign_key)
     if given.sql is not None:
-        wrong("--verify reads the offsets of the receipt: run the command with --sql again, and it counts what is left")
+        wrong_arguments(
+            "--verify reads the offsets of the receipt: run the command with --sql again, and it counts what is left"
+        )
     passes = None
     if has_filter(given):
         if predicate_hash(given, bytes.fromhex(receipt["predicate_salt"])).hex() != receipt["predicate_sha256"]:
-            wrong("these filters are not those of the receipt: give the same, or none")
+            wrong_arguments("these filters are not those of the receipt: give the same, or none")
         passes = filter_from(session)
     topic = receipt["topic"]
     metadata = client.known_topics([topic])[topic]
@@ -81,7 +83,7 @@ def _row(
     session: Session, key: Partition, node_id: int, orders: list[dict[str, Any]], passes: Any
 ) -> dict[str, object]:
     client = session.client
-    start, end = client.repeated("the offsets", partial(bounds, client, [key]))[key]
+    start, end = client.retry("the offsets", partial(bounds, client, [key]))[key]
     is_left, runs = _left_of(orders, passes, end)
     if passes is None:
         start, end = max(start, runs[0].first), min(end, runs[-1].last + 1)
@@ -100,7 +102,7 @@ def _row_of_storage(session: Session, key: Partition, orders: list[dict[str, Any
     from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
     client, (topic, index) = session.client, key
-    _, end = client.repeated("the offsets", partial(bounds, client, [key]))[key]
+    _, end = client.retry("the offsets", partial(bounds, client, [key]))[key]
     is_left, _ = _left_of(orders, passes, end)
     partition = RemotePartition(topic, client.topic_id(topic), index)
     return _stated(key, "storage", *counts_in(session.arguments, client.cluster_id or "", partition, is_left))

@@ -12,10 +12,10 @@ from moldau.broker.cli.daily.failures import (
     EXIT_UNKNOWN,
     Failure,
     WrongArguments,
-    all_of,
     check_can_write,
+    joined_failures,
     refused,
-    wrong,
+    wrong_arguments,
 )
 from moldau.broker.cli.daily.groups.listing import (
     CLASSIC,
@@ -30,11 +30,11 @@ from moldau.broker.cli.daily.groups.listing import (
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
-from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.reasons.words import plural
 
 RESET: Final = ("topic", "partition", "offset", "new_offset", "change")
-IDLE: Final = ("Empty", "Dead")
+EMPTY_STATES: Final = ("Empty", "Dead")
 """The states in which a group has no members."""
 
 
@@ -51,7 +51,7 @@ def reset(session: Session) -> int:
             raise missing
         group = Group(given.name, CLASSIC, "Dead", "", -1)
         session.note(f"there is no group {given.name}: its offsets make it")
-    if group.state not in IDLE:
+    if group.state not in EMPTY_STATES:
         raise Failure(f"group {group.name} is {group.state}: only a group without members is reset; stop them first")
     current = committed_offsets(client, group) if group.coordinator >= 0 else {}
     wanted = _wanted(session, current)
@@ -82,7 +82,7 @@ def reset(session: Session) -> int:
     if given.to_file is not None:
         _write_file(given.to_file, target)
     if not given.execute:
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
     return 0
 
 
@@ -93,7 +93,7 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
     given, client = session.arguments, session.client
     if given.from_file is not None:
         if given.topic:
-            wrong("--from-file names the topics itself")
+            wrong_arguments("--from-file names the topics itself")
         read = _read_file(given.from_file)
         client.known_topics(topic for topic, _ in read)
         return read
@@ -226,8 +226,8 @@ def delete(session: Session) -> int:
         output.say(f"group {group.name} is deleted")
         output.object({"group": group.name, "deleted": True})
     if not session.arguments.execute:
-        session.note(DRY)
-    all_of(failures)
+        session.note(DRY_RUN_NOTE)
+    joined_failures(failures)
     return 0
 
 
@@ -242,7 +242,7 @@ def delete_offsets(session: Session) -> int:
     if not keys:
         raise Failure(f"group {group.name} has no offsets for {', '.join(sorted(names))}", status=EXIT_UNKNOWN)
     if group.kind == SHARE and any(":" in each for each in given.topic):
-        wrong("a share group loses its offsets by topic, not by partition")
+        wrong_arguments("a share group loses its offsets by topic, not by partition")
     if given.execute:
         forget = _delete_share if group.kind == SHARE else _delete
         at_coordinator(client, group.name, lambda: forget(client, group.name, keys))
@@ -252,7 +252,7 @@ def delete_offsets(session: Session) -> int:
     ]
     session.output.rows(rows, ("topic", "partition", "offset", "deleted"))
     if not given.execute:
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
     return 0
 
 

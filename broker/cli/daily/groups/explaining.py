@@ -57,7 +57,7 @@ def explain_groups(session: Session) -> int:
     output = session.output
     groups = all_groups(session.client)
     names = sorted(set(session.arguments.names))
-    gone = {name: facts_of_gone(session.client, name, groups) for name in names if name not in groups}
+    gone = {name: facts_of_deleted_group(session.client, name, groups) for name in names if name not in groups}
     for number, name in enumerate(names):
         facts = gone.get(name) or facts_of(session, groups[name])
         sentences = explain(facts)
@@ -79,7 +79,7 @@ def _say(session: Session, sentence: Sentence) -> None:
         session.output.say(f"      next: {sentence.advice}")
 
 
-def facts_of_gone(client: Client, name: str, groups: Mapping[str, Group]) -> GroupFacts:
+def facts_of_deleted_group(client: Client, name: str, groups: Mapping[str, Group]) -> GroupFacts:
     """The facts about a group that no longer exists: its history. Raises `Failure` if the coordinator keeps no history
     of it.
     """
@@ -165,7 +165,7 @@ def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts
             by_node.setdefault(each.node_id, []).append(keys[each.key])
         return {key: batches for each in by_node.items() for key, batches in _states(client, group, *each).items()}
 
-    found = client.repeated("the share coordinators", ask) if there else {}
+    found = client.retry("the share coordinators", ask) if there else {}
     return [
         each
         if each.end is None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.failures import Failure, refused, unknown
+from moldau.broker.cli.daily.failures import Failure, refused, unknown_failure
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -42,7 +42,7 @@ def all_groups(client: Client) -> dict[str, Group]:
 
     found: dict[str, Group] = {}
     for broker in sorted(client.brokers):
-        for each in client.repeated(f"the groups of broker {broker}", lambda broker=broker: ask(broker)).groups:  # type: ignore[misc]
+        for each in client.retry(f"the groups of broker {broker}", lambda broker=broker: ask(broker)).groups:  # type: ignore[misc]
             kind = (each.group_type or CLASSIC).lower()
             found[each.group_id] = Group(each.group_id, kind, each.group_state, each.protocol_type, broker)
     return found
@@ -69,14 +69,14 @@ def unknown_group(client: Client, name: str, groups: Iterable[str]) -> Failure:
     (described,) = client.ask(DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse).groups
     if described.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return refused(described.error_code, None, f"group {name}")
-    return unknown("group", name, groups)
+    return unknown_failure("group", name, groups)
 
 
 def at_coordinator(client: Client, group: str, attempt: Callable[[], T]) -> T:
     """Call `attempt` and return its result. It is called again while the coordinator of the group moves. Raises
     `Failure`.
     """
-    return client.repeated(f"group {group}", attempt)
+    return client.retry(f"group {group}", attempt)
 
 
 def committed_offsets(client: Client, group: Group) -> dict[Partition, int]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.failures import all_of, check, refused
-from moldau.broker.cli.daily.placement.named import Found, by_topic, named_partitions
+from moldau.broker.cli.daily.failures import check, joined_failures, refused
+from moldau.broker.cli.daily.placement.named import Found, grouped_by_topic, named_partitions
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
@@ -45,7 +45,7 @@ def elect_unclean(session: Session) -> int:
         return 0
     if not session.arguments.execute:
         session.output.rows(_rows(wanted), SHOWN)
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
         return 0
     return _elect(session, UNCLEAN, list(wanted))
 
@@ -55,7 +55,9 @@ def _elect(session: Session, kind: int, keys: Sequence[Partition]) -> int:
     client = session.client
     request = ElectLeadersRequest(
         election_type=kind,
-        topic_partitions=[TopicPartitions(topic=name, partitions=each) for name, each in by_topic(keys).items()],
+        topic_partitions=[
+            TopicPartitions(topic=name, partitions=each) for name, each in grouped_by_topic(keys).items()
+        ],
         timeout_ms=client.settings.request_timeout_ms,
     )
     reply = client.ask(request, ElectLeadersResponse)
@@ -67,12 +69,14 @@ def _elect(session: Session, kind: int, keys: Sequence[Partition]) -> int:
         if each.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
     ]
     session.output.rows(_rows(_named(client, keys)), SHOWN)
-    all_of(failures)
+    joined_failures(failures)
     return 0
 
 
 def _named(client: Client, keys: Sequence[Partition]) -> Found:
-    return named_partitions(client, [f"{name}:{','.join(map(str, each))}" for name, each in by_topic(keys).items()])
+    return named_partitions(
+        client, [f"{name}:{','.join(map(str, each))}" for name, each in grouped_by_topic(keys).items()]
+    )
 
 
 def _rows(partitions: Found) -> list[dict[str, object]]:

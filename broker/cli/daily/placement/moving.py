@@ -9,10 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, check, refused, unknown, wrong
-from moldau.broker.cli.daily.placement.named import by_topic, named_partitions
+from moldau.broker.cli.daily.failures import (
+    Failure,
+    WrongArguments,
+    check,
+    joined_failures,
+    refused,
+    unknown_failure,
+    wrong_arguments,
+)
+from moldau.broker.cli.daily.placement.named import grouped_by_topic, named_partitions
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.cli.invocation import reason_of
 from moldau.broker.reasons.words import plural
 from moldau.protocol.messages.alter_partition_reassignments import (
@@ -59,7 +67,7 @@ def moves_of(client: Client, keys: Sequence[Partition] | None) -> dict[Partition
     if keys is not None:
         topics = [
             ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
-            for name, indexes in by_topic(keys).items()
+            for name, indexes in grouped_by_topic(keys).items()
         ]
     request = ListPartitionReassignmentsRequest(timeout_ms=client.settings.request_timeout_ms, topics=topics)
     reply = client.ask(request, ListPartitionReassignmentsResponse)
@@ -73,24 +81,24 @@ def move(session: Session) -> int:
     plan = None if given.from_file is None else plan_of_file(given.from_file)
     if plan is not None:
         if given.names or given.brokers or given.replication_factor is not None:
-            wrong("--from-file has topics, brokers and replicas: leave out the others")
+            wrong_arguments("--from-file has topics, brokers and replicas: leave out the others")
         found = named_partitions(client, [f"{name}:{index}" for name, index in plan]) if plan else {}
         brokers = list(dict.fromkeys(broker for replicas in plan.values() for broker in replicas))
     else:
         if not given.names or not given.brokers:
-            wrong("name topics and --brokers, or give --from-file")
+            wrong_arguments("name topics and --brokers, or give --from-file")
         brokers = ids_of(given.brokers)
         found = named_partitions(client, given.names)
     for each in brokers:
         if each not in client.brokers:
-            raise unknown("broker", str(each), map(str, client.brokers))
+            raise unknown_failure("broker", str(each), map(str, client.brokers))
     moves = moves_of(client, list(found)) if found else {}
     targets = {
         key: [each for each in now.replica_nodes if key not in moves or each not in moves[key].removing_replicas]
         for key, now in found.items()
     }
     if plan is None:
-        plan = spread(targets, brokers, given.replication_factor)
+        plan = spread_replicas(targets, brokers, given.replication_factor)
     changes: Plan = {key: wanted for key, wanted in plan.items() if targets[key] != wanted}
     rows = [
         {
@@ -104,9 +112,9 @@ def move(session: Session) -> int:
     failures = _altered(client, changes) if changes and given.execute else []
     under_way = "these moves have begun already: 'moldau reassign list' shows them"
     session.output.rows(rows, SHOWN, empty=under_way if moves else "all replicas are there already")
-    all_of(failures)
+    joined_failures(failures)
     if changes and not given.execute:
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
     elif changes:
         session.output.say(f"{plural(len(changes), 'partition')}: the move has begun")
         if given.wait:
@@ -130,9 +138,9 @@ def cancel(session: Session) -> int:
     ]
     failures = _altered(client, dict.fromkeys(moves)) if moves and given.execute else []
     session.output.rows(rows, SHOWN, empty="no replica is moving")
-    all_of(failures)
+    joined_failures(failures)
     if moves and not given.execute:
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
     return 0
 
 
@@ -147,7 +155,7 @@ def _altered(client: Client, plan: Plan) -> list[Failure]:
                 name=name,
                 partitions=[_reassigned(index, plan[name, index]) for index in indexes],
             )
-            for name, indexes in by_topic(sorted(plan)).items()
+            for name, indexes in grouped_by_topic(sorted(plan)).items()
         ],
     )
     reply = client.ask(request, AlterPartitionReassignmentsResponse)
@@ -169,7 +177,7 @@ def _wait(session: Session, keys: Sequence[Partition]) -> None:
     client, told = session.client, -1
     try:
         while True:
-            done = len(keys) - len(client.repeated("the moves", lambda: moves_of(client, keys)))
+            done = len(keys) - len(client.retry("the moves", lambda: moves_of(client, keys)))
             if done != told:
                 session.note(f"{done:,} of {plural(len(keys), 'partition')} moved")
                 told = done
@@ -189,7 +197,7 @@ def ids_of(text: str) -> list[int]:
         raise WrongArguments(f"--brokers {text} are not ids such as 1,2,3") from None
 
 
-def spread(
+def spread_replicas(
     replicas: Mapping[Partition, Sequence[int]], brokers: Sequence[int], factor: int | None
 ) -> dict[Partition, list[int]]:
     """Assign the replicas of each partition to some brokers: `factor` replicas, or as many as there are now.

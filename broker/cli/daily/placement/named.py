@@ -46,7 +46,7 @@ def _indexes(name: str, text: str) -> set[int]:
         raise WrongArguments(f"{name}:{text} is not of the form TOPIC:0,1,2") from None
 
 
-def by_topic(keys: Sequence[Partition]) -> dict[str, list[int]]:
+def grouped_by_topic(keys: Sequence[Partition]) -> dict[str, list[int]]:
     """Group partitions by topic: the indexes of each."""
     found: dict[str, list[int]] = {}
     for name, index in keys:

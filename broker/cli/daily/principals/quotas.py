@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check, wrong
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check, wrong_arguments
 from moldau.broker.cli.daily.session import Session
 from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -44,7 +44,7 @@ def entity_of(given: argparse.Namespace) -> Entity:
         if name is not None or getattr(given, f"default_{attribute}"):
             entity.append((kind, name))
     if len(entity) > 1 and entity[-1][0] == "ip":
-        wrong("an address has quotas alone, without a user or a client id")
+        wrong_arguments("an address has quotas alone, without a user or a client id")
     return entity
 
 
@@ -136,7 +136,9 @@ def unset_quotas(session: Session) -> int:
 def _named_entity(given: argparse.Namespace) -> Entity:
     entity = entity_of(given)
     if not entity:
-        wrong("name one: --user, --client-id or --ip, or one of --default-user, --default-client-id, --default-ip")
+        wrong_arguments(
+            "name one: --user, --client-id or --ip, or one of --default-user, --default-client-id, --default-ip"
+        )
     return entity
 
 

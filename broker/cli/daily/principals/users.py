@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, unknown, wrong
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, unknown_failure, wrong_arguments
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.cli.invocation import reason_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_user_scram_credentials import (
@@ -59,7 +59,7 @@ def list_users(session: Session) -> int:
     found = credentials_of(session.client, names)
     for name in names:
         if name not in found:
-            raise unknown("user", name, credentials_of(session.client, []))
+            raise unknown_failure("user", name, credentials_of(session.client, []))
     rows = [
         {"user": user, "mechanism": mechanism, "iterations": iterations}
         for user, credentials in sorted(found.items())
@@ -81,7 +81,7 @@ def update(session: Session) -> int:
     """Change the credentials of a user (`user update`)."""
     name = session.arguments.name
     if name not in credentials_of(session.client, [name]):
-        raise unknown("user", name, credentials_of(session.client, []))
+        raise unknown_failure("user", name, credentials_of(session.client, []))
     return _upsert(session, "changed")
 
 
@@ -89,7 +89,7 @@ def _upsert(session: Session, done: str) -> int:
     given = session.arguments
     mechanism = mechanism_of(given.mechanism)
     if not ITERATIONS_MIN <= given.iterations <= ITERATIONS_MAX:
-        wrong(f"--iterations {given.iterations} must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+        wrong_arguments(f"--iterations {given.iterations} must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     from os import urandom
 
     salt = new_salt(urandom)
@@ -115,19 +115,19 @@ def delete(session: Session) -> int:
     given = session.arguments
     found = credentials_of(session.client, [given.name]).get(given.name)
     if found is None:
-        raise unknown("user", given.name, credentials_of(session.client, []))
+        raise unknown_failure("user", given.name, credentials_of(session.client, []))
     wanted = sorted(found)
     if given.mechanism is not None:
         wanted = [mechanism_of(given.mechanism).mechanism_name]
         if wanted[0] not in found:
-            raise unknown("credential", f"{wanted[0]} of user {given.name}", found)
+            raise unknown_failure("credential", f"{wanted[0]} of user {given.name}", found)
     rows = [{"user": given.name, "mechanism": each, "iterations": found[each]} for each in wanted]
     if given.execute:
         deletions = [ScramCredentialDeletion(name=given.name, mechanism=SCRAM_MECHANISMS[each]) for each in wanted]
         _alter(session, AlterUserScramCredentialsRequest(deletions=deletions))
     session.output.rows(rows, SHOWN)
     if not given.execute:
-        session.note(DRY)
+        session.note(DRY_RUN_NOTE)
     return 0
 
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, wrong
-from moldau.broker.cli.daily.groups.changes import IDLE, commit
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, wrong_arguments
+from moldau.broker.cli.daily.groups.changes import EMPTY_STATES, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
@@ -28,9 +28,9 @@ def consume(session: Session) -> int:
     """Print records until all partitions are read to their ends, or `--count` records are printed (`consume`)."""
     given, client = session.arguments, session.client
     if given.until_end and given.until is not None:
-        wrong("give --until-end or --until, not both")
+        wrong_arguments("give --until-end or --until, not both")
     if given.count is not None and given.count < 1:
-        wrong(f"--count {given.count}: it is at least 1")
+        wrong_arguments(f"--count {given.count}: it is at least 1")
     form = "json" if given.json else given.format
     printing = Printing(session, form)
     keys = list(named_partitions(client, given.topics))
@@ -39,7 +39,7 @@ def consume(session: Session) -> int:
     try:
         printing.write(header_line_of(form))
         while reading.positions and not printing.is_done:
-            reading.round(printing)
+            reading.fetch_round(printing)
         printing.note_absent_fields(session)
     finally:
         if group is not None and printing.reached:
@@ -113,10 +113,10 @@ class Reading:
         end = self._ends.get(key)
         return end is not None and offset >= end
 
-    def round(self, printing: Printing) -> None:
+    def fetch_round(self, printing: Printing) -> None:
         """Fetch once from each leader, and print the records that arrive."""
         client = self._client
-        by_leader = client.repeated("the leaders", partial(client.by_leader, self.positions))
+        by_leader = client.retry("the leaders", partial(client.grouped_by_leader, self.positions))
         wait_ms = WAIT_MS // len(by_leader)
         for leader, keys in by_leader.items():
             part = {key: self.positions[key] for key in keys}
@@ -137,12 +137,12 @@ class Reading:
                     client.check(answer.error_code, None, f"{topic}-{partition}")
             return answers
 
-        fetched = client.repeated(what, partial(attempt, part, wait_ms))
+        fetched = client.retry(what, partial(attempt, part, wait_ms))
         if len(part) > 1:
             for key, answer in list(fetched.items()):
                 has_batch = next(iterate_batches(bytes_of(answer)), None) is not None
                 if not (answer.error_code or has_batch) and part[key] < self._end_of(answer):
-                    fetched |= client.repeated(what, partial(attempt, {key: part[key]}, 0))
+                    fetched |= client.retry(what, partial(attempt, {key: part[key]}, 0))
         return fetched
 
     def _end_of(self, answer: PartitionData) -> int:
@@ -183,7 +183,7 @@ def _group(session: Session) -> Group | None:
     group = all_groups(session.client).get(name, Group(name, CLASSIC, "Dead", "", -1))
     if group.kind == SHARE:
         raise Failure(f"group {name} is a share group, whose records are acknowledged one by one: leave out --group")
-    if group.state not in IDLE:
+    if group.state not in EMPTY_STATES:
         raise Failure(f"group {name} is {group.state}: --group reads without joining; stop its members first")
     return group
 

@@ -78,12 +78,12 @@ def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict
     record, or if the user may not read it. Raises `Failure`.
     """
     found: dict[Partition, int] = {}
-    for leader, keys in client.repeated("the leaders", lambda: client.by_leader(positions)).items():
+    for leader, keys in client.retry("the leaders", lambda: client.grouped_by_leader(positions)).items():
         left = {key: positions[key] for key in keys}
         count = TOGETHER
         while left:
             part = dict(islice(left.items(), count))
-            fetched = client.repeated("fetch", partial(fetch, client, leader, part))
+            fetched = client.retry("fetch", partial(fetch, client, leader, part))
             moved = 0
             for key, offset in part.items():
                 first, following = _first_record(fetched[key], offset)

@@ -22,7 +22,7 @@ IDLE_S: Final = 0.1
 """The time (s) without a new line on standard input after which the records read so far are sent."""
 STANDARD_INPUT: Final = "-"
 NO_FILE: Final = "{file} is not a file; a value comes by standard input: echo hello | moldau produce TOPIC"
-ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+FORMATS_BY_SUFFIX: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def kind_of(file: str, given: str | None) -> str:
     """The format of a file: `given` if it is not None, otherwise the format of the file's extension, or lines."""
     if given is not None:
         return given
-    return next((kind for ending, kind in ENDINGS.items() if file.lower().endswith(ending)), "lines")
+    return next((kind for ending, kind in FORMATS_BY_SUFFIX.items() if file.lower().endswith(ending)), "lines")
 
 
 def records_of(

@@ -113,7 +113,7 @@ def test_only_a_request_with_more_elements_than_a_part_is_long() -> None:
 def test_repeated_elements_are_left_out_where_results_are_large() -> None:
     names = ["a", "b", "a", "c", "b"]
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
-    cut = [each for each in parts_of("Metadata").of(request) if isinstance(each, RequestPart)]
+    cut = [each for each in parts_of("Metadata").parts_of(request) if isinstance(each, RequestPart)]
     assert [each.name for part in cut for each in cast("MetadataRequest", part.request).topics or ()] == ["a", "b", "c"]
 
 
@@ -585,7 +585,7 @@ def test_a_long_fetch_looks_again_when_its_wait_is_over() -> None:
 
 def test_topics_without_partitions_are_no_parts_of_a_long_fetch() -> None:
     def parts_asked(topics: list[FetchTopic]) -> list[list[str]]:
-        cut = parts_of("Fetch").of(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics))
+        cut = parts_of("Fetch").parts_of(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics))
         return [
             [each.topic for each in cast("FetchRequest", part.request).topics]
             for part in cut
@@ -595,7 +595,7 @@ def test_topics_without_partitions_are_no_parts_of_a_long_fetch() -> None:
     bare = [FetchTopic(topic=f"t{number}") for number in range(10_000)]
     assert parts_asked(bare) == [[]], "one part, for the errors of the whole request"
     whole = [FetchTopic(topic="a", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)])]
-    cut = parts_of("Fetch").of(FetchRequest(max_wait_ms=0, min_bytes=0, topics=bare + whole + bare))
+    cut = parts_of("Fetch").parts_of(FetchRequest(max_wait_ms=0, min_bytes=0, topics=bare + whole + bare))
     part = next(each for each in cut if each is not None)
     assert cast("FetchRequest", cast("RequestPart", part).request).topics == whole
 

@@ -24,11 +24,11 @@ class Tty(io.StringIO):
 
 
 def test_colour_is_for_terminals_whose_owner_does_not_object() -> None:
-    assert Terminal(Tty(), {}).painted("x", "red") == "\033[31mx\033[0m"
-    assert Terminal(Tty(), {"NO_COLOR": ""}).painted("x", "red") == "\033[31mx\033[0m"
-    assert Terminal(Tty(), {"NO_COLOR": "1"}).painted("x", "red") == "x"
-    assert Terminal(Tty(), {"TERM": "dumb"}).painted("x", "red") == "x"
-    assert Terminal(io.StringIO(), {}).painted("x", "red") == "x"
+    assert Terminal(Tty(), {}).styled("x", "red") == "\033[31mx\033[0m"
+    assert Terminal(Tty(), {"NO_COLOR": ""}).styled("x", "red") == "\033[31mx\033[0m"
+    assert Terminal(Tty(), {"NO_COLOR": "1"}).styled("x", "red") == "x"
+    assert Terminal(Tty(), {"TERM": "dumb"}).styled("x", "red") == "x"
+    assert Terminal(io.StringIO(), {}).styled("x", "red") == "x"
 
 
 @pytest.mark.parametrize("command", [[], ["serve"], ["format"], ["dump-log"], ["tier"], ["read"], ["version"]])

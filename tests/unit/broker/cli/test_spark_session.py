@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
-from moldau.broker.cli.spark_session import failures_reported, follows_interrupt, job_session, progress_of
+from moldau.broker.cli.spark_session import failures_as_command_errors, follows_interrupt, job_session, progress_of
 from moldau.spark_jobs import session as sessions
 from moldau.spark_jobs.java_runtime import NoJava
 
@@ -105,7 +105,7 @@ def test_a_machine_without_java_is_told_in_one_sentence(monkeypatch: pytest.Monk
     invocation = Invocation(Terminal(io.StringIO(), {}), Terminal(io.StringIO(), {}), {})
     with (
         pytest.raises(CommandError, match=r"^Spark needs Java 17 or later \(JAVA_HOME: none\)$"),
-        failures_reported(),
+        failures_as_command_errors(),
         job_session(argparse.Namespace(master=None), invocation, "x"),
     ):
         pytest.fail("the job began")
@@ -113,10 +113,10 @@ def test_a_machine_without_java_is_told_in_one_sentence(monkeypatch: pytest.Monk
 
 def test_the_reason_is_the_last_line() -> None:
     """A failure that is not the data source's is shown whole, and its first line again: tasks log no traces."""
-    with pytest.raises(CommandError) as told, failures_reported():
+    with pytest.raises(CommandError) as told, failures_as_command_errors():
         raise PySparkException("Job aborted: no space\n\tat org.apache.spark.A\n\tat org.apache.spark.B")
     assert str(told.value).splitlines()[-1] == "Job aborted: no space"
     assert "org.apache.spark.B" in str(told.value)
-    with pytest.raises(CommandError) as told, failures_reported():
+    with pytest.raises(CommandError) as told, failures_as_command_errors():
         raise PySparkException("Job aborted\ntables.refusals.DataLost: t-0: offset 5 is gone\n\tat org.apache.spark.A")
     assert str(told.value) == "t-0: offset 5 is gone"

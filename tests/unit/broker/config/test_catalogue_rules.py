@@ -28,7 +28,7 @@ class InForce:
 
     def __init__(self, dynamic_default: dict[str, str] | None = None) -> None:
         started_with = checked_config(single_node_defaults("./data"))
-        self.layers = BrokerLayers.of(started_with, dynamic_default)
+        self.layers = BrokerLayers.from_config(started_with, dynamic_default)
         self.config = effective_config(self.layers)
 
     @property

@@ -32,7 +32,7 @@ STATIC = {
     "log.roll.hours": "5",
 }
 CONFIG = checked_config(STATIC)
-LAYERS = BrokerLayers.of(CONFIG)
+LAYERS = BrokerLayers.from_config(CONFIG)
 
 
 def broker_entry(name: str, layers: BrokerLayers = LAYERS) -> ConfigEntry:
@@ -73,7 +73,7 @@ def test_a_duration_that_only_another_unit_sets_has_no_value_of_its_own() -> Non
 
 
 def test_what_is_set_at_run_time_hides_what_is_below() -> None:
-    layers = BrokerLayers.of(
+    layers = BrokerLayers.from_config(
         CONFIG, {"log.segment.bytes": "2000000", "log.retention.ms": "777777"}, {"log.segment.bytes": "3000000"}
     )
     entry = broker_entry("log.segment.bytes", layers)
@@ -93,21 +93,21 @@ def test_what_is_set_at_run_time_hides_what_is_below() -> None:
 
 
 def test_a_secret_is_sensitive_and_never_shown() -> None:
-    layers = BrokerLayers.of(CONFIG, {}, {"sasl.jaas.config": "swordfish"})
+    layers = BrokerLayers.from_config(CONFIG, {}, {"sasl.jaas.config": "swordfish"})
     entry = broker_entry("sasl.jaas.config", layers)
     assert (entry.value, entry.is_sensitive, entry.type) == (None, True, 9)
     assert "swordfish" not in repr(entry)
 
 
 def test_a_name_that_nobody_knows_is_shown_without_its_value() -> None:
-    layers = BrokerLayers.of(CONFIG, {"unknown.thing": "5"})
+    layers = BrokerLayers.from_config(CONFIG, {"unknown.thing": "5"})
     entry = broker_entry("unknown.thing", layers)
     assert (entry.value, entry.is_sensitive, entry.is_read_only, entry.type) == (None, True, True, 0)
     assert entry.synonyms == (Synonym("unknown.thing", None, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
 
 
 def test_the_resource_without_a_name_shows_what_is_set_for_all_brokers() -> None:
-    layers = BrokerLayers.of(CONFIG, {"log.segment.bytes": "2000000"}, {"log.segment.bytes": "3000000"})
+    layers = BrokerLayers.from_config(CONFIG, {"log.segment.bytes": "2000000"}, {"log.segment.bytes": "3000000"})
     (entry,) = describe_broker_defaults(layers)
     assert (entry.name, entry.value, entry.source) == (
         "log.segment.bytes",
@@ -172,7 +172,7 @@ def test_a_log_without_overrides_has_apache_kafkas_defaults() -> None:
 
 
 def test_what_changes_for_all_brokers_reaches_the_logs() -> None:
-    layers = BrokerLayers.of(CONFIG, {"log.retention.ms": "7", "message.max.bytes": "5"})
+    layers = BrokerLayers.from_config(CONFIG, {"log.retention.ms": "7", "message.max.bytes": "5"})
     config = log_config(effective_config(layers), {})
     assert (config.retention_ms, config.max_message_bytes) == (7, 5)
 
@@ -353,17 +353,17 @@ def test_a_step_that_is_too_far_is_refused_as_by_apache_kafka(changed: dict[str,
 
 def test_a_step_is_measured_from_the_value_in_force() -> None:
     """Observed of 4.3.1: a value of this broker hides that of all, and a deletion is a step back to the file's."""
-    layers = BrokerLayers.of(CONFIG, {}, {"num.io.threads": "12"})
+    layers = BrokerLayers.from_config(CONFIG, {}, {"num.io.threads": "12"})
     assert broker_refusal(layers, {"num.io.threads": "24"}, at_default_level=False) is None
     assert broker_refusal(layers, {"num.io.threads": "25"}, at_default_level=False) is not None
     assert broker_refusal(layers, {"num.io.threads": "100"}, at_default_level=True) is None
     back = IN_A_STEP.format(THREADS.format("num.io.threads", 8, LESS, 52))
-    assert broker_refusal(BrokerLayers.of(CONFIG, {"num.io.threads": "52"}), {}, at_default_level=True) == back
+    assert broker_refusal(BrokerLayers.from_config(CONFIG, {"num.io.threads": "52"}), {}, at_default_level=True) == back
 
 
 def test_an_interval_out_of_bounds_is_refused_also_where_this_broker_has_a_value_of_its_own() -> None:
     name = "group.consumer.assignment.interval.ms"
-    layers = BrokerLayers.of(CONFIG, {}, {name: "3000"})
+    layers = BrokerLayers.from_config(CONFIG, {}, {name: "3000"})
     refusal = broker_refusal(layers, {name: "15001"}, at_default_level=True)
     assert refusal == f"{name} must be less than or equal to group.consumer.max.assignment.interval.ms"
 
@@ -375,20 +375,22 @@ def test_what_this_version_cannot_change_at_run_time_is_refused() -> None:
 
 
 def test_a_dynamic_text_that_cannot_be_read_counts_as_not_set() -> None:
-    config = effective_config(BrokerLayers.of(CONFIG, {"log.segment.bytes": "x", "num.partitions": "7"}))
+    config = effective_config(BrokerLayers.from_config(CONFIG, {"log.segment.bytes": "x", "num.partitions": "7"}))
     assert config.integer("log.segment.bytes") == 1 << 30
     assert config.integer("num.partitions") == 1
 
 
 def test_a_change_in_a_finer_unit_hides_the_coarser_one() -> None:
-    config = effective_config(BrokerLayers.of(CONFIG, {"log.retention.ms": "5"}))
+    config = effective_config(BrokerLayers.from_config(CONFIG, {"log.retention.ms": "5"}))
     assert config.log_retention_ms == 5
     assert config.settings.integer_or_none("log.retention.minutes") is None
 
 
 def test_names_of_our_own_are_told_where_they_are_set() -> None:
-    layers = BrokerLayers.of(CONFIG)
+    layers = BrokerLayers.from_config(CONFIG)
     assert not [each.name for each in describe_broker(CONFIG, layers) if each.name.startswith(OWN_PREFIX)]
     config = checked_config({**STATIC, "moldau.log.format": "json"})
-    (entry,) = [each for each in describe_broker(config, BrokerLayers.of(config)) if each.name.startswith(OWN_PREFIX)]
+    (entry,) = [
+        each for each in describe_broker(config, BrokerLayers.from_config(config)) if each.name.startswith(OWN_PREFIX)
+    ]
     assert (entry.name, entry.value, entry.source) == ("moldau.log.format", "json", ConfigSource.STATIC_BROKER)

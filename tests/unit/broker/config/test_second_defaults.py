@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 import pytest
 
 from moldau.broker.config.catalogue import broker_catalogue
-from moldau.broker.config.config import Config, ConfigValues, by_field
+from moldau.broker.config.config import Config, ConfigValues, object_of_settings
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.topics import log_config
 from moldau.broker.coordinators.group_row import group_coordinator_config
@@ -106,5 +106,5 @@ class Limits(NamedTuple):
 
 def test_settings_are_read_by_the_names_of_fields() -> None:
     values = ConfigValues({"group.max.size": 7, "group.consumer.session.timeout.ms": 50_000})
-    assert by_field(Limits, values, "group.consumer.") == (0x7FFFFFFF, 50_000, -1)
-    assert by_field(Limits, values, "group.", "group.consumer.", further=3) == (7, 50_000, 3)
+    assert object_of_settings(Limits, values, "group.consumer.") == (0x7FFFFFFF, 50_000, -1)
+    assert object_of_settings(Limits, values, "group.", "group.consumer.", further=3) == (7, 50_000, 3)

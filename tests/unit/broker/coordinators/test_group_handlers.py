@@ -64,7 +64,7 @@ def test_settings_that_change_reach_the_machines_that_are_here_and_those_to_come
         assert all(runner.shard.config != changed for runner in node.groups.runners)
         node.groups.configure(changed)
         assert all(runner.shard.config is changed for runner in node.groups.runners)
-        node.coordinators.lost(node.partitions[0])
+        node.coordinators.on_leadership_lost(node.partitions[0])
         node.gain(0)
         assert len(node.groups.runners) == 5
         assert all(runner.shard.config is changed for runner in node.groups.runners)

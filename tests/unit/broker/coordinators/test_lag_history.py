@@ -18,7 +18,7 @@ def test_an_hour_is_kept_and_no_more() -> None:
     history = LagHistory()
     for minute in range(POINTS + 5):
         history.add(minute * PERIOD_MS, {"readers": minute})
-    assert history.of("readers") == list(range(5, POINTS + 5))
+    assert history.points_of("readers") == list(range(5, POINTS + 5))
 
 
 def test_points_begin_where_the_lag_is_known_and_groups_that_are_gone_are_dropped() -> None:
@@ -27,8 +27,8 @@ def test_points_begin_where_the_lag_is_known_and_groups_that_are_gone_are_droppe
     history.add(2 * PERIOD_MS, {"readers": None})
     history.add(3 * PERIOD_MS, {"readers": 4})
     history.add(4 * PERIOD_MS, {"readers": None})
-    assert history.of("readers") == [4, None]
-    assert history.of("gone") == []
+    assert history.points_of("readers") == [4, None]
+    assert history.points_of("gone") == []
 
 
 def test_of_the_samples_of_a_minute_the_last_one_stands_and_a_minute_without_one_is_unknown() -> None:
@@ -36,16 +36,16 @@ def test_of_the_samples_of_a_minute_the_last_one_stands_and_a_minute_without_one
     history.add(7 * PERIOD_MS, {"readers": 1})
     history.add(7 * PERIOD_MS + 15_000, {"readers": 2})
     history.add(9 * PERIOD_MS, {"readers": 3})
-    assert history.of("readers") == [2, None, 3]
+    assert history.points_of("readers") == [2, None, 3]
     history.add((9 + POINTS) * PERIOD_MS, {"readers": 4})
-    assert history.of("readers") == [4]
+    assert history.points_of("readers") == [4]
 
 
 def test_no_more_groups_have_points_than_memory_is_meant_for() -> None:
     history = LagHistory()
     history.add(0, {f"g{number}": number for number in range(GROUPS_MAX + 1)})
-    assert history.of(f"g{GROUPS_MAX - 1}") == [GROUPS_MAX - 1]
-    assert history.of(f"g{GROUPS_MAX}") == []
+    assert history.points_of(f"g{GROUPS_MAX - 1}") == [GROUPS_MAX - 1]
+    assert history.points_of(f"g{GROUPS_MAX}") == []
 
 
 def test_the_outline_ends_at_the_right_edge_and_leaves_out_what_is_unknown() -> None:

@@ -49,7 +49,7 @@ class CounterNode:
         self.tasks.append(self.loop.create_task(work))
 
     async def gain(self) -> None:
-        self.registry.gained(self.partition)
+        self.registry.on_leadership_gained(self.partition)
         while self.tasks:
             await self.tasks.pop()
 
@@ -115,12 +115,12 @@ def test_a_new_process_loads_what_the_one_before_wrote() -> None:
 def test_requests_are_refused_while_it_loads_and_when_the_partition_is_lost() -> None:
     async def story(node: CounterNode) -> None:
         node.told("a")
-        node.registry.gained(node.partition)
+        node.registry.on_leadership_gained(node.partition)
         assert node.told("a") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         while node.tasks:
             await node.tasks.pop()
         assert node.told("a") == 2
-        node.registry.lost(node.partition)
+        node.registry.on_leadership_lost(node.partition)
         assert node.told("a") is ErrorCode.NOT_COORDINATOR
 
     lives(story)
@@ -193,7 +193,7 @@ def test_no_seed_loses_or_invents_an_addition(seed: int) -> None:
                 case 0:
                     node.partition.min_insync_replicas = random.choice((1, 1, 2))
                 case 1:
-                    node.registry.lost(node.partition)
+                    node.registry.on_leadership_lost(node.partition)
                     await node.gain()
                 case 2:
                     await node.pause(random.random())
@@ -213,8 +213,8 @@ def test_the_registry_finds_it_by_key_type_and_leaves_other_topics_alone() -> No
         assert node.registry.of_key_type(KeyType.SHARE) is node.shards
         assert node.registry.of_key_type(KeyType.GROUP) is None
         other = Partition("t", bytes(16), 0, node.partition.log, 0)
-        node.registry.gained(other)
-        node.registry.lost(other)
+        node.registry.on_leadership_gained(other)
+        node.registry.on_leadership_lost(other)
         assert len(node.shards.runners) == 1
 
     lives(story)
@@ -231,7 +231,7 @@ def test_a_machine_that_was_lost_is_freed_without_the_collector_of_cycles() -> N
         del runner
         gc.disable()
         try:
-            node.registry.lost(node.partition)
+            node.registry.on_leadership_lost(node.partition)
             assert shard() is None
         finally:
             gc.enable()

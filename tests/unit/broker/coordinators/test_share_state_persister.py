@@ -12,7 +12,7 @@ import pytest
 
 from moldau.broker.coordinators.joined_questions import KEYS_MAX
 from moldau.broker.coordinators.share_coordinator_messages import answers_of, message_of
-from moldau.broker.coordinators.share_state_persister import ATTEMPTS, NOBODY, ShareStatePersister
+from moldau.broker.coordinators.share_state_persister import ATTEMPTS, NO_WAITER, ShareStatePersister
 from moldau.broker.network.peer_channel import NoResponse
 from moldau.coordinator.share_coordinator.events import (
     DeleteState,
@@ -121,8 +121,8 @@ def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_one_message_holds_what_is_asked_of_one_group_in_one_way() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.ask(*(DeleteState(NOBODY, key(index, topic)) for topic in (T, U) for index in (0, 1)))
-        stage.ask(DeleteState(NOBODY, key(0, group_id="h")), ReadState(NOBODY, key(0), 3))
+        stage.ask(*(DeleteState(NO_WAITER, key(index, topic)) for topic in (T, U) for index in (0, 1)))
+        stage.ask(DeleteState(NO_WAITER, key(0, group_id="h")), ReadState(NO_WAITER, key(0), 3))
         await asyncio.sleep(0)
         assert stage.asked == [
             ("Delete", "g", [(T, [0, 1]), (U, [0, 1])]),
@@ -143,9 +143,9 @@ def test_one_message_holds_what_is_asked_of_one_group_in_one_way() -> None:
 def test_what_is_asked_while_a_message_is_under_way_waits_for_its_response() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.ask(DeleteState(NOBODY, key(0)))
+        stage.ask(DeleteState(NO_WAITER, key(0)))
         await asyncio.sleep(0)
-        stage.ask(DeleteState(NOBODY, key(1)), DeleteState(NOBODY, key(2)), DeleteState(NOBODY, key(1)))
+        stage.ask(DeleteState(NO_WAITER, key(1)), DeleteState(NO_WAITER, key(2)), DeleteState(NO_WAITER, key(1)))
         await asyncio.sleep(1)
         assert len(stage.messages) == 1
         stage.reply((T, 0, ErrorCode.NONE))
@@ -154,7 +154,7 @@ def test_what_is_asked_while_a_message_is_under_way_waits_for_its_response() -> 
         assert stage.asked == [("Delete", "g", [(T, [1])])]
         stage.reply((T, 1, ErrorCode.NONE))
         assert not stage.messages and len(stage.answers) == 4
-        stage.ask(DeleteState(NOBODY, key(5)))
+        stage.ask(DeleteState(NO_WAITER, key(5)))
         await asyncio.sleep(0)
         assert stage.asked == [("Delete", "g", [(T, [5])])], "nothing is under way any more"
 
@@ -164,7 +164,7 @@ def test_what_is_asked_while_a_message_is_under_way_waits_for_its_response() -> 
 def test_a_message_has_a_limit() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.ask(*(DeleteState(NOBODY, key(index)) for index in range(KEYS_MAX + 2)))
+        stage.ask(*(DeleteState(NO_WAITER, key(index)) for index in range(KEYS_MAX + 2)))
         await asyncio.sleep(0)
         ((_, _, ((_, partitions),)),) = stage.asked
         assert len(partitions) == KEYS_MAX
@@ -178,7 +178,7 @@ def test_a_message_has_a_limit() -> None:
 def test_a_lost_answer_and_a_coordinator_that_moves_are_asked_again() -> None:
     async def story() -> None:
         stage = Stage()
-        stage.ask(DeleteState(NOBODY, key(0)), DeleteState(NOBODY, key(1)))
+        stage.ask(DeleteState(NO_WAITER, key(0)), DeleteState(NO_WAITER, key(1)))
         await asyncio.sleep(0)
         _, reply = stage.messages.pop()
         reply(NoResponse.DISCONNECTED)
@@ -198,12 +198,12 @@ def test_a_lost_answer_and_a_coordinator_that_moves_are_asked_again() -> None:
 def test_without_a_topic_it_is_created_and_asked_for_a_limited_time() -> None:
     async def story() -> None:
         stage = Stage(NOWHERE)
-        stage.ask(DeleteState(NOBODY, key(0)))
+        stage.ask(DeleteState(NO_WAITER, key(0)))
         await asyncio.sleep(30)
         assert (stage.created, stage.messages) == (ATTEMPTS, [])
         assert [answer.error for _, answer in stage.answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         stage.leader, stage.has_endpoint = THERE, False
-        stage.ask(DeleteState(NOBODY, key(1)))
+        stage.ask(DeleteState(NO_WAITER, key(1)))
         await asyncio.sleep(30)
         assert [answer.error for _, answer in stage.answers[1:]] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
@@ -213,9 +213,12 @@ def test_without_a_topic_it_is_created_and_asked_for_a_limited_time() -> None:
 @pytest.mark.parametrize(
     "requests",
     [
-        [InitializeState(NOBODY, key(0), 1, 7), InitializeState(NOBODY, key(3), 1, -1)],
-        [WriteState(NOBODY, key(0), 1, 2, 3, 4, (StateBatch(3, 5, 2, 1),)), WriteState(NOBODY, key(1), 1, 2, 9, 0, ())],
-        [ReadStateSummary(NOBODY, key(0)), ReadStateSummary(NOBODY, key(1, U))],
+        [InitializeState(NO_WAITER, key(0), 1, 7), InitializeState(NO_WAITER, key(3), 1, -1)],
+        [
+            WriteState(NO_WAITER, key(0), 1, 2, 3, 4, (StateBatch(3, 5, 2, 1),)),
+            WriteState(NO_WAITER, key(1), 1, 2, 9, 0, ()),
+        ],
+        [ReadStateSummary(NO_WAITER, key(0)), ReadStateSummary(NO_WAITER, key(1, U))],
     ],
     ids=lambda requests: type(requests[0]).__name__,
 )

@@ -113,8 +113,8 @@ async def expect(node: GroupNode, *, visible: int, stable: tuple[int, int]) -> N
 async def change_coordinator(node: GroupNode) -> None:
     """The partition's leader resigns and leads again: its machine loads from the log."""
     partition = coordinator_partition(node)
-    node.coordinators.lost(partition)
-    node.coordinators.gained(partition)
+    node.coordinators.on_leadership_lost(partition)
+    node.coordinators.on_leadership_gained(partition)
     await node.loaded()
 
 

@@ -23,7 +23,7 @@ class Group:
     def __init__(self, committed: Mapping[Partition, int]) -> None:
         self.logs = Logs()
         self.offsets = Offsets(list(committed), array("q", committed.values()))
-        self.offsets.place(self.logs)
+        self.offsets.look_up_positions(self.logs)
 
     def look(
         self, first: Mapping[Partition, int] | None = None, last: Mapping[Partition, int] = LAST, most: int = 10
@@ -92,7 +92,7 @@ def test_sums_and_the_furthest_are_those_of_all_partitions(monkeypatch: pytest.M
         assert [found.keys[place] for place in found.furthest] == ranked[:most]
         for place in found.furthest:
             lags[found.keys[place]] = counted = draw.randrange(found.lags[place] + 1)
-            found.correct(place, counted)
+            found.replace_lag(place, counted)
         assert (found.sum, found.most) == (sum(lags.values()), max(lags.values(), default=0))
         assert found.behind_count == sum(map(bool, lags.values())) and [*found.lags] == [*lags.values()]
         assert [*committed.values()] == [*group.offsets.committed], "what is committed has not changed"
@@ -111,7 +111,7 @@ def test_a_group_whose_ends_and_offsets_are_as_before_is_not_looked_at_again() -
     committed = group.look({A: 4}, {**LAST, B: 21})
     assert committed is not None and [*committed.lags] == [4, 18]
     group.logs = Logs()
-    group.offsets.place(group.logs)
+    group.offsets.look_up_positions(group.logs)
     assert group.look({A: 4}, {**LAST, B: 21}) is None, "the partitions have other positions, and the same ends"
 
 

@@ -92,7 +92,7 @@ def test_a_wrong_description_is_refused_with_what_is_possible(described: object,
 )
 def test_a_scope_has_what_all_of_its_names_fit(scope: dict[str, object], is_met: bool) -> None:
     action = {"error": "EIO"} if "disk" in scope else {"reset": True}
-    assert fault({"scope": scope, "do": action}).meets(PRODUCE) is is_met
+    assert fault({"scope": scope, "do": action}).applies_to(PRODUCE) is is_met
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_a_scope_has_what_all_of_its_names_fit(scope: dict[str, object], is_met:
 )
 def test_a_trigger_chooses_among_the_requests_of_the_scope(trigger: dict[str, object], met: str) -> None:
     made = fault({"when": trigger, "do": {"reset": True}})
-    assert "".join("y" if made.meets(PRODUCE) else "n" for _ in met) == met
+    assert "".join("y" if made.applies_to(PRODUCE) else "n" for _ in met) == met
 
 
 def test_a_probability_is_drawn_from_the_seed() -> None:
     def drawn(seed: int) -> list[bool]:
         made = fault({"when": {"probability": 0.3, "seed": seed}, "do": {"reset": True}})
-        return [made.meets(PRODUCE) for _ in range(1000)]
+        return [made.applies_to(PRODUCE) for _ in range(1000)]
 
     assert drawn(7) == drawn(7) != drawn(8)
     assert 230 < sum(drawn(7)) < 370
@@ -125,7 +125,7 @@ def test_the_same_faults_and_requests_give_the_same_timeline() -> None:
         faults.add({"when": {"probability": 0.5, "seed": 3, "times": 4}, "do": {"reset": True}})
         faults.add({"scope": {"topic": "t"}, "when": {"on_call": 3}, "do": {"delay_ms": 5}})
         for _ in range(20):
-            faults.meet(PRODUCE)
+            faults.fault_for(PRODUCE)
         return faults.timeline_of_faults()
 
     assert lived() == lived()
@@ -136,10 +136,10 @@ def test_the_first_fault_meets_and_a_used_one_has_ended() -> None:
     faults = Faults(APIS, lambda: 0)
     faults.add({"name": "one", "when": {"once": True}, "do": {"reset": True}})
     faults.add({"name": "two", "do": {"reset": True}})
-    names = [met.name for _ in range(3) if (met := faults.meet(PRODUCE)) is not None]
+    names = [met.name for _ in range(3) if (met := faults.fault_for(PRODUCE)) is not None]
     assert names == ["one", "two", "two"]
     assert [each.name for each in faults.in_force] == ["two"]
-    assert faults.end(2) is not None and faults.end(2) is None and faults.meet(PRODUCE) is None
+    assert faults.end(2) is not None and faults.end(2) is None and faults.fault_for(PRODUCE) is None
 
 
 def test_faults_and_the_timeline_are_bounded() -> None:
@@ -211,7 +211,7 @@ def test_faults_and_the_timeline_are_bounded_in_characters() -> None:
             added.append(faults.add({"name": long_name, "do": {"delay_ms": 1}}))
     assert sum(len(repr(each.source)) for each in added) <= FAULTS_LENGTH_MAX
     for _ in range(10_000):
-        faults.meet(PRODUCE)
+        faults.fault_for(PRODUCE)
     texts = [entry.text for entry in faults.timeline()]
     assert max(map(len, texts)) < 1.1 * TEXT_LENGTH_MAX
     assert sum(map(len, texts)) <= TIMELINE_LENGTH_MAX

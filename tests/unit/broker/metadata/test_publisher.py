@@ -64,7 +64,7 @@ def test_who_resigns_gives_up_what_is_not_committed() -> None:
     publisher.resign()
     publisher.commit(6)
     assert told == ["decided", "given up"] and publisher.image.provenance.end_offset == 4
-    publisher.replayed([], Provenance(6, 2, 0))
+    publisher.publish_records([], Provenance(6, 2, 0))
     assert publisher.image.provenance == Provenance(6, 2, 0), "what another leader got committed"
 
 
@@ -139,6 +139,6 @@ def test_a_snapshot_that_replaces_the_log_ends_the_steps_behind_it() -> None:
     follower.append(1, BATCHES)
     follower.committed.commit(BATCHES * RECORDS, is_active=False)
     image = EMPTY_IMAGE._replace(provenance=Provenance(BATCHES * RECORDS, 1, 1000), next_producer_id=BATCHES)
-    follower.committed.replaced(Replay(image))
+    follower.committed.publish_snapshot(Replay(image))
     assert follower.committed.commit(BATCHES * RECORDS, is_active=False) is Progress.PUBLISHED
     assert follower.published[-1] == BATCHES

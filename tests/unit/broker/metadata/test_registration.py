@@ -140,7 +140,7 @@ def test_once_it_leaves_it_never_asks_to_serve_again() -> None:
         alive = asyncio.ensure_future(registration.keep_alive())
         await registration.shut_down(10_000)
         left = len(controller.beats)
-        await registration.directory_failed(b"d" * 16)
+        await registration.report_failed_directory(b"d" * 16)
         await asyncio.sleep(10)
         assert [beat.want_shut_down for beat in controller.beats[left:]] == [True], "of the directory alone"
         assert alive.done()

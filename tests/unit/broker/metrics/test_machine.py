@@ -12,7 +12,7 @@ from moldau.broker.http.local import NoAnswer, get
 from moldau.broker.http.server import Answer, HttpRequest, HttpServer, plain
 from moldau.broker.metrics.catalogue import metrics
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Histogram, Page
-from moldau.broker.metrics.machine import Processes, by_broker, samples, summed
+from moldau.broker.metrics.machine import Processes, label_by_broker, samples, sum_pages
 from moldau.broker.runtime.place import Place
 from moldau.broker.runtime.tasks import Tasks
 
@@ -41,7 +41,7 @@ def values_in(page: str) -> dict[str, float]:
 
 
 def test_values_are_added_up_and_of_ages_and_lags_the_worst_stands() -> None:
-    found = values_in(summed(PAGES))
+    found = values_in(sum_pages(PAGES))
     assert (found[SIZE], found["moldau_uptime_seconds"], found["moldau_replica_lag_max"]) == (5, 5, 9)
     assert (found[BYTES], found[f'{BYTES}{{topic="a"}}'], found[f'{BYTES}{{topic="b \\" }}"}}']) == (5, 2, 3)
     times = "kafka_network_requestmetrics_totaltimems"
@@ -50,13 +50,13 @@ def test_values_are_added_up_and_of_ages_and_lags_the_worst_stands() -> None:
 
 
 def test_each_process_has_its_series_under_its_node_id() -> None:
-    found = values_in(by_broker(PAGES))
+    found = values_in(label_by_broker(PAGES))
     assert (found[f'{SIZE}{{broker="1"}}'], found[f'{SIZE}{{broker="2"}}']) == (2, 3)
     assert found[f'{BYTES}{{broker="2",topic="b \\" }}"}}'] == 3
     assert SIZE not in found
 
 
-@pytest.mark.parametrize("merge", [summed, by_broker])
+@pytest.mark.parametrize("merge", [sum_pages, label_by_broker])
 def test_a_page_says_who_answered_and_declares_every_metric_once(merge: object) -> None:
     assert callable(merge)
     text = merge(PAGES)
@@ -68,11 +68,11 @@ def test_a_page_says_who_answered_and_declares_every_metric_once(merge: object) 
 
 def test_a_metric_of_another_version_is_left_out() -> None:
     newer = f"# TYPE moldau_brand_new gauge\nmoldau_brand_new 1\n{PAGES[1]}"
-    assert values_in(summed({1: newer})) == values_in(summed({1: PAGES[1]}))
+    assert values_in(sum_pages({1: newer})) == values_in(sum_pages({1: PAGES[1]}))
 
 
 def test_a_page_of_one_process_is_the_sum_of_one() -> None:
-    assert values_in(summed({1: PAGES[1]})) == values_in(str(PAGES[1])) | {'moldau_core_up{broker="1"}': 1}
+    assert values_in(sum_pages({1: PAGES[1]})) == values_in(str(PAGES[1])) | {'moldau_core_up{broker="1"}': 1}
 
 
 def test_the_other_processes_are_asked_at_their_sockets(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from moldau.broker.coordinators.share_state_persister import NOBODY
+from moldau.broker.coordinators.share_state_persister import NO_WAITER
 from moldau.broker.metrics.catalogue import QUOTA_ROWS, TIERED_ROWS, metrics
 from moldau.coordinator.share_coordinator.events import InitializeState, StateAnswer
 from moldau.coordinator.share_coordinator.state import ShareKey
@@ -188,7 +188,7 @@ def test_what_share_groups_have_in_flight_is_counted() -> None:
         await client.produce("t", batch("a", "b", "c"))
         key = ShareKey(GROUP, topic_id, 0)
         begun: list[StateAnswer] = []
-        node.broker.coordinators.share_persister.ask(InitializeState(NOBODY, key, 1, 0), begun.append)
+        node.broker.coordinators.share_persister.ask(InitializeState(NO_WAITER, key, 1, 0), begun.append)
         while not begun:
             await asyncio.sleep(0.1)
         consumer = Consumer(client, topic_id)

@@ -53,7 +53,7 @@ def test_produce_is_refused_reads_go_on_and_all_resumes_by_itself(flush_messages
             assert "No space left" in (refused.error_message or "")
         assert (await client.fetch("t")).high_watermark == 1
         assert node.broker.logs.full_disks.full == ("/data",) and not node.broker.logs.offline
-        assert node.broker.readiness.not_ready() == [] and node.broker.readiness.impaired() == [
+        assert node.broker.readiness.not_ready() == [] and node.broker.readiness.impairments() == [
             "log directory /data is full"
         ]
         await asyncio.sleep(5)
@@ -61,7 +61,7 @@ def test_produce_is_refused_reads_go_on_and_all_resumes_by_itself(flush_messages
         make_room(node)
         assert (await client.produce("t", batch("b"))).base_offset == 1
         await asyncio.sleep(3)
-        assert node.broker.readiness.impaired() == []
+        assert node.broker.readiness.impairments() == []
         node.host.crash()
         node.boot()
         client = await node.connect()
@@ -270,19 +270,19 @@ def test_a_disk_has_room_again_when_it_says_so_and_refuses_no_more() -> None:
     disk = SimulatedDisk()
     disks = FullDisks(disk)
     full = OSError(28, "No space left on device")
-    disks.refused("/a", full)
+    disks.on_transient_error("/a", full)
     disks.check_full_disks()
     disks.check_full_disks()
     assert not disks.full
-    disks.refused("/a", full)
+    disks.on_transient_error("/a", full)
     for _ in range(3):
-        disks.refused("/a", full)
+        disks.on_transient_error("/a", full)
         disks.check_full_disks()
         assert list(disks.full) == ["/a"], "it refused since the last look"
     disk.faults.capacity_bytes = 0
     disks.check_full_disks()
     assert list(disks.full) == ["/a"], "it has no room"
-    disks.refused("/b", OSError(24, "Too many open files"))
+    disks.on_transient_error("/b", OSError(24, "Too many open files"))
     assert (list(disks.full), disks.refusals, disks.descriptor_refusals) == (["/a"], 5, 1)
 
 

@@ -43,10 +43,10 @@ def test_one_that_need_not_ask_again_joins_when_what_kept_it_out_is_over() -> No
     fenced = Stage()
     fenced.brokers[3].is_active = False
     fenced.fetch(3, 0)
-    fenced.changes.brokers_changed()
+    fenced.changes.on_brokers_changed()
     assert fenced.asked == []
     fenced.brokers[3].is_active = True
-    fenced.changes.brokers_changed()
+    fenced.changes.on_brokers_changed()
     assert fenced.wishes() == [([1, 2, 3], 7)]
 
 
@@ -54,7 +54,7 @@ def test_one_whose_directory_failed_is_not_let_in_by_what_is_remembered_of_it() 
     stage = Stage()
     stage.lost.add(b"3")
     stage.fetch(3, 0)
-    stage.changes.brokers_changed()
+    stage.changes.on_brokers_changed()
     assert stage.asked == []
 
 
@@ -137,5 +137,5 @@ def test_commits_wait_for_one_about_to_join_until_it_is_fenced() -> None:
     stage.partition.append(batch("a"), 1, 0, 9)
     assert stage.partition.high_watermark == 0
     stage.brokers[3].is_active = False
-    stage.changes.brokers_changed()
+    stage.changes.on_brokers_changed()
     assert stage.partition.high_watermark == 1

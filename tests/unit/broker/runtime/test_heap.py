@@ -74,7 +74,7 @@ async def at_once(work: Callable[[], None]) -> None:
 
 def looks(heap: Heap) -> None:
     with pytest.raises(StopIteration):
-        heap.look().send(None)
+        heap.check_memory().send(None)
 
 
 def at(resident: int) -> tuple[Figures, Heap]:

@@ -31,7 +31,7 @@ def test_a_line_comes_every_few_seconds_with_an_estimate(lines: pytest.LogCaptur
     progress = Progress(clock.ns)
     for step in range(200):
         clock.ms += 100
-        progress.reached(step / 200, partial("{} of 200".format, step))
+        progress.log_progress(step / 200, partial("{} of 200".format, step))
     assert len(lines.messages) == 1 + (20_000 - FIRST_MS) // EVERY_MS
     assert lines.messages[0] == "19 of 200, about 19 s left"
 
@@ -50,10 +50,10 @@ def test_durations_and_sizes_have_few_digits() -> None:
 def test_opening_counts_partitions_and_what_recovery_has_checked(lines: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     opening = LogOpening(clock.ns, 4, 2, was_clean=False)
-    opening.checked(0, 1 << 30, 1 << 30)
-    opening.opened(0)
+    opening.note_checked(0, 1 << 30, 1 << 30)
+    opening.note_opened(0)
     clock.ms += FIRST_MS
-    opening.checked(1, 1 << 29, 1 << 30)
+    opening.note_checked(1, 1 << 29, 1 << 30)
     assert lines.messages == [
         "recovering logs after an unclean stop: 1 of 4 partitions, 1.5 GiB checked, about 3.3 s left"
     ]
@@ -65,16 +65,16 @@ def test_partitions_that_are_loaded_together_are_counted_together(lines: pytest.
     clock = Clock()
     loading = Loading("__consumer_offsets", clock.ns)
     for index in (3, 7):
-        loading.begins(index, 500_000)
-    loading.reached(3, 100_000)
+        loading.note_begun(index, 500_000)
+    loading.note_progress(3, 100_000)
     clock.ms += FIRST_MS
-    loading.reached(7, 150_000)
-    loading.reached(3, 200_000)
+    loading.note_progress(7, 150_000)
+    loading.note_progress(3, 200_000)
     clock.ms += 8_000 - FIRST_MS
     for index in (3, 7):
-        loading.reached(index, 500_000)
-        loading.ends(index)
-        loading.ends(index)
+        loading.note_progress(index, 500_000)
+        loading.note_ended(index)
+        loading.note_ended(index)
     assert (
         lines.messages
         == [
@@ -90,7 +90,7 @@ def test_short_loads_say_nothing(lines: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     loading = Loading("__consumer_offsets", clock.ns)
     for index in (3, 7):
-        loading.begins(index, 10)
-        loading.reached(index, 10)
-        loading.ends(index)
+        loading.note_begun(index, 10)
+        loading.note_progress(index, 10)
+        loading.note_ended(index)
     assert lines.messages == []

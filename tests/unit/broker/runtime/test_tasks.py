@@ -46,7 +46,7 @@ def test_a_job_runs_at_its_times_and_survives_a_disk_error() -> None:
             if len(runs) == 2:
                 raise OSError("no space")
 
-        tasks.every(Job("a job", 5000, run, delay_ms=1000))
+        tasks.run_periodically(Job("a job", 5000, run, delay_ms=1000))
         await asyncio.sleep(12)
         await tasks.stop()
         await asyncio.sleep(10)
@@ -60,7 +60,7 @@ def test_a_job_with_a_bug_stops_the_broker() -> None:
         async def run() -> None:
             raise KeyError
 
-        tasks.every(Job("a job", 5000, run))
+        tasks.run_periodically(Job("a job", 5000, run))
         await asyncio.sleep(20)
 
     assert live(story) == ["a job failed"]

@@ -97,7 +97,7 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
     first.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
     answers: list[ErrorCode] = []
     first.acknowledge("a", [AcknowledgementBatch(0, 9, [ACCEPT])], lambda error, _: answers.append(error))
-    node.partitions.group_left(KEY.group_id)
+    node.partitions.on_group_left(KEY.group_id)
     second = node.partitions.get(KEY)
     assert isinstance(second, SharePartitionRunner) and second is not first and not second.is_loaded
     host.random = NewestFirst()

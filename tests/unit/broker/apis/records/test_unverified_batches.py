@@ -30,7 +30,7 @@ class Coordinator:
     def ask(self, question: TransactionQuestion) -> None:
         self.questions.append(question)
         if self._error is not None:
-            question.answered(question.all(self._error))
+            question.answered(question.answer_with(self._error))
 
 
 def first_batch(producer_id: int = 7) -> UnverifiedBatch:
@@ -68,7 +68,7 @@ def test_a_later_answer_is_waited_for() -> None:
         waiting = asyncio.ensure_future(verification.until_answered())
         await asyncio.sleep(0)
         (question,) = coordinator.questions
-        question.answered(question.all(ErrorCode.PRODUCER_FENCED))
+        question.answered(question.answer_with(ErrorCode.PRODUCER_FENCED))
         await waiting
         assert verification.accepted() == []
         assert batch.answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH

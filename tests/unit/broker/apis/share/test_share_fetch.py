@@ -144,7 +144,7 @@ def test_a_fetch_that_waits_is_answered_when_its_broker_leads_no_more(tell: Call
         consumer = Consumer(client, topic_id)
         waiting = asyncio.ensure_future(consumer.take(wait_ms=60_000))
         await asyncio.sleep(1)
-        node.broker.services.share_partitions.group_left(GROUP)
+        node.broker.services.share_partitions.on_group_left(GROUP)
         assert [each.error for each in await asyncio.wait_for(waiting, 1)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     tell(story)
@@ -340,7 +340,7 @@ def test_what_is_stored_survives_another_load(tell: Callable[[Story], None]) -> 
         consumer = Consumer(client, topic_id)
         await consumer.take(wait_ms=1_000)
         assert await consumer.acknowledge(0, 1, ACCEPT, RELEASE) == NONE
-        node.broker.services.share_partitions.group_left(GROUP)
+        node.broker.services.share_partitions.on_group_left(GROUP)
         again = Consumer(client, topic_id, "n")
         assert [each.acquired for each in await again.take(wait_ms=1_000)] == [[(1, 1, 2), (2, 2, 1)]]
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.broker.cli.daily.failures import WrongArguments
-from moldau.broker.cli.daily.placement.moving import plan_of_file, spread
+from moldau.broker.cli.daily.placement.moving import plan_of_file, spread_replicas
 from moldau.testing import Cluster
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
@@ -194,9 +194,9 @@ def test_replicas_are_spread_and_those_that_are_there_stay(
     replicas = {("t", index): each for index, each in enumerate(now)}
     if factor > len(brokers):
         with pytest.raises(WrongArguments, match="cannot have"):
-            spread(replicas, brokers, factor)
+            spread_replicas(replicas, brokers, factor)
         return
-    plan = spread(replicas, brokers, factor)
+    plan = spread_replicas(replicas, brokers, factor)
     assert plan.keys() == replicas.keys()
     for key, chosen in plan.items():
         assert len(chosen) == len(set(chosen)) == factor and set(chosen) <= set(brokers)
@@ -207,7 +207,7 @@ def test_replicas_are_spread_and_those_that_are_there_stay(
 
 
 def test_new_replicas_and_leaders_are_spread_evenly() -> None:
-    plan = spread({("t", index): [9] for index in range(12)}, [1, 2, 3], 2)
+    plan = spread_replicas({("t", index): [9] for index in range(12)}, [1, 2, 3], 2)
     for broker in (1, 2, 3):
         assert sum(each[0] == broker for each in plan.values()) == 4
         assert sum(broker in each for each in plan.values()) == 8

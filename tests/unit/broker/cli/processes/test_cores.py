@@ -12,7 +12,7 @@ from moldau.broker.cli import main
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.cli.processes.core import Orders, read_orders
 from moldau.broker.cli.processes.cores import Machine, difference
-from moldau.broker.cli.processes.machine import cores_there, machine_of, removed
+from moldau.broker.cli.processes.machine import cores_there, machine_of, remove_directories
 from moldau.broker.config.config import Config
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import single_node_defaults
@@ -42,7 +42,7 @@ def machine(count: int, **changes: str) -> Machine:
 
 
 def test_the_first_process_is_the_node_that_the_file_describes() -> None:
-    first = machine(3).checked(1)
+    first = machine(3).checked_config(1)
     as_written = checked_config(FILE)
     for name in ("node_id", "listeners", "advertised_listeners", "process_roles", "log_dirs", "metadata_log_dir"):
         assert getattr(first, name) == getattr(as_written, name)
@@ -51,7 +51,7 @@ def test_the_first_process_is_the_node_that_the_file_describes() -> None:
 
 
 def test_further_processes_are_brokers_of_the_next_ids_and_ports_that_are_free() -> None:
-    configs = [machine(3).checked(core) for core in (1, 2, 3)]
+    configs = [machine(3).checked_config(core) for core in (1, 2, 3)]
     assert [each.node_id for each in configs] == [11, 12, 13]
     assert [(each.is_broker, each.is_controller) for each in configs] == [(True, True), (True, False), (True, False)]
     bound = [{each.name: (each.host, each.port) for each in config.broker_listeners} for config in configs]
@@ -70,11 +70,11 @@ def test_further_processes_are_brokers_of_the_next_ids_and_ports_that_are_free()
 
 
 def test_the_ports_of_a_process_do_not_depend_on_how_many_there_are() -> None:
-    assert machine(2).checked(2).listeners == machine(9).checked(2).listeners
+    assert machine(2).checked_config(2).listeners == machine(9).checked_config(2).listeners
 
 
 def test_directories_lie_in_those_of_the_file_and_the_console_is_in_one_process() -> None:
-    second = machine(2).checked(2)
+    second = machine(2).checked_config(2)
     assert second.log_dirs == ("/a/core.2", "/b/core.2")
     assert second.metadata_log_dir == "/m/core.2"
     assert second.text("moldau.audit.log.file") == "/var/log/core.2.audit.log"
@@ -83,15 +83,15 @@ def test_directories_lie_in_those_of_the_file_and_the_console_is_in_one_process(
 
 
 def test_the_rack_is_the_machine_unless_it_is_set_and_replicas_do_not_share_it() -> None:
-    assert {machine(2).checked(core).text("broker.rack") for core in (1, 2)} == {"host-7"}
-    assert {machine(2, broker_rack="zone-b").checked(core).text("broker.rack") for core in (1, 2)} == {"zone-b"}
-    assert not machine(2).checked(1).flag("moldau.replicas.share.rack")
-    assert machine(2, moldau_replicas_share_rack="true").checked(1).flag("moldau.replicas.share.rack")
+    assert {machine(2).checked_config(core).text("broker.rack") for core in (1, 2)} == {"host-7"}
+    assert {machine(2, broker_rack="zone-b").checked_config(core).text("broker.rack") for core in (1, 2)} == {"zone-b"}
+    assert not machine(2).checked_config(1).flag("moldau.replicas.share.rack")
+    assert machine(2, moldau_replicas_share_rack="true").checked_config(1).flag("moldau.replicas.share.rack")
 
 
 def test_a_node_without_a_file_becomes_several_with_one_replica_of_internal_topics() -> None:
     several = Machine(checked_config(single_node_defaults("/d")), "host-7", (1, 2, 3))
-    configs = [several.checked(core) for core in (1, 2, 3)]
+    configs = [several.checked_config(core) for core in (1, 2, 3)]
     assert [config.broker_listeners[0].port for config in configs] == [9092, 9094, 9095]
     assert {config.integer("offsets.topic.replication.factor") for config in configs} == {1}
 
@@ -99,17 +99,19 @@ def test_a_node_without_a_file_becomes_several_with_one_replica_of_internal_topi
 def test_further_processes_find_the_quorum_at_the_first_one() -> None:
     """Also if the file names an address that only the first one could do without."""
     moved = single_node_defaults("/d") | {"listeners": "PLAINTEXT://:19092,CONTROLLER://:19093"}
-    second = Machine(checked_config(moved), "host-7", (1, 2)).checked(2)
+    second = Machine(checked_config(moved), "host-7", (1, 2)).checked_config(2)
     assert second.controller_quorum_bootstrap_servers == ("127.0.0.1:19093", "127.0.0.1:9093")
-    same = Machine(checked_config(single_node_defaults("/d")), "host-7", (1, 2)).checked(2)
+    same = Machine(checked_config(single_node_defaults("/d")), "host-7", (1, 2)).checked_config(2)
     assert same.controller_quorum_bootstrap_servers == ("127.0.0.1:9093",)
-    assert machine(2).checked(2).controller_quorum_voters == machine(2).checked(1).controller_quorum_voters
-    assert not machine(2).checked(2).controller_quorum_bootstrap_servers
+    assert (
+        machine(2).checked_config(2).controller_quorum_voters == machine(2).checked_config(1).controller_quorum_voters
+    )
+    assert not machine(2).checked_config(2).controller_quorum_bootstrap_servers
 
 
 def test_passwords_reach_each_process_and_are_no_difference() -> None:
     several = machine(2, ssl_keystore_password="secret")
-    assert several.checked(2).settings.password("ssl.keystore.password") == several.config.settings.password(
+    assert several.checked_config(2).settings.password("ssl.keystore.password") == several.config.settings.password(
         "ssl.keystore.password"
     )
     given, left_out = difference(several, 2)
@@ -198,10 +200,10 @@ def test_processes_that_have_a_directory_run_until_they_have_left(tmp_path: Path
 def test_a_directory_with_a_partition_stays(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     (tmp_path / "orders-0").mkdir()
-    assert removed(config) == f"{tmp_path} stays, because there are partitions in it"
+    assert remove_directories(config) == f"{tmp_path} stays, because there are partitions in it"
     (tmp_path / "orders-0").rename(tmp_path / f"orders-0.{'a' * 32}-delete")
     (tmp_path / "__cluster_metadata-0").mkdir()
-    assert removed(config) == f"removed {tmp_path}"
+    assert remove_directories(config) == f"removed {tmp_path}"
     assert not tmp_path.exists()
 
 

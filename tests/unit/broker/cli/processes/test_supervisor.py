@@ -45,8 +45,8 @@ def said(effects: list[Effect]) -> list[str]:
 def serving(policy: Policy) -> Supervisor:
     supervisor = Supervisor(policy)
     assert supervisor.tick(0) == [Start(1), Start(2), Start(3)]
-    assert supervisor.serves(2, 10) == supervisor.serves(1, 20) == []
-    assert supervisor.serves(3, 30) == [AllServe()]
+    assert supervisor.on_serving(2, 10) == supervisor.on_serving(1, 20) == []
+    assert supervisor.on_serving(3, 30) == [AllServe()]
     assert supervisor.next_deadline_ms() is None
     return supervisor
 
@@ -55,7 +55,7 @@ def test_a_process_that_dies_is_started_again_alone_and_waits_longer_each_time()
     supervisor = serving(CORES)
     now_ms, wait_ms = 1_000, BACKOFF_FIRST_MS
     for _ in range(9):
-        effects = supervisor.ended(2, -9, now_ms)
+        effects = supervisor.on_ended(2, -9, now_ms)
         assert said(effects) == [f"node 2 was ended by SIGKILL; it is started again in {wait_ms / 1000:g} s"]
         assert done(effects) == []
         assert supervisor.next_deadline_ms() == now_ms + wait_ms
@@ -64,98 +64,98 @@ def test_a_process_that_dies_is_started_again_alone_and_waits_longer_each_time()
         now_ms += wait_ms
         wait_ms = min(2 * wait_ms, BACKOFF_MAX_MS)
     assert wait_ms == BACKOFF_MAX_MS
-    assert said(supervisor.serves(2, now_ms)) == ["node 2 serves again"]
-    supervisor.ended(2, 1, now_ms + STEADY_MS)
+    assert said(supervisor.on_serving(2, now_ms)) == ["node 2 serves again"]
+    supervisor.on_ended(2, 1, now_ms + STEADY_MS)
     assert supervisor.next_deadline_ms() == now_ms + STEADY_MS + BACKOFF_FIRST_MS, "it has served for a minute"
 
 
 def test_a_start_that_fails_stops_the_others_and_fails() -> None:
     supervisor = Supervisor(CORES)
     supervisor.tick(0)
-    supervisor.serves(1, 10)
-    effects = supervisor.ended(3, 1, 20)
+    supervisor.on_serving(1, 10)
+    effects = supervisor.on_ended(3, 1, 20)
     assert said(effects) == ["node 3 has ended with status 1 before it served"]
     assert done(effects) == [Signal(2, TERM)]
-    assert supervisor.ended(2, 0, 30) == [Signal(1, TERM)]
-    assert supervisor.ended(1, 0, 40) == [Exit(1)]
+    assert supervisor.on_ended(2, 0, 30) == [Signal(1, TERM)]
+    assert supervisor.on_ended(1, 0, 40) == [Exit(1)]
 
 
 def test_a_process_that_dies_while_another_starts_is_no_failed_start() -> None:
     supervisor = Supervisor(CORES)
     supervisor.tick(0)
-    supervisor.serves(1, 10)
-    supervisor.ended(1, -9, 20)
+    supervisor.on_serving(1, 10)
+    supervisor.on_ended(1, -9, 20)
     assert supervisor.tick(20 + BACKOFF_FIRST_MS) == [Start(1)]
-    supervisor.serves(2, 600)
-    assert done(supervisor.serves(3, 700)) == [AllServe()], "each has served once"
+    supervisor.on_serving(2, 600)
+    assert done(supervisor.on_serving(3, 700)) == [AllServe()], "each has served once"
 
 
 def test_a_signal_stops_group_by_group_and_the_command_ends_with_0() -> None:
     supervisor = serving(CORES)
-    assert supervisor.signalled(100) == [Say("stopping"), Signal(2, TERM), Signal(3, TERM)]
-    assert supervisor.ended(3, 0, 200) == []
-    assert supervisor.ended(2, 0, 300) == [Signal(1, TERM)]
-    assert supervisor.ended(1, 0, 400) == [Exit(0)]
+    assert supervisor.on_signal(100) == [Say("stopping"), Signal(2, TERM), Signal(3, TERM)]
+    assert supervisor.on_ended(3, 0, 200) == []
+    assert supervisor.on_ended(2, 0, 300) == [Signal(1, TERM)]
+    assert supervisor.on_ended(1, 0, 400) == [Exit(0)]
 
 
 def test_a_process_that_waits_for_its_start_is_not_started_any_more_after_a_signal() -> None:
     supervisor = serving(CORES)
-    supervisor.ended(2, -9, 100)
-    assert done(supervisor.signalled(150)) == [Signal(3, TERM)]
+    supervisor.on_ended(2, -9, 100)
+    assert done(supervisor.on_signal(150)) == [Signal(3, TERM)]
     assert supervisor.tick(100 + BACKOFF_FIRST_MS) == []
-    assert supervisor.ended(3, 0, 700) == [Signal(1, TERM)]
+    assert supervisor.on_ended(3, 0, 700) == [Signal(1, TERM)]
 
 
 def test_a_process_that_does_not_stop_is_killed_and_the_status_says_so() -> None:
     supervisor = serving(CORES)
-    supervisor.signalled(0)
-    supervisor.ended(2, 0, 100)
+    supervisor.on_signal(0)
+    supervisor.on_ended(2, 0, 100)
     assert supervisor.next_deadline_ms() == STOP_PATIENCE_MS
     assert done(supervisor.tick(STOP_PATIENCE_MS)) == [Signal(3, KILL)]
-    assert done(supervisor.ended(3, -9, STOP_PATIENCE_MS + 1)) == [Signal(1, TERM)]
-    assert supervisor.ended(1, 0, STOP_PATIENCE_MS + 2) == [Exit(1)]
+    assert done(supervisor.on_ended(3, -9, STOP_PATIENCE_MS + 1)) == [Signal(1, TERM)]
+    assert supervisor.on_ended(1, 0, STOP_PATIENCE_MS + 2) == [Exit(1)]
 
 
 def test_a_second_signal_kills_what_runs() -> None:
     supervisor = serving(CORES)
-    supervisor.signalled(0)
-    supervisor.ended(3, 0, 10)
-    assert done(supervisor.signalled(20)) == [Signal(1, KILL), Signal(2, KILL)]
+    supervisor.on_signal(0)
+    supervisor.on_ended(3, 0, 10)
+    assert done(supervisor.on_signal(20)) == [Signal(1, KILL), Signal(2, KILL)]
 
 
 def test_a_node_that_has_left_is_not_started_again() -> None:
     supervisor = Supervisor(CORES)
     supervisor.tick(0)
-    supervisor.serves(1, 10)
-    assert supervisor.ended(3, LEFT_STATUS, 20) == [Left(3)], "it may have nothing to move, and leave at once"
-    assert supervisor.serves(2, 30) == [AllServe()]
-    assert supervisor.ended(2, LEFT_STATUS, 40) == [Left(2)]
+    supervisor.on_serving(1, 10)
+    assert supervisor.on_ended(3, LEFT_STATUS, 20) == [Left(3)], "it may have nothing to move, and leave at once"
+    assert supervisor.on_serving(2, 30) == [AllServe()]
+    assert supervisor.on_ended(2, LEFT_STATUS, 40) == [Left(2)]
     assert supervisor.next_deadline_ms() is None
-    assert done(supervisor.signalled(50)) == [Signal(1, TERM)]
-    assert supervisor.ended(1, 0, 60) == [Exit(0)]
+    assert done(supervisor.on_signal(50)) == [Signal(1, TERM)]
+    assert supervisor.on_ended(1, 0, 60) == [Exit(0)]
 
 
 def test_a_node_that_is_stopped_while_it_leaves_has_not_left() -> None:
     supervisor = serving(CORES)
-    supervisor.signalled(0)
-    assert supervisor.ended(3, 0, 10) == []
-    assert supervisor.ended(2, LEFT_STATUS, 20) == [Left(2), Signal(1, TERM)]
+    supervisor.on_signal(0)
+    assert supervisor.on_ended(3, 0, 10) == []
+    assert supervisor.on_ended(2, LEFT_STATUS, 20) == [Left(2), Signal(1, TERM)]
 
 
 def test_the_nodes_of_a_cluster_stay_away_until_the_operator_starts_them() -> None:
     supervisor = serving(CLUSTER)
-    assert said(supervisor.ended(2, -9, 100)) == ["node 2 was ended by SIGKILL; this starts it again: b"]
+    assert said(supervisor.on_ended(2, -9, 100)) == ["node 2 was ended by SIGKILL; this starts it again: b"]
     assert supervisor.next_deadline_ms() is None
-    assert supervisor.signalled(200) == [Say("stopping"), Signal(3, TERM)]
-    assert supervisor.ended(3, 0, 300) == [Signal(1, TERM)]
-    assert supervisor.ended(1, 0, 400) == [Exit(1)], "a node failed"
+    assert supervisor.on_signal(200) == [Say("stopping"), Signal(3, TERM)]
+    assert supervisor.on_ended(3, 0, 300) == [Signal(1, TERM)]
+    assert supervisor.on_ended(1, 0, 400) == [Exit(1)], "a node failed"
 
 
 def test_a_cluster_without_a_node_has_failed() -> None:
     supervisor = serving(CLUSTER)
-    supervisor.ended(1, 0, 100)
-    supervisor.ended(2, 0, 100)
-    assert done(supervisor.ended(3, 0, 100)) == [Exit(1)]
+    supervisor.on_ended(1, 0, 100)
+    supervisor.on_ended(2, 0, 100)
+    assert done(supervisor.on_ended(3, 0, 100)) == [Exit(1)]
 
 
 @pytest.mark.parametrize("policy", [CORES, CLUSTER])
@@ -192,20 +192,20 @@ def test_whatever_happens_each_process_lives_once_and_the_command_ends(
         now_ms += later_ms
         if kind == 0 and node_id in alive:
             alive.discard(node_id)
-            carry_out(supervisor.ended(node_id, status, now_ms), now_ms)
+            carry_out(supervisor.on_ended(node_id, status, now_ms), now_ms)
         elif kind == 1 and node_id in alive:
-            carry_out(supervisor.serves(node_id, now_ms), now_ms)
+            carry_out(supervisor.on_serving(node_id, now_ms), now_ms)
         elif kind == 2:
             carry_out(supervisor.tick(now_ms), now_ms)
         elif kind == 3 and status == -9:
-            carry_out(supervisor.signalled(now_ms), now_ms)
+            carry_out(supervisor.on_signal(now_ms), now_ms)
         assert sorted(alive) == sorted(supervisor.alive)
     if not exits:
-        carry_out(supervisor.signalled(now_ms), now_ms)
+        carry_out(supervisor.on_signal(now_ms), now_ms)
     while not exits:
         node_id = min(alive)
         alive.discard(node_id)
-        carry_out(supervisor.ended(node_id, -9, now_ms), now_ms)
+        carry_out(supervisor.on_ended(node_id, -9, now_ms), now_ms)
     assert supervisor.next_deadline_ms() is None
 
 

@@ -14,24 +14,24 @@ C: Address = ("c", 9093)
 
 
 def test_the_only_controller_decides() -> None:
-    refusal = ClusterCheck("mine", ["a:9093"]).answered(A, REFUSED)
+    refusal = ClusterCheck("mine", ["a:9093"]).count_response(A, REFUSED)
     assert refusal is not None and "cluster mine" in str(refusal) and "a:9093" in str(refusal)
 
 
 def test_more_than_half_of_the_controllers_decide_once() -> None:
     check = ClusterCheck("mine", ["a:9093", "b:9093", "c:9093"])
-    assert check.answered(A, REFUSED) is None
-    assert check.answered(A, REFUSED) is None
-    assert check.answered(B, REFUSED) is not None
-    assert check.answered(C, REFUSED) is None
+    assert check.count_response(A, REFUSED) is None
+    assert check.count_response(A, REFUSED) is None
+    assert check.count_response(B, REFUSED) is not None
+    assert check.count_response(C, REFUSED) is None
 
 
 def test_one_wrong_controller_beside_a_right_one_changes_nothing() -> None:
     check = ClusterCheck("mine", ["a:9093", "b:9093"])
-    assert check.answered(A, REFUSED) is None
-    assert check.answered(B, TAKEN) is None
-    assert check.answered(B, REFUSED) is None
+    assert check.count_response(A, REFUSED) is None
+    assert check.count_response(B, TAKEN) is None
+    assert check.count_response(B, REFUSED) is None
 
 
 def test_a_node_that_is_told_of_no_controller_is_never_refused() -> None:
-    assert ClusterCheck("mine", []).answered(A, REFUSED) is None
+    assert ClusterCheck("mine", []).count_response(A, REFUSED) is None

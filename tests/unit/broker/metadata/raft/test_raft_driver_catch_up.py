@@ -12,9 +12,9 @@ from moldau.broker.metadata.raft.raft_driver import CatchUp
 def test_it_ends_when_it_is_reached() -> None:
     async def story() -> None:
         catch_up = CatchUp(asyncio.get_running_loop())
-        asyncio.get_running_loop().call_soon(catch_up.reached)
+        asyncio.get_running_loop().call_soon(catch_up.succeed)
         await catch_up.wait(lambda: "no leader is known")
-        catch_up.reached()
+        catch_up.succeed()
         assert catch_up.is_over
 
     asyncio.run(story())
@@ -23,8 +23,8 @@ def test_it_ends_when_it_is_reached() -> None:
 def test_it_raises_what_makes_it_impossible() -> None:
     async def story() -> None:
         catch_up = CatchUp(asyncio.get_running_loop())
-        catch_up.failed(OSError("the disk is full"))
-        catch_up.reached()
+        catch_up.fail(OSError("the disk is full"))
+        catch_up.succeed()
         with pytest.raises(OSError, match="full"):
             await catch_up.wait(lambda: "no leader is known")
 

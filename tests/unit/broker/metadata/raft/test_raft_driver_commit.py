@@ -38,7 +38,7 @@ class Story:
             cast("Raft", SimpleNamespace(step=lambda event, *now: [event], next_deadline_ms=lambda: None)),
             self.follower.log,
             self.follower.committed,
-            cast("MetadataLogWriter", SimpleNamespace(disk_failed=self.failures.append)),
+            cast("MetadataLogWriter", SimpleNamespace(on_disk_failed=self.failures.append)),
             cast("MetadataSnapshots", SimpleNamespace(write_if_due=self.note_snapshot)),
             cast("ControllerTerms", SimpleNamespace(active=None)),
             cast("QuorumPeers", None),
