@@ -24,8 +24,8 @@ from the server.properties of a node (-c). It ends with 3 where the operation is
 {EXIT_STATUSES}"""
 ACTIONS: Final = {
     "list": "acls.rules:list_acls",
-    "add": "acls.rules:add",
-    "remove": "acls.rules:remove",
+    "add": "acls.rules:add_acls",
+    "remove": "acls.rules:remove_acls",
     "explain": "acls.explaining:explain_decision",
 }
 
