@@ -51,7 +51,7 @@ class Placement:
     def name_of(self, topic: str) -> str:
         return self.renames.get(topic, topic)
 
-    def has(self, topic: str) -> bool:
+    def includes_topic(self, topic: str) -> bool:
         return self.topics is None or topic in self.topics
 
 
@@ -71,7 +71,7 @@ def _brokers_of(image: MetadataImage, placement: Placement) -> list[int]:
     brokers.update(
         replica
         for topic, _, partition in image.topics.partitions()
-        if placement.has(topic.name)
+        if placement.includes_topic(topic.name)
         for replica in partition.replicas
     )
     return sorted(brokers)
@@ -131,7 +131,7 @@ def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[C
         (resource, settings[MIN_IN_SYNC])
         for resource, settings in image.configs.by_resource.items()
         if settings.get(MIN_IN_SYNC, "1") != "1"
-        and (resource.type != ResourceType.TOPIC or placement.has(resource.name))
+        and (resource.type != ResourceType.TOPIC or placement.includes_topic(resource.name))
     ]
 
 
@@ -160,7 +160,7 @@ def _restored_topics(
 ) -> TopicsImage:
     kept = []
     for topic in topics.by_id.values():
-        if placement.has(topic.name):
+        if placement.includes_topic(topic.name):
             partitions = {
                 index: _restored_partition(each, placement, directories, last_epochs.get((topic.name, index), -1))
                 for index, each in topic.partitions.items()
@@ -192,6 +192,6 @@ def _restored_configs(image: MetadataImage, placement: Placement) -> ConfigsImag
             settings = {**settings, MIN_IN_SYNC: "1"}
         if resource.type != ResourceType.TOPIC:
             kept[resource] = settings
-        elif placement.has(resource.name):
+        elif placement.includes_topic(resource.name):
             kept[ConfigResource(resource.type, placement.name_of(resource.name))] = settings
     return ConfigsImage(ConfigsImage().by_resource.with_changes(kept))

@@ -204,7 +204,10 @@ class _Restoring:
         self.nodes = nodes_of(self._image, self._quorum, self._placement)
         if self._target is not None:
             self._directories = {node: _directory_id(self._target.entropy) for node in self.nodes}
-        report, kept = self.report, [topic for topic in self._manifest.topics if self._placement.has(topic.name)]
+        report, kept = (
+            self.report,
+            [topic for topic in self._manifest.topics if self._placement.includes_topic(topic.name)],
+        )
         report.nodes, report.topic_count = self.nodes, len(kept)
         report.partition_count = sum(len(topic.partitions) for topic in kept)
         report.lowered = lowered_settings(self._image, self._placement)
@@ -215,7 +218,7 @@ class _Restoring:
         placement = self._placement
         for name in sorted({*(placement.topics or ()), *placement.renames} - names):
             raise RestoreRefused(f"the backup {self._manifest.backup_id} has no topic {name}")
-        kept = [name for name in names if placement.has(name)]
+        kept = [name for name in names if placement.includes_topic(name)]
         for name, renamed in placement.renames.items():
             if name not in kept:
                 raise RestoreRefused(f"{name} is to be renamed, and is not restored: add it to the topics")
@@ -230,7 +233,7 @@ class _Restoring:
 
     def _restored(self) -> Iterator[tuple[PartitionKey, PartitionBackup]]:
         """The partitions of the backup that are restored."""
-        return (each for each in self._manifest.partitions() if self._placement.has(each[0].topic))
+        return (each for each in self._manifest.partitions() if self._placement.includes_topic(each[0].topic))
 
     def _is_expired(self, key: PartitionKey, backup: PartitionBackup) -> bool:
         """Whether a node that starts will find records that are older than the topic's retention."""
@@ -307,13 +310,13 @@ class _Restoring:
         observed.finish(backup.start_offset)
         self._done += sum(piece.size for piece in backup.pieces)
         self._progress(self._done, total)
-        if self._placement.has(key.topic):
+        if self._placement.includes_topic(key.topic):
             self._ends[partition] = observed.moment_offset
             if observed.cut_ms is not None and observed.moment_offset < backup.end_offset:
                 self.report.cuts.append(CutLog(*partition, observed.moment_offset, backup.end_offset, observed.cut_ms))
 
     def _writer(self, key: PartitionKey, backup: PartitionBackup) -> LogWriter | None:
-        if self._target is None or not self._placement.has(key.topic):
+        if self._target is None or not self._placement.includes_topic(key.topic):
             return None
         name = partition_directory_name(self._placement.name_of(key.topic), key.partition)
         segment_bytes = int(

@@ -25,7 +25,7 @@ from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SUSPEND, CountedMisfits, RoundRows
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
-from moldau.lake.upsert import Changes, rows_that_stay, stored_keys, without_older
+from moldau.lake.upsert import Changes, match_changed_keys, rows_that_stay, without_older
 from moldau.tables.refusals import Refused
 
 CONFLICTS_MAX: Final = 20
@@ -190,7 +190,7 @@ class Follower:
         """Apply the changes of a round to a table by key: files with a row of a changed key are rewritten."""
         metadata, io, target = attempt.metadata, attempt.table.io, attempt.files.schema
         rows, keys = changes.rows_and_keys(target)
-        stored = stored_keys(metadata, io, attempt.table.scan().plan_files(), target, keys)
+        stored = match_changed_keys(metadata, io, attempt.table.scan().plan_files(), target, keys)
         rows, keys = without_older(rows, keys, stored.older, target)
         for batch in rows.to_batches():
             attempt.add(batch)

@@ -38,7 +38,7 @@ from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order
 from moldau.lake.table_form import GivenForms
-from moldau.lake.upsert import IS_DELETION, Changes, rows_and_keys_of, rows_that_stay, stored_keys, without_older
+from moldau.lake.upsert import IS_DELETION, Changes, match_changed_keys, rows_and_keys_of, rows_that_stay, without_older
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.decoding.last_of_keys import LastOfKeys, NotChosen, chooses_by_keys, last_of_keys
 from moldau.tables.engines.topic_dataset import TopicDataset
@@ -94,7 +94,7 @@ class Tail:
             rows, keys = self._rows_and_keys(source.target)
             schema = source.metadata.schema()
             later = [each.planned for each in files if keys.may_be_older(each.planned.file, schema)]
-            older = stored_keys(source.metadata, source.io, later, source.target, keys).older
+            older = match_changed_keys(source.metadata, source.io, later, source.target, keys).older
             self._settled = without_older(rows, keys, older, source.target)
         return self._settled
 

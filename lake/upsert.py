@@ -171,7 +171,7 @@ def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
     return pa.table(columns, pa.schema(fields))
 
 
-class StoredKeys(NamedTuple):
+class MatchedKeys(NamedTuple):
     """The result of searching a table for changed keys."""
 
     files: Sequence[FileScanTask]
@@ -180,9 +180,9 @@ class StoredKeys(NamedTuple):
     """The identities of the keys whose change is older than the row of the table, so that the change has no effect."""
 
 
-def stored_keys(
+def match_changed_keys(
     metadata: TableMetadata, io: FileIO, tasks: Iterable[FileScanTask], target: pa.Schema, keys: Keys
-) -> StoredKeys:
+) -> MatchedKeys:
     """Search the files of a table, whose columns are `target`, for changed keys. Raises OSError."""
     files, older = [], [NO_KEYS.identities]
     names = (*key_names(target.names), "partition", "timestamp")
@@ -197,7 +197,7 @@ def stored_keys(
             is_replaced = is_replaced or not pc.all(are_older).as_py()
         if is_replaced:
             files.append(task)
-    return StoredKeys(files, pa.concat_arrays(older))
+    return MatchedKeys(files, pa.concat_arrays(older))
 
 
 def without_older(rows: pa.Table, keys: Keys, older: pa.Array, target: pa.Schema) -> tuple[pa.Table, Keys]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 10.0
 """The default time (seconds) for which conveniences wait for records."""
 POLL_S: Final = 0.01
-OPERATIONS: Final = {
+ACL_OPERATIONS: Final = {
     "TOPIC": ("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
     "GROUP": ("ALL", "READ", "DELETE", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
 }
@@ -150,8 +150,10 @@ class Conveniences(ABC):
         if not named:
             raise ValueError("name a topic or a group")
         for kind in named:
-            if operation.upper() not in OPERATIONS[kind]:
-                raise ValueError(f"{operation} is not an operation on a {kind.lower()}: {', '.join(OPERATIONS[kind])}")
+            if operation.upper() not in ACL_OPERATIONS[kind]:
+                raise ValueError(
+                    f"{operation} is not an operation on a {kind.lower()}: {', '.join(ACL_OPERATIONS[kind])}"
+                )
         for kind, name in named.items():
             self.client.allow(user, operation.upper(), kind, name)
 

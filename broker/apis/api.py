@@ -174,7 +174,7 @@ def bind(
         api.refuse_version,
         version_encoder=shared_encoder
         if api.is_shared
-        else partial(with_known_errors, api)
+        else partial(known_errors_encoder, api)
         if api.errors_before
         else None,
     )
@@ -199,16 +199,16 @@ def shared_encoder(version: int, encode: Encoder[object]) -> Encoder[object]:
 # The errors of older versions
 
 
-def with_known_errors(row: Api[Any], version: int, encode: Encoder[object]) -> Encoder[object]:
+def known_errors_encoder(api: Api[Any], version: int, encode: Encoder[object]) -> Encoder[object]:
     """Make an encoder that first replaces the errors in a response that clients of this version do not know."""
     older: dict[ErrorCode, ErrorCode] = {}
-    for first, errors in row.errors_before.items():
+    for first, errors in api.errors_before.items():
         if version < first:
             older.update(errors)
     if not older:
         return encode
-    replace = error_replacement(response_class_of(row.request), older)
-    assert replace is not None, f"{row.name} has no errors in its response"
+    replace = error_replacement(response_class_of(api.request), older)
+    assert replace is not None, f"{api.name} has no errors in its response"
 
     def encode_known(response: object, out: list[Chunk]) -> None:
         replace(response)

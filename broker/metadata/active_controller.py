@@ -1,8 +1,9 @@
 """Runs the controller while this node leads: passes requests to it, appends its decisions to the metadata log, and runs
 its timer.
 
-A decision about many partitions is made, appended and replayed in slices (`Decision.further`), one in each iteration of
-the event loop. Requests that arrive meanwhile wait, because the controller makes one decision after the other.
+A decision about many partitions is made, appended and replayed in slices (`Decision.further_batches`), one in each
+iteration of the event loop. Requests that arrive meanwhile wait, because the controller makes one decision after the
+other.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class ActiveController:
             self._raise_version(decision.kraft_version)
         try:
             self._append_batch(decision.records)
-            for records in decision.further:
+            for records in decision.further_batches:
                 yield
                 self._append_batch(records)
         except NoRoom as error:

@@ -217,18 +217,18 @@ ABORT_2_ROWS: Final[Rows] = {
 transaction that its client did not mean (KAFKA-17754)."""
 
 
-def decisions_by_claim(claims: tuple[Claim, ...], rows: Rows) -> Mapping[Standing, Mapping[Claim, Decision]]:
+def decision_table(claims: tuple[Claim, ...], rows: Rows) -> Mapping[Standing, Mapping[Claim, Decision]]:
     return {standing: dict(zip(claims, row, strict=True)) for standing, row in rows.items()}
 
 
 TABLE: Final[Mapping[Intent, Mapping[Standing, Mapping[Claim, Decision]]]] = {
-    Intent.INIT: decisions_by_claim(INIT_CLAIMS, INIT_ROWS),
-    Intent.ADD: decisions_by_claim(CLAIMS, ADD_ROWS),
-    Intent.VERIFY: decisions_by_claim(CLAIMS, VERIFY_ROWS),
-    Intent.COMMIT_1: decisions_by_claim(CLAIMS, COMMIT_1_ROWS),
-    Intent.ABORT_1: decisions_by_claim(CLAIMS, ABORT_1_ROWS),
-    Intent.COMMIT_2: decisions_by_claim(CLAIMS, COMMIT_2_ROWS),
-    Intent.ABORT_2: decisions_by_claim(CLAIMS, ABORT_2_ROWS),
+    Intent.INIT: decision_table(INIT_CLAIMS, INIT_ROWS),
+    Intent.ADD: decision_table(CLAIMS, ADD_ROWS),
+    Intent.VERIFY: decision_table(CLAIMS, VERIFY_ROWS),
+    Intent.COMMIT_1: decision_table(CLAIMS, COMMIT_1_ROWS),
+    Intent.ABORT_1: decision_table(CLAIMS, ABORT_1_ROWS),
+    Intent.COMMIT_2: decision_table(CLAIMS, COMMIT_2_ROWS),
+    Intent.ABORT_2: decision_table(CLAIMS, ABORT_2_ROWS),
 }
 
 

@@ -131,7 +131,11 @@ class Controller:
             return Decision([], refused(request, None, ErrorCode.REQUEST_TIMED_OUT))
         decision = row.decide(context, request)
         set_throttle_time(decision.reply, mutations)
-        return decision._replace(further=batches_with_throttle(decision, mutations)) if decision.further else decision
+        return (
+            decision._replace(further_batches=batches_with_throttle(decision, mutations))
+            if decision.further_batches
+            else decision
+        )
 
     def _end_offset(self) -> int:
         return self.image.provenance.end_offset
@@ -231,7 +235,7 @@ class Controller:
 def batches_with_throttle(decision: Decision, mutations: Mutations) -> Iterator[Sequence[object]]:
     """Yield the batches of a decision that is made in slices, and then set the throttle time of its reply from the
     mutations of all batches."""
-    yield from decision.further
+    yield from decision.further_batches
     set_throttle_time(decision.reply, mutations)
 
 

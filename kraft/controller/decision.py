@@ -23,7 +23,7 @@ class Decision(NamedTuple):
 
     records: Sequence[object]
     reply: object | None = None
-    further: Iterable[Sequence[object]] = ()
+    further_batches: Iterable[Sequence[object]] = ()
     """The batches of records to append after `records`; some may be empty. Between two batches the event loop does
     other work, but the controller makes no other decision."""
     kraft_version: int | None = None
@@ -45,7 +45,7 @@ class Decision(NamedTuple):
         """All batches of the decision in the order in which they are appended. A batch without records is only a
         pause."""
         yield self.records
-        yield from self.further
+        yield from self.further_batches
 
 
 def slices(looked_at: Iterable[object | None]) -> Iterator[list[object]]:

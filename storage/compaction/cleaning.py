@@ -142,7 +142,7 @@ def build_map(
     for source, end_offset in zip(sources, ends, strict=True):
         if end_offset <= start_offset:
             continue
-        for piece in source.pieces(source.position_of(start_offset), request.limits.io_buffer_size):
+        for piece in source.pieces(source.position_at_or_before(start_offset), request.limits.io_buffer_size):
             is_full = not index_piece(request, piece, transactions, offsets, statistics)
             statistics.map_bytes_read += len(piece)
             yield BytesMoved(len(piece), 0)

@@ -70,7 +70,7 @@ class SourceSegment:
         path = self.path(suffix)
         return self._fs.file_size(path) if self._fs.exists(path) else 0
 
-    def position_of(self, offset: int) -> int:
+    def position_at_or_before(self, offset: int) -> int:
         """The position (bytes) in the .log file of a batch at or before the one that contains `offset`.
         Raises OSError."""
         path = self.path(OFFSET_INDEX_SUFFIX)

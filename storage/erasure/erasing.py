@@ -281,7 +281,7 @@ class SegmentSearch:
     def moves(self) -> Iterator[BytesMoved]:
         source, offset, position = self._source, self._source.base_offset, 0
         while (wanted := self._named.first_from(offset)) is not None and wanted < self._end_offset:
-            position = max(position, source.position_of(wanted))
+            position = max(position, source.position_at_or_before(wanted))
             pieces = cast("Generator[memoryview, None, None]", source.pieces(position, self._request.io_buffer_size))
             with contextlib.closing(pieces):
                 piece = next(pieces, None)

@@ -290,7 +290,7 @@ def tasks_of(
         task_size = max(1, min(task_size, -(-size // options.tasks_min)))
     slice_size = task_size if task_size >= TASK_SIZE else min(task_size, max(SLICE_SIZE_MIN, task_size // 4))
     pushed = filters or PushedFilters()
-    narrowed = [pushed.narrowed(each) for each in ranges]
+    narrowed = [pushed.clip_offset_range(each) for each in ranges]
     tasks: list[Task] = []
     for group in groups_of(narrowed, options.records_per_task_max):
         slices = [each for wanted in group for each in slices_of(wanted, options, slice_size, pushed)]

@@ -33,10 +33,10 @@ class PushedFilters:
         is_named = self.partitions is None or partition in self.partitions
         return is_named and self.numbers[0] <= partition < self.numbers[1]
 
-    def narrowed(self, wanted: OffsetRange) -> OffsetRange:
+    def clip_offset_range(self, offset_range: OffsetRange) -> OffsetRange:
         """Return the range without the offsets that cannot satisfy the predicates."""
-        start = min(max(wanted.start_offset, self.offsets[0]), wanted.end_offset)
-        return OffsetRange(wanted.view, start, max(start, min(wanted.end_offset, self.offsets[1])))
+        start = min(max(offset_range.start_offset, self.offsets[0]), offset_range.end_offset)
+        return OffsetRange(offset_range.view, start, max(start, min(offset_range.end_offset, self.offsets[1])))
 
     def is_too_old(self, offer: PartitionOrigin, segment: StoredSegment) -> bool:
         """Whether all records of a segment are before the first wanted timestamp."""

@@ -44,7 +44,7 @@ class DiskFaults:
     sync_ns_max: int = 2_000_000
     cold_read_ns: int = 100_000
     slow_factor: int = 1
-    stall_ns: int = 0  # The additional time of every write and sync.
+    write_stall_ns: int = 0  # The additional time of every write and sync.
 
     def probability(self, operation: Operation) -> float:
         match operation:
@@ -177,9 +177,9 @@ class DiskCalls:
         if operation is Operation.SYNC:
             spread = faults.sync_ns_max - faults.sync_ns_min
             cost = (faults.sync_ns_min + int(self._latency.random() * spread)) * faults.slow_factor
-            self.cost_ns += cost + faults.stall_ns
+            self.cost_ns += cost + faults.write_stall_ns
         elif operation is Operation.WRITE:
-            self.cost_ns += faults.stall_ns
+            self.cost_ns += faults.write_stall_ns
 
     def take_cost_ns(self) -> int:
         cost, self.cost_ns = self.cost_ns, 0

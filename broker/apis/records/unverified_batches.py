@@ -27,7 +27,7 @@ TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The position in a batch of the byte with the transactional bit."""
 NEW_PROTOCOL_VERSION: Final = 12
 """The first version in which a produce adds its partition to the transaction."""
-RETRIABLE: Final = (
+RETRIABLE_VERIFICATION_ERRORS: Final = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -147,7 +147,7 @@ def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
     """Put the coordinator's error into the answer of a partition, as an error that producers know."""
     if error is ErrorCode.PRODUCER_FENCED:
         answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
-    elif error in RETRIABLE:
+    elif error in RETRIABLE_VERIFICATION_ERRORS:
         answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
         answer.error_message = (
             f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"

@@ -382,9 +382,9 @@ class Nemesis:
     async def stall_disk(self) -> None:
         node = self._any()
         if node is not None:
-            node.host.disk.faults.stall_ns = 2 * SECOND_NS
+            node.host.disk.faults.write_stall_ns = 2 * SECOND_NS
             await asyncio.sleep(0.2 + self._random.random())
-            node.host.disk.faults.stall_ns = 0
+            node.host.disk.faults.write_stall_ns = 0
 
     async def disk_error(self) -> None:
         """A broker on a disk that refused something may have lost what it had not flushed, and counts as one that

@@ -115,7 +115,7 @@ def additions_of_fenced_producers(patch: pytest.MonkeyPatch) -> None:
 
 def additions_while_prepared(patch: pytest.MonkeyPatch) -> None:
     rows = {standing: (ADD, *row[1:]) if row[0] is table.WAIT else row for standing, row in ADD_ROWS.items()}
-    patch.setitem(table.TABLE, Intent.ADD, table.decisions_by_claim(CLAIMS, rows))
+    patch.setitem(table.TABLE, Intent.ADD, table.decision_table(CLAIMS, rows))
 
 
 def transactions_that_never_time_out(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 import moldau
 from moldau.lake import stored_rows, upsert
 from moldau.lake.keys import NO_KEYS, Keys
-from moldau.lake.upsert import Changes, StoredKeys, rows_that_stay, stored_keys
+from moldau.lake.upsert import Changes, MatchedKeys, match_changed_keys, rows_that_stay
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage
 
@@ -128,9 +128,9 @@ def test_only_files_with_one_of_the_keys_are_replaced(tmp_path: Path) -> None:
         stage.follow(mode="upsert")
     table = stage.table()
 
-    def found(keys: Keys) -> StoredKeys:
+    def found(keys: Keys) -> MatchedKeys:
         target = schema_to_pyarrow(table.schema(), include_field_ids=True)
-        return stored_keys(table.metadata, table.io, table.scan().plan_files(), target, keys)
+        return match_changed_keys(table.metadata, table.io, table.scan().plan_files(), target, keys)
 
     counts = {key: [each.file.record_count for each in found(keys_of(key)).files] for key in (b"m", b"m,", b"n")}
     assert counts == {b"m": [2], b"m,": [], b"n": []}

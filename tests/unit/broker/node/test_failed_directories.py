@@ -178,10 +178,10 @@ def test_a_sync_that_fails_while_the_node_stops_leaves_no_mark_of_a_clean_end() 
         disk = node.host.disk
         log = next(each.log for each in node.broker.replicas if (each.topic, each.index) == ("t", broken[0]))
         disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
-        disk.faults.stall_ns = 3_000_000_000
+        disk.faults.write_stall_ns = 3_000_000_000
         node.broker.flusher.write_back(log)
         await asyncio.sleep(0.1)
-        disk.faults.stall_ns = 0
+        disk.faults.write_stall_ns = 0
         node.stop()
         while node.host.is_up:
             await asyncio.sleep(0.1)

@@ -262,9 +262,9 @@ def test_a_sync_on_the_loop_stops_its_host_and_nobody_else() -> None:
     with World(1) as world:
         for name in ticks:
             host = world.add_host(name)
-            host.disk.faults.stall_ns = 900_000_000
+            host.disk.faults.write_stall_ns = 900_000_000
             host.boot(main)
-        world.hosts["offloads"].disk.faults.stall_ns = 0
+        world.hosts["offloads"].disk.faults.write_stall_ns = 0
         world.run(asyncio.sleep(1))
     assert ticks["blocks"] < 20
     assert ticks["offloads"] > 95
