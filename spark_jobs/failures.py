@@ -8,27 +8,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
-_NAMES: Final = (
-    "MalformedMessage",
-    "Refused",
-    "ClusterMismatch",
-    "DataLost",
-    "TopicRecreated",
-    "SegmentReplaced",
-    "SnapshotChanged",
-    "TransactionsLost",
-    "ValueNotDecoded",
-    "RegistryNotReached",
-    "CorruptCheckpoint",
-    "CorruptTransactionIndex",
-    "StorageUnavailable",
-    "AccessRefused",
-    "StorageMissing",
-    "ObjectNotFound",
-    "CorruptObject",
-    "WrongCluster",
-)
-_OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MULTILINE)
+_OURS: Final = re.compile(r"^(?:pyspark_)?moldau(?:\.\w+)+: (.*)$", re.MULTILINE)
+"""The line of a Python traceback with an exception class of this project and its message."""
 
 
 def reason_of(failure: PySparkException) -> str:
