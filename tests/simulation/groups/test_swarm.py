@@ -39,7 +39,7 @@ def test_offsets_that_are_shown_too_early_are_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_plan_that_is_told_before_it_is_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupStep, "when_committed", lambda self, outcome: outcome.committed(self))
+    monkeypatch.setattr(GroupStep, "when_committed", lambda self, outcome: outcome.on_committed(self))
     with pytest.raises(Violation):
         run_many()
 
