@@ -43,7 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument(
         "--operation", action="append", default=[], metavar="NAME", help="such as Read; may be repeated"
     )
-    action.add_argument("--producer", action="store_true", help="Write, Create and Describe on the topics")
+    action.add_argument(
+        "--producer",
+        action="store_true",
+        help="Write, Create and Describe on the topics, Write and Describe on the transactional ids",
+    )
     action.add_argument("--consumer", action="store_true", help="Read and Describe on the topics, Read on the groups")
     action.add_argument("--deny", action="store_true", help="deny what is otherwise allowed")
     action.add_argument("--host", default="*", metavar="ADDRESS", help="of the client (default: any)")

@@ -59,7 +59,7 @@ def add_acls(session: Session) -> int:
     """Add ACLs (`acl add`)."""
     from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
-    bindings = _added(session.arguments)
+    bindings = acls_to_add(session.arguments)
     request = CreateAclsRequest(
         creations=[
             AclCreation(
@@ -81,8 +81,8 @@ def add_acls(session: Session) -> int:
     return 0
 
 
-def _added(given: argparse.Namespace) -> list[AclBinding]:
-    """The ACLs that the arguments of `acl add` describe."""
+def acls_to_add(given: argparse.Namespace) -> list[AclBinding]:
+    """The ACLs that the arguments of `acl add` describe. Ends the command if they allow nothing on a resource."""
     named = resources_of(given)
     if not named:
         wrong_arguments(
@@ -100,6 +100,11 @@ def _added(given: argparse.Namespace) -> list[AclBinding]:
             these += (PRODUCER if given.producer else ()) + (CONSUMER if given.consumer else ())
         elif kind is ResourceKind.GROUP and given.consumer:
             these.append(AclOperation.READ)
+        elif kind is ResourceKind.TRANSACTIONAL_ID and given.producer:
+            these += (AclOperation.WRITE, AclOperation.DESCRIBE)
+        if not these:
+            role = "producer" if given.producer else "consumer"
+            wrong_arguments(f"--{role} allows nothing on {kind.name.lower().replace('_', ' ')} {name}: add --operation")
         is_prefixed = given.prefixed and kind is not ResourceKind.CLUSTER
         for principal in given.principal:
             if ":" not in principal:
