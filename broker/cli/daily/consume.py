@@ -19,6 +19,7 @@ examples:
 
 --format: value (a line each), line (partition, offset, time, key and value), csv, json (as --json), or a text with
   %%t topic  %%p partition  %%o offset  %%T timestamp (ms)  %%k key  %%s value  %%h headers  %%K %%S lengths  \\n \\t
+  %%R length of the value, in four bytes
 
 Records of several partitions are in no order. --group reads on where the group has committed and commits what was
 printed; it does not join the group, and is refused while the group has members.

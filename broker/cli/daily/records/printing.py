@@ -6,14 +6,16 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.output import time_text
 from moldau.protocol.record_builder import Record, RecordHeader
 
-_TOKEN: Final = re.compile(r"%[tpoTksKShHR%]|\\[nrt0\\]|\\x[0-9a-fA-F]{2}")
+_TOKEN: Final = re.compile(r"%[tpoTksKShR%]|\\[nrt0\\]|\\x[0-9a-fA-F]{2}")
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+INT32: Final = Struct(">i")
 CSV_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
@@ -117,7 +119,7 @@ def _by_tokens(form: str) -> Formatter:
         position = match.end()
     rest = form[position:].encode()
     if re.search(r"%(?!%)", re.sub(_TOKEN, "", form)):
-        raise WrongArguments(f"--format {form}: after % stands one of t p o T k s h K S")
+        raise WrongArguments(f"--format {form}: after % stands one of t p o T k s h K S R")
 
     def show(place: Place) -> bytes:
         return b"".join(each if isinstance(each, bytes) else _token(each, place) for each in parts) + rest
@@ -132,6 +134,8 @@ def _token(token: str, place: Place) -> bytes:
     if token in "KS":
         data = record.key if token == "K" else record.value
         return b"-1" if data is None else str(len(data)).encode()
+    if token == "R":
+        return INT32.pack(-1 if record.value is None else len(record.value))
     if token == "h":
         return ",".join(f"{name}={'NULL' if data is None else _text(data)}" for name, data in record.headers).encode()
     values = {"t": place.topic, "p": place.partition, "o": record.offset, "T": record.timestamp}
