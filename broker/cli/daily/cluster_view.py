@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from moldau import __version__
@@ -18,6 +19,7 @@ from moldau.tables.client.connection import Disconnected
 
 if TYPE_CHECKING:
     from moldau.protocol.messages.describe_cluster import DescribeClusterBroker
+    from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsResult
 
 BROKERS: Final = (
     "broker",
@@ -35,6 +37,8 @@ UNWELL: Final = ("topic", "partition", "leader", "replicas", "in_sync")
 SHOWN_MAX: Final = 20
 """The most partitions that are listed, unless the output is JSON."""
 METADATA_VERSION: Final = "metadata.version"
+FREE_SHARE_MIN: Final = 0.01
+"""The part of a disk that has to be free. Below it a broker is not well: soon it refuses what clients produce."""
 
 
 def status(session: Session) -> int:
@@ -169,10 +173,18 @@ def _broker_row(
         row["used_bytes"] = sum(p.partition_size for each in sound for topic in each.topics for p in topic.partitions)
         usable = [each.usable_bytes for each in sound if each.usable_bytes >= 0]
         row["free_bytes"] = sum(usable) if usable else None
-        failed = len(directories.results) - len(sound)
-        if failed:
-            row["state"] = f"without {plural(failed, 'disk')}"
+        row["state"] = disk_state(directories.results)
     return row
+
+
+def disk_state(directories: Sequence[DescribeLogDirsResult]) -> str:
+    """The state of a broker, as its log directories tell it: whether one has failed, or has less than `FREE_SHARE_MIN`
+    of its disk free. Apache Kafka tells sizes from DescribeLogDirs version 4 on; else they are -1."""
+    failed = sum(each.error_code != 0 for each in directories)
+    if failed:
+        return f"without {plural(failed, 'disk')}"
+    short = sum(0 <= each.usable_bytes < each.total_bytes * FREE_SHARE_MIN for each in directories)
+    return f"short of space on {plural(short, 'disk')}" if short else "serving"
 
 
 def _versions_request() -> ApiVersionsRequest:
