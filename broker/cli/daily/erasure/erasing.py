@@ -33,6 +33,7 @@ from moldau.broker.cli.daily.erasure.searching import (
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
 from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, check_can_write, refused, wrong_arguments
 from moldau.broker.cli.daily.placement.named import named_partitions
+from moldau.broker.cli.daily.records.printing import FieldsSeen
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import plural
 from moldau.protocol.erase_orders import Run, erase_order_batch, order_of
@@ -85,7 +86,8 @@ def erase(session: Session) -> int:
     sign_key = None if given.sign_key is None else signing_key(given.sign_key)
     if given.execute:
         check_can_write("--receipt", given.receipt or f"./erase-{given.topic}.json")
-    passes = filter_from(session)
+    seen = FieldsSeen()
+    passes = filter_from(session, seen)
     keys = list(named_partitions(client, [given.topic]))
     tables = FollowingTables(session, keys[0][0])
     chosen = None
@@ -104,6 +106,8 @@ def erase(session: Session) -> int:
         found[key] = runs_from(
             each.offset for each in records if (of_key is None or each.offset in of_key) and passes(each)
         )
+    if (note := seen.note()) is not None:
+        session.note(note, "yellow")
     counts = {key: sum(run.last - run.first + 1 for run in runs) for key, runs in found.items()}
     total = sum(counts.values())
     if not given.execute or not total:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Partition
 from moldau.broker.cli.daily.failures import Failure, wrong_arguments
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
-from moldau.broker.cli.daily.records.printing import filter_of
+from moldau.broker.cli.daily.records.printing import FieldsSeen, filter_of
 from moldau.broker.cli.daily.times import time_ms
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.erase_orders import Run
@@ -48,16 +48,16 @@ def _has_simple_filter(given: Namespace) -> bool:
     return given.key is not None or given.grep is not None or bool(given.header or given.where)
 
 
-def filter_from(session: Session) -> Filter:
-    """Make the filter that the records to erase must pass, from the arguments. Raises `WrongArguments` if no filter is
-    given, because this command does not erase all records of a topic.
+def filter_from(session: Session, seen: FieldsSeen | None = None) -> Filter:
+    """Make the filter that the records to erase must pass, from the arguments. `seen` is told which fields the values
+    have. Raises `WrongArguments` if no filter is given, because this command does not erase all records of a topic.
     """
     given, now_ms = session.arguments, session.now_ms()
     if not has_filter(given):
         wrong_arguments(
             "give --key, --header, --where, --grep or --sql: 'moldau topic delete' and retention remove all records"
         )
-    passes = filter_of(given.key, given.grep, given.header, given.where)
+    passes = filter_of(given.key, given.grep, given.header, given.where, seen)
     begin_ms = None if given.begin is None else time_ms(given.begin, "--from", now_ms)
     end_ms = None if given.end is None else time_ms(given.end, "--to", now_ms)
 

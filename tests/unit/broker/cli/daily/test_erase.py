@@ -82,6 +82,16 @@ def test_an_erasure_without_tables_needs_no_extra(kafka: Namespace, tmp_path: Pa
     assert run.done("consume", topic, "-e") == "2\n"
 
 
+def test_a_field_that_no_value_has_is_told(kafka: Namespace, tmp_path: Path) -> None:
+    run, topic, path = DailyCommand(kafka.bootstrap_servers), kafka.topic("erase-field"), tmp_path / "receipt.json"
+    run.done("produce", topic, given='{"who": {"email": "a@x.org"}}\n')
+    said = run("erase", topic, "--where", "how.email=a@x.org", "--execute", "--receipt", str(path))
+    assert said.out.startswith("no record passes the filters")
+    assert "none of the compared values has the field how.email; the fields are who" in said.err
+    assert run.done("erase", topic, "--where", "who.email=a@x.org").startswith("TOPIC")
+    assert not path.exists()
+
+
 def test_an_order_that_is_too_large_for_the_topic_is_sent_in_parts(kafka: Namespace, tmp_path: Path) -> None:
     run, topic, path = DailyCommand(kafka.bootstrap_servers), kafka.topic("erase-parts"), tmp_path / "receipt.json"
     lines = "".join(f"k{number % 2}:v{number}\n" for number in range(40))
