@@ -18,13 +18,15 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.tables.client.connection import BrokerConnection, Disconnected, error_name
 from moldau.tables.client.settings import Address, ConnectionSettings
-from moldau.tables.refusals import Refused
+from moldau.tables.refusals import Refused, warn
 
 T = TypeVar("T")
 EARLIEST: Final = -2
 LATEST: Final = -1
 """The timestamp in a ListOffsets request that asks for the end of a log; `EARLIEST` asks for its start."""
 BACKOFF_S: Final = 0.1
+QUIET_S: Final = 5.0
+"""A request that has been repeated for this time (s) is told once: a program that says nothing seems to hang."""
 PASSING: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -126,11 +128,13 @@ class Cluster:
 
     def retry(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
         """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. The
-        metadata are refreshed before each repetition.
+        metadata are refreshed before each repetition. After `QUIET_S` a warning says what is repeated.
 
         Raises `BrokersUnavailable` with the last problem after `timeout_s` (None: the request timeout of the settings).
         """
-        deadline = time.monotonic() + (timeout_s or self.settings.request_timeout_ms / 1000)
+        wait_s = timeout_s or self.settings.request_timeout_ms / 1000
+        began = time.monotonic()
+        deadline = began + wait_s
         while True:
             try:
                 return attempt()
@@ -138,6 +142,8 @@ class Cluster:
                 self.forget()
                 if time.monotonic() + BACKOFF_S > deadline:
                     raise BrokersUnavailable(f"{what}: {problem}") from None
+                if time.monotonic() > began + QUIET_S:
+                    warn(f"{what}: {problem}; it is tried again for up to {wait_s:g} s")
                 time.sleep(BACKOFF_S)
 
     def forget(self) -> None:
