@@ -8,7 +8,8 @@
 | controller.quorum.bootstrap.servers | those of the file | the first process too, if it is a controller |
 | log.dirs, metadata.log.dir | those of the file | the directory core.k in each of them |
 | broker.rack | the machine's name, unless it is set | the same |
-| moldau.http.listener | that of the file, which answers for all | a socket between the processes |
+| moldau.http.listener, moldau.console | those of the file, which answer for all | a socket between the processes |
+| moldau.audit.log.file | that of the file | the file core.k.NAME beside it |
 """
 
 from __future__ import annotations

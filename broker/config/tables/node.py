@@ -228,7 +228,7 @@ moldau.tiered.compaction.bytes.per.pass  long  1073741824  1..  honoured  cluste
 moldau.tiered.superseded.retention.ms  long  600000  0..  honoured  cluster-wide
     How long a remote segment stays after a cleaned one took its place, for readers that still read it.
 moldau.tiered.storage  string  null  non-empty  honoured  read-only
-    Where segments are stored remotely: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a directory.
+    Where segments are stored remotely: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or an absolute path.
 moldau.tiered.storage.endpoint  string  null  non-empty  honoured  read-only
     URL of a server that is compatible with S3, such as http://127.0.0.1:9000; where it is not set, that of the vendor.
 moldau.tiered.storage.region  string  null  non-empty  honoured  read-only

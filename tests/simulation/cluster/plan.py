@@ -145,9 +145,9 @@ class Plan:
     trims: bool = False
     """Records are deleted at the beginning of the logs."""
     members: int = 0
+    """Of a classic group."""
     heartbeat_members: int = 0
     """Of a consumer group (KIP-848) and of a share group each."""
-    """Of a consumer group."""
     properties: tuple[tuple[str, str], ...] = ()
     directories: int = 1
     """Of each broker; the metadata is in the first."""

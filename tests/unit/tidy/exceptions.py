@@ -16,6 +16,6 @@ MODULES: Final[dict[str, str]] = {}
 FOLDERS: Final = {
     "protocol/messages": "One file declares one API.",
 }
-"""Folders of more than 25 modules; these two grow with the number of APIs, and each file is found by its API's name."""
+"""Folders of more than 25 modules: they grow with the number of APIs, and each file is found by its API's name."""
 
-EXCEPTIONS_MAX: Final = {"classes": 0, "modules": 0, "folders": 2}
+EXCEPTIONS_MAX: Final = {"classes": 0, "modules": 0, "folders": 1}
