@@ -99,7 +99,7 @@ STRING: Final = "string"
 SERIALIZED: Final = (STRING, *NUMBERS)
 
 
-class SerializedForm:
+class KafkaSerializerForm:
     """The form of a text or a number that a serializer of Kafka writes."""
 
     reads_headers = False

@@ -24,8 +24,8 @@ from moldau.lake.forms import (
     ConnectForm,
     Form,
     JsonForm,
+    KafkaSerializerForm,
     RegistryForm,
-    SerializedForm,
 )
 from moldau.lake.keys import KEY, key_names
 from moldau.lake.sink import FORM
@@ -132,7 +132,7 @@ class GivenForms:
         if chosen == CONNECT:
             return ConnectForm(is_enveloped=is_enveloped)
         if chosen != JSON:
-            return SerializedForm(chosen)
+            return KafkaSerializerForm(chosen)
         given = self.schema if name == VALUE else self.key_type
         stored = properties.get(f"{SAMPLE_PROPERTY}{name}")
         if given not in (None, SAMPLE, BINARY):

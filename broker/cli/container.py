@@ -145,19 +145,19 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
     own = {HTTP_LISTENER: HTTP_ADDRESS}
     said = dict(properties) | from_environment(variables)
     if said.get(ZOOKEEPER, "").startswith("localhost:") and "process.roles" not in said:
-        said = without_zookeeper(said)
+        said = zookeeper_as_single_node(said)
     return own | (said if properties or said.keys() & CLUSTER_SETTINGS else node_of_one(said))
 
 
-def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:
+def zookeeper_as_single_node(settings: Mapping[str, str]) -> dict[str, str]:
     """Turn the settings of a broker with ZooKeeper into those of a single node that is its own controller.
 
     DIVERGES: Apache Kafka from 4.0 on refuses them. Suites of tests whose start script runs ZooKeeper in the same
     container keep working.
     """
-    settings = {name: value for name, value in said.items() if name not in ("broker.id", ZOOKEEPER)}
-    node_id = {"node.id": said.get("node.id", said.get("broker.id", "1"))}
-    return settings | {"process.roles": "broker,controller"} | node_id | own_controller(said)
+    kept = {name: value for name, value in settings.items() if name not in ("broker.id", ZOOKEEPER)}
+    node_id = {"node.id": settings.get("node.id", settings.get("broker.id", "1"))}
+    return kept | {"process.roles": "broker,controller"} | node_id | own_controller(settings)
 
 
 def own_controller(said: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 if TYPE_CHECKING:
     from moldau.broker.config import Config
 
-IMAGE_EXTRAS: Final = "MOLDAU_IMAGE_EXTRAS"
+IMAGE_EXTRAS_VARIABLE: Final = "MOLDAU_IMAGE_EXTRAS"
 """The environment variable in which the container image names the extras that it was built with."""
 _UNWRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """The errors of a write if the disk of the output is full or broken."""
@@ -109,7 +109,7 @@ class Invocation(NamedTuple):
         if not missing:
             return
         names = " and ".join([", ".join(missing[:-1]), missing[-1]] if missing[1:] else missing)
-        built_with = self.variables.get(IMAGE_EXTRAS)
+        built_with = self.variables.get(IMAGE_EXTRAS_VARIABLE)
         if built_with is not None:
             remedy = f"build the image with it: docker build --build-arg EXTRAS={built_with},{extra} -t moldau ."
         elif is_checkout():

@@ -108,11 +108,11 @@ class Environment(Protocol):
     def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
         """Prepare long work for a process of its own. The process starts when the first event is requested.
 
-        Work with limits may open files of the node only if `shares_files` is true. The caller closes the returned
+        Work with limits may open files of the node only if `has_files_on_disk` is true. The caller closes the returned
         object.
         """
 
-    def shares_files(self) -> bool:
+    def has_files_on_disk(self) -> bool:
         """Whether another process can open the files of the node; false if they are in memory."""
 
     def keep_allocated(self) -> None:
@@ -242,7 +242,7 @@ class LocalEnvironment:
             return WorkInThread(work, self.fs, self.offload)
         return WorkInProcess(work, limits)
 
-    def shares_files(self) -> bool:
+    def has_files_on_disk(self) -> bool:
         return not self._in_memory
 
     def keep_allocated(self) -> None:

@@ -25,13 +25,13 @@ from moldau.security.quotas.mutations import UNBOUNDED, Mutations
 class DecisionContext(NamedTuple):
     """The input of a handler, apart from the request.
 
-    Handlers read the view. They may change only `sessions` and `failures`. That state follows from heartbeats, is not
-    part of the metadata, and is lost when the controller's term ends.
+    Handlers read the view. They may change only `sessions` and `failure_detector`. That state follows from heartbeats,
+    is not part of the metadata, and is lost when the controller's term ends.
     """
 
     view: View
     sessions: BrokerSessions
-    failures: FailureDetector
+    failure_detector: FailureDetector
     now_ms: int
     """The time (ms) on the controller's monotonic clock."""
     end_offset: Callable[[], int]

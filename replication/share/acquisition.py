@@ -422,7 +422,7 @@ def is_abort(data: BytesLike, position: int, header: BatchHeader) -> bool:
     return first is not None and control_record_type(first.key) is ControlRecordType.ABORT
 
 
-def bytes_of_acquired(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
+def span_of_acquired(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
     """The bytes of the batches from the batch with the first acquired record to the batch with the last one."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     held = [each for each in batches if each.batch.last_offset >= first and each.batch.first_offset <= last]

@@ -544,9 +544,9 @@ class Acknowledging:
         whole = batch.whole
         if whole is not None:
             if whole.member_id == NO_MEMBER:
-                return not_valid("The batch cannot be acknowledged. The batch is not in the acquired state.")
+                return invalid_record_state("The batch cannot be acknowledged. The batch is not in the acquired state.")
             if whole.member_id != self._member_id:
-                return not_valid("Member is not the owner of batch record")
+                return invalid_record_state("Member is not the owner of batch record")
             assert whole.state is ACQUIRED and not whole.is_in_transition, "only acquired records have a member"
             is_within = request.first_offset <= batch.first_offset and batch.last_offset <= request.last_offset
             if is_within and len(request.types) == 1 and self._partition.start_offset <= batch.first_offset:
@@ -566,9 +566,9 @@ class Acknowledging:
         types, limits = request.types, self._limits
         for offset, state in batch.states(first, request.last_offset):
             if state.state is not ACQUIRED:
-                return not_valid("The offset cannot be acknowledged. The offset is not acquired.")
+                return invalid_record_state("The offset cannot be acknowledged. The offset is not acquired.")
             if state.member_id != self._member_id:
-                return not_valid("Member is not the owner of offset")
+                return invalid_record_state("Member is not the owner of offset")
             kind = types[offset - request.first_offset] if len(types) > 1 else types[0]
             if kind == RENEW:
                 refusal = self._renew(offset, offset, state)
@@ -581,7 +581,7 @@ class Acknowledging:
 
     def _renew(self, first_offset: int, last_offset: int, state: InFlightState) -> Refusal | None:
         if not self._limits.is_renewable:
-            return not_valid("Renewing acquisition locks is not enabled for the group.")
+            return invalid_record_state("Renewing acquisition locks is not enabled for the group.")
         state.cancel_lock()
         state.lock = self._partition.locks.add(first_offset, last_offset, self._locks_until_ms)
         return None
@@ -592,5 +592,5 @@ FIRST_OFFSET_NOT_FOUND: Final = "Batch record not found. The first offset in req
 LAST_OFFSET_NOT_FOUND: Final = "Batch record not found. The last offset in request is past acquired records."
 
 
-def not_valid(message: str) -> Refusal:
+def invalid_record_state(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_RECORD_STATE, message)

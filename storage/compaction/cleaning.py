@@ -142,7 +142,7 @@ def build_map(
     for source, end_offset in zip(sources, ends, strict=True):
         if end_offset <= start_offset:
             continue
-        for piece in source.pieces(source.position_at_or_before(start_offset), request.limits.io_buffer_size):
+        for piece in source.batch_pieces(source.position_at_or_before(start_offset), request.limits.io_buffer_size):
             is_full = not index_piece(request, piece, transactions, offsets, statistics)
             statistics.map_bytes_read += len(piece)
             yield BytesMoved(len(piece), 0)
@@ -187,7 +187,7 @@ def clean_group(
     """Write the batches of a group of segments into the cleaned segment, without the records that the
     cleaner removes."""
     for source in group:
-        for piece in source.pieces(0, request.limits.io_buffer_size):
+        for piece in source.batch_pieces(0, request.limits.io_buffer_size):
             kept: list[CleanedBatch] = []
             for header, batch in checked_batches(piece):
                 what_stays = cleaner.clean_batch(header, batch)

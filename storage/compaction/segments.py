@@ -90,7 +90,7 @@ class SourceSegment:
         except CorruptTransactionIndex as damage:
             raise MalformedMessage(str(damage)) from damage
 
-    def pieces(self, position: int, piece_size: int) -> Iterator[memoryview]:
+    def batch_pieces(self, position: int, piece_size: int) -> Iterator[memoryview]:
         """Yield the segment's .log file from `position` on, in pieces of whole batches, as `file_pieces` does."""
         return file_pieces(self._fs, self.path(LOG_SUFFIX), self.size, position, piece_size)
 

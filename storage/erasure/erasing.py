@@ -282,7 +282,9 @@ class SegmentSearch:
         source, offset, position = self._source, self._source.base_offset, 0
         while (wanted := self._named.first_from(offset)) is not None and wanted < self._end_offset:
             position = max(position, source.position_at_or_before(wanted))
-            pieces = cast("Generator[memoryview, None, None]", source.pieces(position, self._request.io_buffer_size))
+            pieces = cast(
+                "Generator[memoryview, None, None]", source.batch_pieces(position, self._request.io_buffer_size)
+            )
             with contextlib.closing(pieces):
                 piece = next(pieces, None)
             if piece is None:
@@ -319,7 +321,7 @@ class SegmentRewriting:
     def moves(self) -> Iterator[BytesMoved]:
         for aborted in self._source.aborted_transactions():
             self.cleaned.note_aborted(aborted)
-        for piece in self._source.pieces(0, self._request.io_buffer_size):
+        for piece in self._source.batch_pieces(0, self._request.io_buffer_size):
             kept = [self._without_named(header, batch) for header, batch in checked_batches(piece)]
             size_before = self.cleaned.size
             self.cleaned.append(kept)

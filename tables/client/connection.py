@@ -118,7 +118,7 @@ class BrokerConnection:
         return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
 
     def _log_in(self) -> None:
-        mechanism = self._settings.mechanism()
+        mechanism = self._settings.new_login_mechanism()
         shake = self.ask(SaslHandshakeRequest(mechanism=mechanism.name), SaslHandshakeResponse, 1)
         if shake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             raise LoginRefused(

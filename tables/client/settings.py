@@ -48,7 +48,7 @@ class ConnectionSettings(Protocol):
 
     def tls_context(self) -> ssl.SSLContext: ...
 
-    def mechanism(self) -> ClientMechanism: ...
+    def new_login_mechanism(self) -> ClientMechanism: ...
 
 
 class ClientSettings(NamedTuple):
@@ -85,7 +85,7 @@ class ClientSettings(NamedTuple):
         context.check_hostname = self.checks_host_name
         return context
 
-    def mechanism(self) -> ClientMechanism:
+    def new_login_mechanism(self) -> ClientMechanism:
         """Make the SASL login of one connection. Raises `Refused`, whose text has no secret."""
         if self.sasl_mechanism not in PASSWORD_MECHANISMS:
             raise Refused(f"kafka.sasl.mechanism: {self.sasl_mechanism} is not one of {', '.join(PASSWORD_MECHANISMS)}")

@@ -143,7 +143,7 @@ class SimulatedEnvironment:
     def file_sending(self) -> None:
         """None, because the simulated network has no sockets."""
 
-    def shares_files(self) -> bool:
+    def has_files_on_disk(self) -> bool:
         return True
 
     def boot_id(self) -> str:

@@ -147,7 +147,7 @@ SHARE_RECORD_MUTANTS: Final = (
         "anybody may acknowledge what a member has acquired",
         PARTITION,
         "            if state.member_id != self._member_id:\n"
-        '                return not_valid("Member is not the owner of offset")\n',
+        '                return invalid_record_state("Member is not the owner of offset")\n',
         "",
         Hunt.SHARE_RECORDS,
     ),

@@ -34,7 +34,7 @@ def handle(
     return describe_groups(services, context, request, GROUP_VERSION, DescribeConsumerGroup, not_described)
 
 
-def topics_of(group: DescribedGroup) -> Iterator[str]:
+def assigned_topic_names(group: DescribedGroup) -> Iterator[str]:
     for member in group.members:
         for assignment in (member.assignment, member.target_assignment):
             yield from (assigned.topic_name for assigned in assignment.topic_partitions)
@@ -45,7 +45,7 @@ API: Final = Api(
     broker=handle,
     needs=all_of(
         each_in("group_ids", on_group, AclOperation.DESCRIBE, None, results="groups"),
-        without_hidden_topics(topics_of, not_described, HIDDEN),
+        without_hidden_topics(assigned_topic_names, not_described, HIDDEN),
     ),
     lists=[cut("group_ids", "groups", is_distinct=True)],
 )

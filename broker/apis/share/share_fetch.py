@@ -60,7 +60,7 @@ from moldau.protocol.messages.share_fetch import (
 )
 from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead
-from moldau.replication.share.acquisition import AcquireWish, bytes_of_acquired, fetched_batches
+from moldau.replication.share.acquisition import AcquireWish, fetched_batches, span_of_acquired
 from moldau.replication.share.sessions import (
     FINAL_EPOCH,
     SESSION_PARTITIONS_MAX,
@@ -461,7 +461,7 @@ class ShareFetch:
             acquired, count = shared.acquire(wish, [each.batch for each in batches], aborted)
             if acquired:
                 left -= count
-                answer.records = bytes_of_acquired(data, batches, acquired)
+                answer.records = span_of_acquired(data, batches, acquired)
                 answer.acquired_records = [
                     AcquiredRecords(first_offset=first, last_offset=last, delivery_count=delivery_count)
                     for first, last, delivery_count in acquired

@@ -36,7 +36,7 @@ def refused(group_id: str, error: ErrorCode) -> DescribedGroup:
     return not_described(group_id, error, ERROR_TEXTS.get(error))
 
 
-def topics_of(group: DescribedGroup) -> Iterator[str]:
+def assigned_topic_names(group: DescribedGroup) -> Iterator[str]:
     for member in group.members:
         yield from (assigned.topic_name for assigned in member.assignment.topic_partitions)
 
@@ -46,7 +46,7 @@ API: Final = Api(
     broker=handle,
     needs=all_of(
         each_in("group_ids", on_group, AclOperation.DESCRIBE, None, results="groups"),
-        without_hidden_topics(topics_of, not_described, HIDDEN),
+        without_hidden_topics(assigned_topic_names, not_described, HIDDEN),
     ),
     lists=[cut("group_ids", "groups", is_distinct=True)],
 )

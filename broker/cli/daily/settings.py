@@ -121,7 +121,7 @@ class ClientProperties:
             stores |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authorities}
         return stores
 
-    def mechanism(self) -> ClientMechanism:
+    def new_login_mechanism(self) -> ClientMechanism:
         """Make the SASL mechanism with which one connection logs in. Raises `WrongArguments`; its message has no
         secret.
         """

@@ -57,7 +57,7 @@ class Unreadable(Exception):
 
 def own_replica(client: KafkaClient, key: Partition) -> Replica | None:
     """The replica of a partition, if this broker leads it and another process can open its files; otherwise None."""
-    if not client.ports.environment.shares_files():
+    if not client.ports.environment.has_files_on_disk():
         return None
     partition = client.ports.services.replicas.find(key)
     return None if partition is None or partition.leadership is None else partition

@@ -88,7 +88,7 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
     if broker is None or broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)  # The session of the live incarnation is not extended.
     sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)
-    context.failures.heartbeat(broker.id, context.now_ms)
+    context.failure_detector.heartbeat(broker.id, context.now_ms)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)
     requested = requested_state_of(request)

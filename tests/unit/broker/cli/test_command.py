@@ -15,7 +15,7 @@ import pytest
 from moldau.broker.cli import invocation as invocation_module
 from moldau.broker.cli import main
 from moldau.broker.cli.command import parser
-from moldau.broker.cli.invocation import IMAGE_EXTRAS, CommandError, Invocation, Terminal, load_config
+from moldau.broker.cli.invocation import IMAGE_EXTRAS_VARIABLE, CommandError, Invocation, Terminal, load_config
 
 
 class Tty(io.StringIO):
@@ -255,7 +255,10 @@ def test_nothing_is_guessed_for_a_name_like_no_other(capsys: pytest.CaptureFixtu
     ("variables", "remedy"),
     [
         ({}, ".venv/bin/pip install -e '.[sql]'"),
-        ({IMAGE_EXTRAS: "tiered"}, "build the image with it: docker build --build-arg EXTRAS=tiered,sql -t moldau ."),
+        (
+            {IMAGE_EXTRAS_VARIABLE: "tiered"},
+            "build the image with it: docker build --build-arg EXTRAS=tiered,sql -t moldau .",
+        ),
     ],
 )
 def test_all_missing_packages_of_an_extra_are_named_at_once(variables: dict[str, str], remedy: str) -> None:

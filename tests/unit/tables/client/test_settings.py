@@ -22,7 +22,7 @@ def test_addresses() -> None:
 def test_a_login_is_made_of_the_options_and_shows_no_secret() -> None:
     settings = client_settings_of(("h:1",), LOGIN)
     assert settings.logs_in and not settings.is_encrypted
-    assert settings.mechanism().first() == b"\0a\0secret"
+    assert settings.new_login_mechanism().first() == b"\0a\0secret"
     assert "secret" not in repr(settings)
     assert client_settings_of(("h:1",), {"kafka.security.protocol": "SASL_SSL", **LOGIN}).logs_in
 
@@ -43,5 +43,5 @@ def test_settings_that_cannot_be_honoured_are_refused(given: dict[str, str], sai
 
 def test_a_mechanism_that_is_not_there_is_refused() -> None:
     with pytest.raises(Refused) as problem:
-        client_settings_of(("h:1",), {**LOGIN, "kafka.sasl.mechanism": "GSSAPI"}).mechanism()
+        client_settings_of(("h:1",), {**LOGIN, "kafka.sasl.mechanism": "GSSAPI"}).new_login_mechanism()
     assert "secret" not in str(problem.value)
