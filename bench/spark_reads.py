@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench import spark_floor, spark_objects, spark_streams
@@ -148,8 +149,7 @@ def object_server(bench: Bench, stack: ExitStack) -> str | None:
     except Missing as missing:
         print(f"  reads from an object store are not measured: {missing}")
         return None
-    home = bench.directory / "spark-objects"
-    home.mkdir(parents=True)
+    home = Path(mkdtemp(prefix="objects-", dir=bench.directory))  # Several groups of a run have a server.
     server = stack.enter_context(ObjectServer(home, bench.free_pair()))
     server.make_bucket(BUCKET)
     return server.endpoint
