@@ -118,5 +118,7 @@ def test_the_reason_is_the_last_line() -> None:
     assert str(told.value).splitlines()[-1] == "Job aborted: no space"
     assert "org.apache.spark.B" in str(told.value)
     with pytest.raises(CommandError) as told, failures_as_command_errors():
-        raise PySparkException("Job aborted\ntables.refusals.DataLost: t-0: offset 5 is gone\n\tat org.apache.spark.A")
+        raise PySparkException(
+            "Job aborted\nmoldau.tables.refusals.DataLost: t-0: offset 5 is gone\n\tat org.apache.spark.A"
+        )
     assert str(told.value) == "t-0: offset 5 is gone"
