@@ -29,7 +29,7 @@ from moldau.broker.network.replies import (
     encode_response,
     step_name,
 )
-from moldau.broker.network.route import Authentication, FrameHook, RequestContext, Route
+from moldau.broker.network.route import Authentication, FrameAnswer, FrameHook, RequestContext, Route
 from moldau.broker.network.turns import Rank
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.decoded_size import LongMessage
@@ -473,9 +473,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._resume)
 
 
-def _send_answer(
-    connection: Connection, hook: FrameHook, frame: memoryview, answer: bytes | tuple[RequestContext, object]
-) -> None:
+def _send_answer(connection: Connection, hook: FrameHook, frame: memoryview, answer: FrameAnswer) -> None:
     """Send the hook's answer to a frame."""
     hook.route.requests += 1
     if isinstance(answer, bytes):
@@ -498,7 +496,7 @@ def _answered_run(connection: Connection, received: memoryview) -> tuple[int, in
     size with the size fields; None if the first frame has to be handled alone.
     """
     hook = connection.hook
-    if hook is None or not hook.takes_runs or hook.route.is_governed or connection.replies.waiting:
+    if hook is None or hook.route.is_governed or connection.replies.waiting:
         return None
     answers = hook.answer_run(connection, received, connection.request_size_max)
     if not answers:

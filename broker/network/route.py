@@ -14,7 +14,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import Flag
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from moldau.broker.config.config import Config
 from moldau.broker.network.request_times import RequestTimes
@@ -205,6 +205,12 @@ response.
 """
 
 
+FrameAnswer: TypeAlias = "bytes | tuple[RequestContext, object]"
+"""The whole reply frame; or, if the hook has handled the request but cannot write its reply, the context and what the
+handler returned.
+"""
+
+
 class FrameHook(ABC):
     """Answers frames of one connection without decoding them, by what it learned from earlier requests.
 
@@ -215,24 +221,18 @@ class FrameHook(ABC):
         self.route = route
         self.client_id: str | None = None
         """The client id of the last request that the hook learned from."""
-        self.takes_runs = False
-        """Whether the hook may answer several frames at once (`answer_run`)."""
 
     def partitions(self) -> list[str]:
         """The partitions (topic-index) of the frames that the hook answers, for the log of slow requests."""
         return []
 
     @abstractmethod
-    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
-        """Answer a frame. Returns the whole reply frame, or None if the frame has to be decoded and handled normally.
-
-        If the hook has handled the request but cannot write its reply, it returns the context and what the handler
-        returned.
-        """
+    def answer(self, connection: ClientConnection, frame: memoryview) -> FrameAnswer | None:
+        """Answer a frame. Returns None if the frame has to be decoded and handled normally."""
 
     def answer_run(
         self, connection: ClientConnection, received: memoryview, frame_size_max: int
-    ) -> list[tuple[memoryview, bytes | tuple[RequestContext, object]]]:
+    ) -> list[tuple[memoryview, FrameAnswer]]:
         """Answer the first frames of `received`, each with its size before it and of at most `frame_size_max`
         bytes. Returns them with what `answer` would have returned for each. It is empty if the first frame has to be
         answered or handled alone.
@@ -493,7 +493,7 @@ class RawTokens(FrameHook):
         super().__init__(Route(SASL_AUTHENTICATE_KEY, "SaslAuthenticate", 0, 0, _without_header))
         self._handle = handle
 
-    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+    def answer(self, connection: ClientConnection, frame: memoryview) -> FrameAnswer | None:
         message = self._handle(bytes(frame))
         return b"" if message is None else _SIZE(len(message)) + message
 

@@ -8,24 +8,22 @@ validated in an executor thread, is decoded and handled like any other.
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, finish, must_wait
 from moldau.broker.apis.services import Services
-from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route
+from moldau.broker.network.route import ClientConnection, FrameAnswer, FrameHook, RequestContext, Route
 from moldau.broker.purgatory.purgatory import AppendedRecords
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import ProduceRequest, TopicProduceResponse
-from moldau.protocol.produce_template import ProduceTemplate, produce_template_of
+from moldau.protocol.produce_template import CORRELATION_ID, SIZE, ProduceTemplate, produce_template_of
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CODEC_MASK
 from moldau.replication.partition import Partition
 from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.storage.log.append import AppendResult
 
 NONE: Final = ErrorCode.NONE
 """The enum's member as a global name, because its lookup costs as much as a call."""
-INT32: Final = struct.Struct(">i").unpack_from
-CORRELATION_ID_POSITION: Final = 4
 RUN_FRAMES_MAX: Final = 8
 """The most frames that are appended in one write. The clock is not read between them."""
 RUN_SIZE_MAX: Final = 1 << 18
@@ -48,10 +46,6 @@ class RepeatedProduce:
         self.partition = partition
         self.generation = generation
 
-    def reply(self, frame: memoryview, result: AppendResult) -> bytes:
-        """Make the reply to `frame`, whose records were appended, as a whole frame."""
-        return self.template.reply(frame, result.base_offset, result.log_append_time_ms, result.log_start_offset)
-
 
 class ProduceHook(FrameHook):
     """The hook of one connection. It saves time because most producers send to one partition several times in a row."""
@@ -64,11 +58,10 @@ class ProduceHook(FrameHook):
         self._wall_ms = services.environment.wall_ms
         self._repeated: RepeatedProduce | None = None
         """What the last requests have in common; None if the next request must be decoded."""
-        self.takes_runs = True
         self._last_place: Place | None = None
         """The partition of the last decoded request; None if it had several."""
 
-    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+    def answer(self, connection: ClientConnection, frame: memoryview) -> FrameAnswer | None:
         repeated = self._repeated
         if repeated is None:
             return None
@@ -88,14 +81,11 @@ class ProduceHook(FrameHook):
             return None
         if partition.awaits_write_back:
             self._flusher.write_back(partition.log)
-        if result.error is NONE and not must_wait(partition, acks):
-            return repeated.reply(frame, result)
-        context = self.context_of(connection, frame)
-        return context, self._response(context, repeated, result)
+        return self._answer(connection, repeated, frame, result, must_wait(partition, acks))
 
     def answer_run(
         self, connection: ClientConnection, received: memoryview, frame_size_max: int
-    ) -> list[tuple[memoryview, bytes | tuple[RequestContext, object]]]:
+    ) -> list[tuple[memoryview, FrameAnswer]]:
         repeated = self._repeated
         if repeated is None or self._replicas.generation != repeated.generation:
             return []
@@ -103,14 +93,14 @@ class ProduceHook(FrameHook):
         batches: list[memoryview] = []
         position, size_left = 0, min(RUN_SIZE_MAX, frame_size_max)
         while len(frames) < RUN_FRAMES_MAX and len(received) - position >= 4:
-            size = INT32(received, position)[0]
+            size = SIZE(received, position)[0]
             end = position + 4 + size
             if not 0 < size <= size_left or end > len(received):
                 break
             frame = received[position + 4 : end]
             records = repeated.template.records_in(frame)
-            if records is None:
-                break
+            if records is None or records[ATTRIBUTES_POSITION + 1] & CODEC_MASK:
+                break  # A run has no compressed batches: its log would check the batch, and `answer` once more.
             frames.append(frame)
             batches.append(records)
             size_left -= size
@@ -122,22 +112,34 @@ class ProduceHook(FrameHook):
         if results and partition.awaits_write_back:
             self._flusher.write_back(partition.log)
         waits = must_wait(partition, acks)
-        answers: list[tuple[memoryview, bytes | tuple[RequestContext, object]]] = []
+        answers: list[tuple[memoryview, FrameAnswer]] = []
         for index in range(len(results)):
-            frame, result = frames[index], results[index]
-            if result.error is NONE and not waits:
-                answers.append((frame, repeated.reply(frame, result)))
-            else:
-                context = self.context_of(connection, frame)
-                answers.append((frame, (context, self._response(context, repeated, result))))
+            frame = frames[index]
+            answers.append((frame, self._answer(connection, repeated, frame, results[index], waits)))
         return answers
+
+    def _answer(
+        self,
+        connection: ClientConnection,
+        repeated: RepeatedProduce,
+        frame: memoryview,
+        result: AppendResult,
+        waits: bool,
+    ) -> FrameAnswer:
+        """The answer to a frame with this result. `waits`: whether an acknowledgement has to wait for other replicas
+        or the disk."""
+        if result.error is NONE and not waits:
+            return repeated.template.reply(
+                frame, result.base_offset, result.log_append_time_ms, result.log_start_offset
+            )
+        context = self.context_of(connection, frame)
+        return context, self._response(context, repeated, result)
 
     def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
         repeated = self._repeated
         assert repeated is not None, "a frame was answered"
-        context = RequestContext(
-            connection, self.route, repeated.template.version, INT32(frame, CORRELATION_ID_POSITION)[0], self.client_id
-        )
+        correlation_id: int = SIZE(frame, CORRELATION_ID.start)[0]
+        context = RequestContext(connection, self.route, repeated.template.version, correlation_id, self.client_id)
         context.request = repeated.request
         return context
 
@@ -189,19 +191,19 @@ class AuthorizedProduceHook(ProduceHook):
 
     def __init__(self, services: Services, route: Route) -> None:
         super().__init__(services, route)
-        self._remembers = self.takes_runs = not services.config.flag("moldau.audit.log.allowed")
+        self._remembers = not services.config.flag("moldau.audit.log.allowed")
         self._allowed: RepeatedProduce | None = None
         """The requests that the client may repeat, while its access is `_access` and has the stamp `_stamp`."""
         self._access: Access | None = None
         self._stamp = 0
 
-    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+    def answer(self, connection: ClientConnection, frame: memoryview) -> FrameAnswer | None:
         return super().answer(connection, frame) if self._is_allowed(connection) else None
 
     def answer_run(
         self, connection: ClientConnection, received: memoryview, frame_size_max: int
-    ) -> list[tuple[memoryview, bytes | tuple[RequestContext, object]]]:
-        if not self._is_allowed(connection):
+    ) -> list[tuple[memoryview, FrameAnswer]]:
+        if not self._remembers or not self._is_allowed(connection):
             return []
         return super().answer_run(connection, received, frame_size_max)
 
