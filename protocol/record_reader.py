@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from moldau.protocol.compression import Codec, expand
 from moldau.protocol.old_messages import encoded_records
@@ -13,6 +14,8 @@ from moldau.protocol.record_stream import record_runs
 
 RECORDS_SIZE_MAX = 256 << 20
 """The most bytes of a batch's decompressed records, for a caller that sets no limit of its own."""
+HAS_HEADERS: Final = b"a record with headers, or a malformed one"
+"""Told from values by its identity."""
 
 
 def records_of(
@@ -60,15 +63,21 @@ def runs_of(
     return record_runs(expand(header.codec, stored, size_max=size_max), header.records_count, record_size_max)
 
 
-def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:
-    """Decode the records in the decompressed body of a batch. Raises `MalformedMessage`."""
+def decode_records(
+    body: bytes, header: BatchHeader, is_wanted: Callable[[bytes | None], bool] | None = None
+) -> Iterator[Record]:
+    """Decode the records in the decompressed body of a batch. With `is_wanted`, only those whose value it accepts are
+    made; the others are checked all the same. Raises `MalformedMessage`."""
     if header.records_count < 0:
         raise MalformedMessage(f"a batch of {header.records_count} records")
-    return decode_run(body, header.records_count, header)
+    return decode_run(body, header.records_count, header, is_wanted)
 
 
-def decode_run(body: bytes, count: int, header: BatchHeader) -> Iterator[Record]:
-    """Decode `count` records of a batch, which must fill the bytes of `body`. Raises `MalformedMessage`."""
+def decode_run(
+    body: bytes, count: int, header: BatchHeader, is_wanted: Callable[[bytes | None], bool] | None = None
+) -> Iterator[Record]:
+    """Decode `count` records of a batch, which must fill the bytes of `body`. `is_wanted`: see `decode_records`. Raises
+    `MalformedMessage`."""
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     position = 0
     for _ in range(count):
@@ -77,55 +86,43 @@ def decode_run(body: bytes, count: int, header: BatchHeader) -> Iterator[Record]
             position = start + size
             if size < 0 or position > len(body):
                 raise MalformedMessage(f"a record of {size} bytes in {len(body) - start}")
+            test = is_wanted
+            if test is not None:
+                value = value_without_headers(body, start, position)
+                if value is not HAS_HEADERS:
+                    if not test(value):
+                        continue
+                    test = None
             record, read_end = decode_record(body, start, header.base_offset, header.base_timestamp, append_time)
         except IndexError:
             raise MalformedMessage("a record goes past the end of its batch") from None
         if read_end != position:
             raise MalformedMessage("a record is not as long as it says")
-        yield record
+        if test is None or test(record.value):
+            yield record
     if position != len(body):
         raise MalformedMessage(f"{len(body) - position} bytes after the records of a batch")
 
 
-def records_by_value(body: bytes, header: BatchHeader, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Record]:
-    """The records in the decompressed body of a batch whose value `is_wanted` accepts. The others are checked as
-    `decode_records` does, and not made. Raises `MalformedMessage`.
+def value_without_headers(body: bytes, start: int, end: int) -> bytes | None:
+    """The value of the record in `body[start:end]`; `HAS_HEADERS` if the record has headers or is malformed. Raises
+    IndexError if the bytes end before it.
 
     Numbers of one byte are read without a call.
     """
-    if header.records_count < 0:
-        raise MalformedMessage(f"a batch of {header.records_count} records")
-    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    position, body_end = 0, len(body)
-    for _ in range(header.records_count):
-        try:
-            size, start = read_varint(body, position)
-            position = start + size
-            if size < 0 or position > body_end:
-                raise MalformedMessage(f"a record of {size} bytes in {body_end - start}")
-            at = start + 2 if body[start + 1] < 0x80 else read_varlong(body, start + 1)[1]
-            at = at + 1 if body[at] < 0x80 else read_varint(body, at)[1]
-            key_size = body[at]
-            if key_size < 0x80:
-                key_size = key_size >> 1 ^ -(key_size & 1)
-                at += 1
-            else:
-                key_size, at = read_varint(body, at)
-            value_size, at = read_varint(body, at + key_size if key_size > 0 else at)
-            end = at + value_size if value_size > 0 else at
-            if end + 1 == position and body[end] == 0 and key_size >= -1 and value_size >= -1:  # It has no headers.
-                if is_wanted(None if value_size < 0 else body[at:end]):
-                    yield decode_record(body, start, header.base_offset, header.base_timestamp, append_time)[0]
-                continue
-            record, end = decode_record(body, start, header.base_offset, header.base_timestamp, append_time)
-        except IndexError:
-            raise MalformedMessage("a record goes past the end of its batch") from None
-        if end != position:
-            raise MalformedMessage("a record is not as long as it says")
-        if is_wanted(record.value):
-            yield record
-    if position != body_end:
-        raise MalformedMessage(f"{body_end - position} bytes after the records of a batch")
+    at = start + 2 if body[start + 1] < 0x80 else read_varlong(body, start + 1)[1]
+    at = at + 1 if body[at] < 0x80 else read_varint(body, at)[1]
+    key_size = body[at]
+    if key_size < 0x80:
+        key_size = key_size >> 1 ^ -(key_size & 1)
+        at += 1
+    else:
+        key_size, at = read_varint(body, at)
+    value_size, at = read_varint(body, at + key_size if key_size > 0 else at)
+    value_end = at + value_size if value_size > 0 else at
+    if value_end + 1 != end or body[value_end] or key_size < -1 or value_size < -1:
+        return HAS_HEADERS
+    return None if value_size < 0 else body[at:value_end]
 
 
 def decode_record(

@@ -34,7 +34,7 @@ from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader
 from moldau.protocol.record_builder import Record
-from moldau.protocol.record_reader import records_by_value, records_of
+from moldau.protocol.record_reader import decode_records, records_of
 from moldau.tables.values.masks import Masks
 
 VALUE_SHOWN: Final = 2_000
@@ -276,7 +276,7 @@ def _decoded_records(
         body = bytes(decompress(header.codec, stored, size_max=EXPANDED_SIZE_MAX))
         if of_value is not None:
             progress.note_decoded(len(body), max(header.records_count, 0))
-            yield from records_by_value(body, header, of_value)
+            yield from decode_records(body, header, of_value)
             return
         assert sieve is not None
         progress.note_sifted(len(body))

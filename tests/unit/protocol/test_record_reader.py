@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 from moldau.protocol.record_builder import NEXT_OFFSET, Record, build_batch
-from moldau.protocol.record_reader import decode_records, records_by_value
+from moldau.protocol.record_reader import decode_records
 
 PARTS = st.one_of(st.none(), st.binary(max_size=4), st.binary(min_size=64, max_size=200))
 RECORDS = st.lists(
@@ -31,7 +31,7 @@ def is_wanted(value: bytes | None) -> bool:
 
 @given(RECORDS, st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3), st.integers(0, 3))
 @settings(max_examples=600, deadline=None)
-def test_records_by_value_are_those_of_a_whole_decode(
+def test_wanted_records_are_those_of_a_whole_decode(
     records: list[Record], changes: list[tuple[int, int]], cut: int
 ) -> None:
     batch = build_batch(records)
@@ -47,7 +47,7 @@ def test_records_by_value_are_those_of_a_whole_decode(
     except MalformedMessage as problem:
         expected = str(problem)
     try:
-        found = list(records_by_value(bytes(body), header, is_wanted))
+        found = list(decode_records(bytes(body), header, is_wanted))
     except MalformedMessage as problem:
         found = str(problem)
     assert found == expected
