@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from moldau.broker.cli import lake
 from moldau.broker.cli.invocation import CommandError, Invocation, is_of_output, reason_of
 from moldau.broker.cli.spark_session import add_isolation
+from moldau.broker.reasons.words import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         finally:
             invocation.errors.erase()
     if arguments.output:
-        invocation.errors.say(f"{count:,} row{'' if count == 1 else 's'}: {arguments.output}")
+        invocation.errors.say(f"{plural(count, 'row')}: {arguments.output}")
     return 0
 
 

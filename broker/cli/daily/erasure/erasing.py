@@ -106,8 +106,7 @@ def erase(session: Session) -> int:
         found[key] = runs_from(
             each.offset for each in records if (of_key is None or each.offset in of_key) and passes(each)
         )
-    if (note := seen.note()) is not None:
-        session.note(note, "yellow")
+    seen.tell(session)
     counts = {key: sum(run.last - run.first + 1 for run in runs) for key, runs in found.items()}
     total = sum(counts.values())
     if not given.execute or not total:

@@ -40,7 +40,7 @@ def consume(session: Session) -> int:
         printing.write(header_line_of(form))
         while reading.positions and not printing.is_done:
             reading.fetch_round(printing)
-        printing.note_absent_fields(session)
+        printing.seen.tell(session)
     finally:
         if group is not None and printing.reached:
             commit(client, group.name, printing.reached)
@@ -53,8 +53,8 @@ class Printing:
     def __init__(self, session: Session, form: str) -> None:
         given = session.arguments
         self._show = formatter_of(form)
-        self._seen = FieldsSeen()
-        self._passes = filter_of(given.key, given.grep, given.header, given.where, self._seen)
+        self.seen = FieldsSeen()
+        self._passes = filter_of(given.key, given.grep, given.header, given.where, self.seen)
         self._left: int | None = given.count
         stream = session.invocation.out.stream
         self._out = getattr(stream, "buffer", None)
@@ -65,12 +65,6 @@ class Printing:
     @property
     def is_done(self) -> bool:
         return self._left == 0
-
-    def note_absent_fields(self, session: Session) -> None:
-        """Write a line to standard error if `--where` names a field that no value had, which may be misspelled."""
-        note = self._seen.note()
-        if note is not None:
-            session.note(note, "yellow")
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output, without buffering."""

@@ -6,16 +6,18 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.output import time_text
+from moldau.protocol.record_batch import INT32
 from moldau.protocol.record_builder import Record, RecordHeader
+
+if TYPE_CHECKING:
+    from moldau.broker.cli.daily.session import Session
 
 _TOKEN: Final = re.compile(r"%[tpoTksKShR%]|\\[nrt0\\]|\\x[0-9a-fA-F]{2}")
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
-INT32: Final = Struct(">i")
 CSV_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
@@ -154,6 +156,12 @@ class FieldsSeen:
         """The fields that were looked for, and that no value has had yet."""
         self.names: dict[str, None] = {}
         """The first names at the top of the values that lacked a field."""
+
+    def tell(self, session: Session) -> None:
+        """Write a line to standard error if no compared value had a field, which may be misspelled."""
+        note = self.note()
+        if note is not None:
+            session.note(note, "yellow")
 
     def note(self) -> str | None:
         """A sentence about the fields that no compared value had; None if there is none, or no value was an object."""
