@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from moldau.protocol import record_spans
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.decoding.expansion import Expander
 from moldau.tables.decoding.newest_records import SeenKeys, is_map_compiled, newest_chunks
-from moldau.tables.decoding.record_columns import arrow_batch, decode_chunk
+from moldau.tables.decoding.record_columns import arrow_batch, decode_chunk, fastest_decoder
 from moldau.tables.decoding.segment_batches import CHUNK_SIZE, batches_with_records
 from moldau.tables.decoding.span_rows import decode_spans
 from moldau.tables.origins.port import Slice
@@ -72,7 +71,7 @@ class _Superseded(NamedTuple):
 
 def chooses_by_keys() -> bool:
     """Whether the modules are compiled without which it is faster to decode all records."""
-    return is_map_compiled() and not str(record_spans.__file__).endswith(".py")
+    return is_map_compiled() and fastest_decoder().decode is decode_spans
 
 
 def last_of_keys(
