@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -21,6 +22,8 @@ ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "engines.md"
 HOME: Final = ROOT / "build" / "engines"
 SHOWN_MAX: Final = 110
+DRIVER_MEMORY: Final = "3g"
+"""With 1 GB, Spark 4.3 ran out of memory at the value of 100 MiB."""
 EQUAL, NONE = "=", "—"
 Cells = dict[str, dict[str, str]]
 """By path, then by trap: `=`, `—`, `changed: ...` or `refused: ...`."""
@@ -67,7 +70,7 @@ def session(environment: str) -> Iterator[Any]:
     from moldau.spark_jobs.session import local_session
 
     jars = ",".join(str(HOME / "jars" / jar_name(each)) for each in JARS.get(environment, ()))
-    settings = {"spark.jars": jars, **DELTA} if jars else None
+    settings = {"spark.driver.memory": DRIVER_MEMORY, **({"spark.jars": jars, **DELTA} if jars else {})}
     with local_session("engines", master="local[1]", settings=settings) as spark:
         yield spark
 
@@ -151,10 +154,16 @@ def run_all(names: Iterable[str]) -> tuple[Cells, list[str]]:
     return found, failed
 
 
-def main(arguments: list[str]) -> None:
-    if len(arguments) == 2:
-        run_environment(arguments[0], Path(arguments[1]))
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fill the matrix of docs/engines.md, in about ten minutes.")
+    parser.add_argument("environment", nargs="?", help="fill the cells of this one alone; it runs with its own Python")
+    parser.add_argument("output", nargs="?", type=Path, help="the JSON file for the cells of the environment")
+    given = parser.parse_args()
+    if given.output is not None:
+        run_environment(given.environment, given.output)
         return
+    if given.environment is not None:
+        parser.error("give the file for the cells of the environment too")
     from tests.engines.page import page
 
     HOME.mkdir(parents=True, exist_ok=True)
@@ -162,4 +171,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
