@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.figures import OURS, Figure
 from bench.large_metadata import figures_of_all_topics
+from bench.processes import peak_memory_mb
 from moldau.broker.config.catalogue_rules import CatalogueRules
 from moldau.broker.metadata.metadata_log import MetadataLog
 from moldau.broker.node.main import GC_THRESHOLDS
@@ -156,7 +156,7 @@ def figures_of(partitions: int, directory: str) -> dict[str, float]:
         "partitions touched": touched,
         "memory of the image": image_mb,
         "memory of the process": resident_mb(),
-        "memory of the process at its peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
+        "memory of the process at its peak": peak_memory_mb(),
         **figures_of_all_topics(controller.image),
     }
 

@@ -68,3 +68,11 @@ def memory(pid: int) -> Memory:
     if not sizes:
         raise ProcessLookupError(f"process {pid} has ended")
     return Memory(sizes["VmRSS"], sizes["RssAnon"])
+
+
+def peak_memory_mb() -> float:
+    """The most resident memory that this process had since its program began. `ru_maxrss` would not do: for a program
+    that another one started it is at least what that one had when it started it."""
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert peak is not None
+    return int(peak[1]) * 1024 / 1e6

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Final, NamedTuple
 
 from bench.figures import OURS, Figure
 from bench.groups import Form
+from bench.processes import peak_memory_mb
 from bench.subjects import Bench
 from bench.synthetic_bucket import SyntheticBucket
 from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, write_offsets
@@ -95,7 +95,6 @@ def plan_aside(directory: Path | int) -> Planned:
 
 
 def main() -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, cpu_began = time.perf_counter(), time.process_time()
     options = parse_options({"path": "." if sys.argv[1].isdecimal() else sys.argv[1], "subscribe": TOPIC})
     origins: list[Origin] = []
@@ -105,8 +104,7 @@ def main() -> None:
         options = replace(options, directories=())
     plan = Planner(LocalFiles(), options, origins=origins).plan()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu_began
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps([seconds, cpu, max(memory, before) / 1000, len(plan.tasks)]))
+    print(json.dumps([seconds, cpu, peak_memory_mb(), len(plan.tasks)]))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.dirty_logs import SEGMENT_SIZE, DirtyLog, Kind, write_log
+from bench.processes import peak_memory_mb
 from moldau.protocol.compression import Codec
 from moldau.storage.compaction.cleaning import clean
 from moldau.storage.compaction.request import BytesMoved, CleanerLimits, CleaningDone, CleaningRequest
@@ -119,7 +119,7 @@ def main() -> None:
             log = DirtyLog(directory, records) if directory.exists() else write_log(directory, kind, NOW_MS)
             for first_dirty in (0, records // 2):
                 told = {"kind": name, "first_dirty": first_dirty, **measure(log, first_dirty)}
-                told["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+                told["peak_mb"] = round(peak_memory_mb())
                 print(json.dumps(told), flush=True)
 
 
