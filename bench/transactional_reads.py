@@ -27,15 +27,17 @@ FILLERS: Final = 8
 CONNECTIONS: Final = 4
 REQUESTS: Final = 8_000
 REQUESTS_QUICK: Final = 2_000
+TURNS: Final = 8
+"""The two levels are read in turns: what else the machine does changes a run of half a second by a fifth."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 
 class Pair(NamedTuple):
-    """Two runs of the same fetches, one after the other: read_committed and read_uncommitted."""
+    """Runs of the same fetches in turns: read_committed and read_uncommitted."""
 
-    committed: Run
-    uncommitted: Run
+    committed: list[Run]
+    uncommitted: list[Run]
 
 
 def figures_of_reads(contenders: Sequence[Contender], form: Form) -> list[Figure]:
@@ -48,8 +50,11 @@ def figures_of_reads(contenders: Sequence[Contender], form: Form) -> list[Figure
         with contender.topic() as (client, topic):
             _fill(contender, client, topic)
             _read(contender, topic, READ_COMMITTED, requests // 10)
-            uncommitted = _read(contender, topic, READ_UNCOMMITTED, requests)
-            return Pair(_read(contender, topic, READ_COMMITTED, requests), uncommitted)
+            pair = Pair([], [])
+            for _ in range(TURNS):
+                pair.uncommitted.append(_read(contender, topic, READ_UNCOMMITTED, requests // TURNS))
+                pair.committed.append(_read(contender, topic, READ_COMMITTED, requests // TURNS))
+            return pair
 
     runs = in_turns(contenders, form.rounds, run, _sentence)
     rates = {name: [_rate(pair.committed) for pair in mine] for name, mine in runs.items()}
@@ -98,12 +103,16 @@ def _fetch_frame(topic: str, offset: int, isolation_level: int) -> bytes:
     return request_frame(request, FETCH_VERSION)
 
 
-def _rate(run: Run) -> float:
-    return run.outcome.received_size / run.outcome.seconds / 1e6
+def _rate(runs: list[Run]) -> float:
+    return _received(runs) / sum(run.outcome.seconds for run in runs) / 1e6
 
 
-def _cpu(run: Run) -> float:
-    return run.spent.cpu.total_s / run.outcome.received_size
+def _cpu(runs: list[Run]) -> float:
+    return sum(run.spent.cpu.total_s for run in runs) / _received(runs)
+
+
+def _received(runs: list[Run]) -> int:
+    return sum(run.outcome.received_size for run in runs)
 
 
 def _sentence(pair: Pair) -> str:
