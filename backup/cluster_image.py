@@ -26,45 +26,46 @@ from moldau.kraft.quorum.voter_set import Address, VoterNode, VoterSet
 from moldau.protocol.schema import ZERO_UUID
 
 UNKNOWN_EPOCH: Final = -1
-"""The broker epoch that a node names as its former one if it has no file of a clean shutdown."""
-MIN_IN_SYNC: Final = "min.insync.replicas"
-DYNAMIC_QUORUM: Final = 1
-"""The first kraft.version with which records name the voters of the quorum."""
-DEFAULT_LISTENER: Final = "CONTROLLER"
+"""The previous broker epoch that a node reports when it has no clean-shutdown file."""
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+DYNAMIC_QUORUM_KRAFT_VERSION: Final = 1
+"""The first kraft.version with a dynamic quorum, whose voters are stored in records."""
+DEFAULT_LISTENER_NAME: Final = "CONTROLLER"
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """The topics that a restore writes, and the nodes that get them."""
+class RestorePlacement:
+    """The topics that a restore writes, and the nodes on which it places them."""
 
     single_node: int | None = None
-    """The node that gets one replica of every partition. If it is None, the restored cluster has the nodes of the
-    backup."""
+    """The id of the only node of the restored cluster, which gets one replica of every partition. None restores onto
+    the nodes of the backup.
+    """
     topics: frozenset[str] | None = None
-    """The names in the backup of the topics to restore; None for all topics."""
+    """The topics to restore, by their names in the backup; None for all."""
     renames: Mapping[str, str] = field(default_factory=dict)
-    """The new names of renamed topics, by their names in the backup."""
+    """The new name of each renamed topic, by its name in the backup."""
     voters: Mapping[int, Address] = field(default_factory=dict)
-    """The new addresses of controllers, by node id. The other controllers keep their addresses."""
+    """The new addresses of controllers, by node id. A controller that is not listed keeps its address."""
 
-    def name_of(self, topic: str) -> str:
+    def restored_name_of(self, topic: str) -> str:
         return self.renames.get(topic, topic)
 
     def includes_topic(self, topic: str) -> bool:
         return self.topics is None or topic in self.topics
 
 
-def nodes_of(image: MetadataImage, quorum: QuorumDescription, placement: Placement) -> list[int]:
-    """The ids of the nodes of the restored cluster: the nodes that registered, vote or have a replica."""
+def restored_node_ids(image: MetadataImage, quorum: QuorumDescription, placement: RestorePlacement) -> list[int]:
+    """The ids of the nodes of the restored cluster: all registered brokers, voters and owners of a replica."""
     if placement.single_node is not None:
         return [placement.single_node]
     voters = quorum.voters.ids if quorum.voters is not None else ()
     return sorted({*_brokers_of(image, placement), *image.cluster.controllers, *voters})
 
 
-def _brokers_of(image: MetadataImage, placement: Placement) -> list[int]:
-    """The ids of the brokers of the restored cluster: the nodes that registered as brokers or have a replica."""
+def _brokers_of(image: MetadataImage, placement: RestorePlacement) -> list[int]:
+    """The ids of the brokers of the restored cluster: all registered brokers and owners of a replica."""
     if placement.single_node is not None:
         return [placement.single_node]
     brokers = {*image.cluster.brokers}
@@ -79,16 +80,16 @@ def _brokers_of(image: MetadataImage, placement: Placement) -> list[int]:
 
 def restored_image(
     image: MetadataImage,
-    placement: Placement,
+    placement: RestorePlacement,
     directories: Mapping[int, bytes],
     last_epochs: Mapping[TopicPartition, int],
     next_producer_id: int,
 ) -> MetadataImage:
-    """The metadata image of the restored cluster.
+    """Make the metadata image of the restored cluster.
 
     `directories`: the id of each node's log directory. `last_epochs`: the highest leader epoch in each log, by the
-    topic's name in the backup; elections may have followed the snapshot of the metadata. `next_producer_id`: a producer
-    id that is higher than every id in the logs.
+    topic's name in the backup; leaders may have been elected after the metadata snapshot. `next_producer_id`: higher
+    than every producer id in the logs.
     """
     return image._replace(
         cluster=ClusterImage(
@@ -101,12 +102,12 @@ def restored_image(
 
 
 def restored_quorum(
-    quorum: QuorumDescription, placement: Placement, directories: Mapping[int, bytes]
+    quorum: QuorumDescription, placement: RestorePlacement, directories: Mapping[int, bytes]
 ) -> QuorumDescription:
-    """The quorum of the restored cluster: its voters, with the ids of their new log directories.
+    """Make the quorum of the restored cluster: its voters, with the ids of their new log directories.
 
-    With kraft.version 0 the configuration of the nodes names the voters. A single node is a quorum of its own, which no
-    configuration of the old nodes names: it gets kraft.version 1.
+    With kraft.version 0 the voters come from the nodes' configuration. A single restored node is a new quorum that the
+    old configuration does not name, so it gets kraft.version 1.
     """
     node, known = placement.single_node, quorum.voters.by_id if quorum.voters is not None else {}
     if node is None and quorum.voters is None:
@@ -117,20 +118,21 @@ def restored_quorum(
     for node_id, voter in kept.items():
         endpoints, address = voter.endpoints, placement.voters.get(node_id)
         if address is not None:
-            endpoints = tuple((name, address) for name in listeners or [DEFAULT_LISTENER])
+            endpoints = tuple((name, address) for name in listeners or [DEFAULT_LISTENER_NAME])
         voters.append(voter._replace(directory_id=directories[node_id], endpoints=endpoints))
-    return QuorumDescription(max(quorum.kraft_version, DYNAMIC_QUORUM), VoterSet.from_voters(voters))
+    return QuorumDescription(max(quorum.kraft_version, DYNAMIC_QUORUM_KRAFT_VERSION), VoterSet.from_voters(voters))
 
 
-def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[ConfigResource, str]]:
-    """The settings `min.insync.replicas` above 1 that a single replica could not meet, with their values. Empty if the
-    restored cluster has the nodes of the backup."""
+def lowered_min_insync_settings(image: MetadataImage, placement: RestorePlacement) -> list[tuple[ConfigResource, str]]:
+    """Return the `min.insync.replicas` settings above 1, with their values. A restore onto a single node lowers them to
+    1. Empty if the nodes of the backup are restored.
+    """
     if placement.single_node is None:
         return []
     return [
-        (resource, settings[MIN_IN_SYNC])
+        (resource, settings[MIN_INSYNC_REPLICAS])
         for resource, settings in image.configs.by_resource.items()
-        if settings.get(MIN_IN_SYNC, "1") != "1"
+        if settings.get(MIN_INSYNC_REPLICAS, "1") != "1"
         and (resource.type != ResourceType.TOPIC or placement.includes_topic(resource.name))
     ]
 
@@ -154,7 +156,7 @@ def _restored_broker(image: MetadataImage, node: int, directory: bytes) -> Broke
 
 def _restored_topics(
     topics: TopicsImage,
-    placement: Placement,
+    placement: RestorePlacement,
     directories: Mapping[int, bytes],
     last_epochs: Mapping[TopicPartition, int],
 ) -> TopicsImage:
@@ -165,12 +167,12 @@ def _restored_topics(
                 index: _restored_partition(each, placement, directories, last_epochs.get((topic.name, index), -1))
                 for index, each in topic.partitions.items()
             }
-            kept.append(Topic(placement.name_of(topic.name), topic.id, partitions))
+            kept.append(Topic(placement.restored_name_of(topic.name), topic.id, partitions))
     return TopicsImage.from_topics(kept)
 
 
 def _restored_partition(
-    partition: PartitionRegistration, placement: Placement, directories: Mapping[int, bytes], last_epoch: int
+    partition: PartitionRegistration, placement: RestorePlacement, directories: Mapping[int, bytes], last_epoch: int
 ) -> PartitionRegistration:
     stay = tuple(each for each in partition.replicas if each not in partition.removing_replicas) or partition.replicas
     replicas = stay if placement.single_node is None else (placement.single_node,)
@@ -184,14 +186,14 @@ def _restored_partition(
     )
 
 
-def _restored_configs(image: MetadataImage, placement: Placement) -> ConfigsImage:
-    lowered = {resource for resource, _ in lowered_settings(image, placement)}
+def _restored_configs(image: MetadataImage, placement: RestorePlacement) -> ConfigsImage:
+    lowered = {resource for resource, _ in lowered_min_insync_settings(image, placement)}
     kept = {}
     for resource, settings in image.configs.by_resource.items():
         if resource in lowered:
-            settings = {**settings, MIN_IN_SYNC: "1"}
+            settings = {**settings, MIN_INSYNC_REPLICAS: "1"}
         if resource.type != ResourceType.TOPIC:
             kept[resource] = settings
         elif placement.includes_topic(resource.name):
-            kept[ConfigResource(resource.type, placement.name_of(resource.name))] = settings
+            kept[ConfigResource(resource.type, placement.restored_name_of(resource.name))] = settings
     return ConfigsImage(ConfigsImage().by_resource.with_changes(kept))

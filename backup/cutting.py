@@ -1,4 +1,4 @@
-"""Cutting a log into pieces: whole batches between two offsets, each of them checked."""
+"""Cuts a log into pieces of whole batches between two offsets, and checks each batch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.batch_run import BatchRun
 
 PIECE_SIZE: Final = 16 << 20
-"""The least bytes of a piece, except of the last one of a log."""
+"""The minimum size of a piece in bytes. The last piece of a log may be smaller."""
 
 
 class PieceContent(Protocol):
-    """Takes the bytes of a piece while it is cut."""
+    """The destination of the bytes of a piece while it is cut."""
 
     def write(self, data: BytesLike, /) -> None:
-        """Take the next bytes of the piece. It may block."""
+        """Append bytes to the piece. It may block."""
 
     def discard(self) -> None:
-        """Free what the bytes take, unless they are in the store as an object."""
+        """Free the memory or the file of the piece. An object that is already stored remains."""
 
 
 C = TypeVar("C", bound=PieceContent)
@@ -69,10 +69,10 @@ class CutPiece(NamedTuple, Generic[C]):
         return self.piece.size
 
 
-class Cutter(Generic[C]):
-    """Cuts a log from one offset to another, piece by piece. It blocks while the source reads.
+class LogCutter(Generic[C]):
+    """Cuts a log from one offset to another, piece by piece.
 
-    A batch that holds the first offset is taken whole, and so is a batch that holds the last offset.
+    Blocks while the source reads. The batches that contain the first and the last offset are included whole.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Cutter(Generic[C]):
         new_content: Callable[[], C],
         piece_size: int = PIECE_SIZE,
     ) -> None:
-        """`new_content`: makes the content into which a piece is written while it is cut."""
+        """`new_content` creates the destination of each new piece."""
         self._reader = reader
         self._new_content = new_content
         self._offset = start_offset
@@ -94,7 +94,7 @@ class Cutter(Generic[C]):
         self._run = BatchRun(0, NO_LEADER_EPOCH, end_offset, INT64_MAX, 0)
         """The compiled loop that checks batches. With INT64_MAX as its fourth argument it collects no producers."""
 
-    def next_piece(self) -> CutPiece[C] | None:
+    def cut_next_piece(self) -> CutPiece[C] | None:
         """Return the next piece, or None at the end. Raises `MalformedMessage` for a damaged batch, and what the source
         and the content of the piece raise."""
         if self._offset >= self._end_offset:
@@ -125,8 +125,9 @@ class Cutter(Generic[C]):
         return CutPiece(piece, content, self._run.leader_epoch)
 
     def _walk(self, data: bytes) -> int:
-        """Check the batches in `data` that begin before the end offset. Returns the number of their bytes, without a
-        batch that `data` cuts short."""
+        """Check the batches in `data` that begin before the end offset. Returns their size in bytes, without an
+        incomplete batch at the end of `data`.
+        """
         run, position = self._run, 0
         while position < len(data):
             position = run.walk(data, position, 0)
@@ -145,8 +146,8 @@ class Cutter(Generic[C]):
         return position
 
     def _check(self, data: bytes, position: int, header: BatchHeader) -> None:
-        """Raise `MalformedMessage` unless the batch at which `run.walk` stopped is intact, follows the batches before
-        it, and has either a new leader epoch or an older format.
+        """Raise `MalformedMessage` unless the batch at which `run.walk` stopped is intact, follows the previous batch,
+        and either starts a new leader epoch or has an older format.
         """
         offset, run = header.base_offset, self._run
         if offset < run.next_offset or header.last_offset_delta < 0:

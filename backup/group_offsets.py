@@ -1,5 +1,6 @@
-"""The committed offsets of groups in a restored log. A restore moves an offset past the end of its partition back to
-that end."""
+"""Corrects the committed offsets of groups in a restored log: an offset past the end of its partition is moved back to
+that end.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from moldau.protocol.primitives import BytesLike
 
 
 class MovedOffset(NamedTuple):
-    """A committed offset of a group that a restore moves or removes."""
+    """A committed offset that a restore changes or removes."""
 
     group_id: str
     topic: str
@@ -29,31 +30,36 @@ class MovedOffset(NamedTuple):
     after: int | None
     """The offset after the restore. None if the offset is removed, because its partition is not restored."""
 
-    def change(self) -> OffsetChange:
-        """The change of the committed offset, for a record in `__consumer_offsets`. It has no leader epoch, because the
-        leader epoch of the former offset says nothing about the new one."""
+    def offset_change(self) -> OffsetChange:
+        """Make the change for a record of `__consumer_offsets`. It has no leader epoch, because the previous epoch need
+        not belong to the new offset.
+        """
         value = None if self.after is None else self.before._replace(offset=self.after, leader_epoch=-1)
         return OffsetChange(self.group_id, self.topic, self.partition, value)
 
 
-class SettledOffsets:
-    """Collects the committed offsets in one partition of `__consumer_offsets`. Its caller passes the batches of the
-    restored log, one after another."""
+class RestoredGroupOffsets:
+    """Collects the committed offsets from one partition of `__consumer_offsets`. The caller passes the batches of the
+    restored log in order.
+    """
 
     def __init__(self, start_offset: int) -> None:
         self._reader = LogReader(start_offset, GroupRecordReader())
         self._store = OffsetStore()
 
-    def observe(self, batch: BytesLike) -> None:
+    def add_batch(self, batch: BytesLike) -> None:
         """Note the next batch of the restored log. Raises `MalformedMessage`."""
         for change, end_offset in self._reader.read(batch):
             if isinstance(change, OffsetChange | OffsetsLoaded | TransactionEnded):
                 self._store.append(change, end_offset)
         self._store.commit(self._reader.next_offset)
 
-    def moved(self, ends: Mapping[TopicPartition, int]) -> list[MovedOffset]:
-        """Return the committed offsets that a restore moves or removes: the offsets past the end of their partition,
-        and the offsets of partitions that are not restored. `ends`: the end offsets of all restored partitions."""
+    def moved_offsets(self, ends: Mapping[TopicPartition, int]) -> list[MovedOffset]:
+        """Return the committed offsets that the restore changes or removes: those past the end of their partition, and
+        those of partitions that are not restored.
+
+        `ends`: the end offsets of all restored partitions.
+        """
         found = []
         for group_id in self._store.groups():
             for (topic, partition), committed in self._store.committed_offsets(group_id).offsets.items():

@@ -15,33 +15,33 @@ from moldau.backup.manifest import MetadataPiece, PartitionKey, Piece
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.files.log_paths import offset_name
 
-STORE_MANIFEST: Final = "moldau-backup.json"
-PIECES: Final = "pieces/"
-METADATA: Final = "metadata/"
-BACKUPS: Final = "backups/"
-UNFINISHED: Final = "unfinished/"
+STORE_MANIFEST_KEY: Final = "moldau-backup.json"
+PIECES_PREFIX: Final = "pieces/"
+METADATA_PREFIX: Final = "metadata/"
+BACKUPS_PREFIX: Final = "backups/"
+UNFINISHED_PREFIX: Final = "unfinished/"
 _SUFFIX: Final = ".json"
 
 
 def piece_key(partition: PartitionKey, piece: Piece) -> str:
     """The key of a piece of a log. Pieces with equal keys have equal bytes."""
     first, end = offset_name(piece.first_offset, ""), offset_name(piece.end_offset, "")
-    return f"{PIECES}{uuid_text(partition.topic_id)}/{partition.partition}/{first}-{end}-{piece.crc32c:08x}"
+    return f"{PIECES_PREFIX}{uuid_text(partition.topic_id)}/{partition.partition}/{first}-{end}-{piece.crc32c:08x}"
 
 
 def metadata_key(metadata: MetadataPiece) -> str:
     """The key of the metadata snapshot of a backup."""
-    return f"{METADATA}{offset_name(metadata.end_offset, '')}-{metadata.epoch}-{metadata.crc32c:08x}"
+    return f"{METADATA_PREFIX}{offset_name(metadata.end_offset, '')}-{metadata.epoch}-{metadata.crc32c:08x}"
 
 
 def backup_key(backup_id: str) -> str:
     """The key of the manifest of a backup."""
-    return f"{BACKUPS}{backup_id}{_SUFFIX}"
+    return f"{BACKUPS_PREFIX}{backup_id}{_SUFFIX}"
 
 
 def unfinished_key(backup_id: str) -> str:
     """The key of the manifest of a backup that is not complete: its run is under way, or was stopped."""
-    return f"{UNFINISHED}{backup_id}{_SUFFIX}"
+    return f"{UNFINISHED_PREFIX}{backup_id}{_SUFFIX}"
 
 
 def backup_id_of(key: str) -> str:

@@ -1,6 +1,6 @@
-"""Writes the log of a partition into the directories of its replicas, as segments without indexes.
+"""Writes the log of a partition into the log directories of its replicas, as segments without indexes.
 
-A node that starts builds indexes, leader epochs and producers' states from the batches.
+When the node starts, it rebuilds indexes, leader epochs and producer states from the batches.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from moldau.storage.checkpoints.partition_metadata import write_topic_id
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.storage.files.port import File, FileSystem, make_durable_directory
 
-SEGMENT_BYTES: Final = 1 << 30
-"""The largest segment of a restored log in bytes, unless the topic's own limit is smaller."""
-OFFSETS_MAX: Final = (1 << 31) - 1
-"""The most offsets of a segment: its offset index has relative offsets of 32 bits."""
-BUFFER_SIZE: Final = 1 << 20
+SEGMENT_BYTES_MAX: Final = 1 << 30
+"""The maximum size of a restored segment in bytes. The topic's own limit applies if it is smaller."""
+SEGMENT_OFFSETS_MAX: Final = (1 << 31) - 1
+"""The maximum number of offsets in a segment, whose offset index has 32-bit relative offsets."""
+WRITE_BUFFER_SIZE: Final = 1 << 20
 
 
-class Place(NamedTuple):
-    """The place of a batch in a restored log: the file name of its segment, and its position in that file."""
+class BatchLocation(NamedTuple):
+    """Where a batch of the restored log is: the file name of its segment, and the position in that file."""
 
     segment: str
     position: int
 
 
-class LogWriter:
+class RestoredLogWriter:
     """Writes the log of one partition for a restore. Every method blocks and raises OSError."""
 
     def __init__(
@@ -39,36 +39,37 @@ class LogWriter:
         self._fs = fs
         self._directories = directories
         self._next_offset = start_offset
-        self._segment_bytes = min(segment_bytes, SEGMENT_BYTES)
+        self._segment_bytes = min(segment_bytes, SEGMENT_BYTES_MAX)
         self._files: list[File] = []
         self._segment = ""
         self._base_offset = 0
         self._size = 0
         self._buffer: list[BytesLike] = []
         self._buffered = 0
-        self._noted: dict[int, Place] = {}
-        """The places of the batches that `rewrite` may replace, by base offset."""
+        self._noted: dict[int, BatchLocation] = {}
+        """The places of the batches that `rewrite_batch` may replace, by base offset."""
         for directory in directories:
             make_durable_directory(fs, directory)
             write_topic_id(fs, directory, topic_id)
 
-    def write(self, header: BatchHeader, batch: BytesLike, *, is_noted: bool = False) -> None:
-        """Append a batch to the log of every replica. `is_noted`: `rewrite` may replace this batch later."""
+    def append_batch(self, header: BatchHeader, batch: BytesLike, *, is_noted: bool = False) -> None:
+        """Append a batch to the log of every replica. If `is_noted`, `rewrite_batch` may replace the batch later."""
         is_full = self._size and self._size + header.size > self._segment_bytes
-        if not self._files or is_full or header.last_offset - self._base_offset > OFFSETS_MAX:
+        if not self._files or is_full or header.last_offset - self._base_offset > SEGMENT_OFFSETS_MAX:
             self._roll(min(self._next_offset, header.base_offset) if not self._files else header.base_offset)
         if is_noted:
-            self._noted[header.base_offset] = Place(self._segment, self._size)
+            self._noted[header.base_offset] = BatchLocation(self._segment, self._size)
         self._buffer.append(batch)
         self._buffered += header.size
         self._size += header.size
         self._next_offset = header.next_offset
-        if self._buffered >= BUFFER_SIZE:
+        if self._buffered >= WRITE_BUFFER_SIZE:
             self._flush()
 
-    def rewrite(self, offset: int, changed: Callable[[BatchHeader, bytes], bytes]) -> None:
-        """Replace the batch at `offset`, which was written with `is_noted`, by the result of `changed`. The result must
-        have the same size."""
+    def rewrite_batch(self, offset: int, changed: Callable[[BatchHeader, bytes], bytes]) -> None:
+        """Replace the batch at `offset` by the result of `changed`, which must have the same size. The batch must have
+        been appended with `is_noted`.
+        """
         self._flush()
         segment, position = self._noted[offset]
         for directory in self._directories:

@@ -29,15 +29,17 @@ MANIFEST_SIZE_MAX: Final = 1 << 30
 
 
 class Piece(NamedTuple):
-    """Whole batches of a partition in one object, byte for byte as in the log. A piece covers a range of offsets.
-    Offsets of the range that are in none of its batches were not in the log either."""
+    """A range of offsets of a partition, with its batches in one object, byte for byte as in the log.
+
+    Offsets of the range without a batch were not in the log either.
+    """
 
     first_offset: int
-    """The base offset of the first batch of this piece, or the end offset of the piece before."""
+    """The base offset of the first batch, or the end offset of the previous piece."""
     end_offset: int
     """The end offset of this piece (exclusive)."""
     size: int
-    """The size of this piece in bytes. A piece of 0 bytes has no object: the log had no batch in its range."""
+    """The size in bytes. A piece of 0 bytes has no object, because the log had no batch in its range."""
     crc32c: int
     """The CRC-32C of all bytes of this piece."""
     max_timestamp_ms: int
@@ -45,8 +47,7 @@ class Piece(NamedTuple):
 
 
 class MetadataPiece(NamedTuple):
-    """The entry of a manifest for the metadata of the cluster: a KRaft snapshot, with the bytes of a `.checkpoint`
-    file."""
+    """The metadata snapshot of a backup: an object with the bytes of a KRaft `.checkpoint` file."""
 
     end_offset: int
     """The offset of the metadata log at which the snapshot ends (exclusive)."""
@@ -57,18 +58,17 @@ class MetadataPiece(NamedTuple):
 
 
 class PartitionBackup(NamedTuple):
-    """A partition in a backup.
+    """The log of a partition in a backup.
 
-    Its first piece begins at or before `start_offset`, each other piece begins at the end offset of the piece before,
-    and the last one ends at `end_offset`. If a partition has no pieces, its `start_offset` equals its `end_offset`.
+    The pieces follow one another without a gap. The first one begins at or before `start_offset`, the last one ends at
+    `end_offset`. Without pieces the two offsets are equal.
     """
 
     partition: int
     start_offset: int
     """The log start offset of the partition."""
     end_offset: int
-    """The end offset of the partition in the backup (exclusive): its high watermark when the source was
-    asked for it."""
+    """The end offset of the partition in the backup (exclusive): its high watermark when the backup read it."""
     last_epoch: int
     """The leader epoch of the last batch of the partition in the backup; -1 if there is none."""
     pieces: tuple[Piece, ...]
@@ -94,25 +94,26 @@ class PartitionKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BackupManifest:
     """The manifest of a backup."""
 
     backup_id: str
     cluster_id: str
     began_ms: int
-    """The time at which the backup began to ask for the ends of logs, by its clock (ms since 1970)."""
-    asked_ms: int
-    """The time at which the backup had the ends of all logs, by its clock (ms since 1970). The backup has everything
-    that was acknowledged before `began_ms`, and nothing from after `asked_ms`."""
+    """The time (ms since 1970) just before the backup asked for the first log end. Everything acknowledged before it is
+    in the backup.
+    """
+    ends_known_ms: int
+    """The time (ms since 1970) when the backup knew the ends of all logs. Nothing written later is in the backup."""
     ended_ms: int
-    """The time at which the backup was complete, by its clock (ms since 1970)."""
+    """The time (ms since 1970) when the backup was complete."""
     metadata: MetadataPiece
     topics: tuple[TopicBackup, ...]
     """The topics in the backup, in the order of their names."""
-    decided: Mapping[int, int] = field(default_factory=dict)
-    """The end offsets of the partitions of `__transaction_state` that the source was asked for before the end of any
-    other log. A transaction that was decided before these offsets has all its records in the backup. Empty if the
-    source could not ask for them first."""
+    transaction_log_ends: Mapping[int, int] = field(default_factory=dict)
+    """The end offset of each partition of `__transaction_state`, read before the end of any other log. All records of a
+    transaction that was decided below these offsets are in the backup. Empty if the source could not read them first.
+    """
 
     def partitions(self) -> Iterator[tuple[PartitionKey, PartitionBackup]]:
         """All partitions of the backup, in the order of topic and partition."""
@@ -133,7 +134,7 @@ class Manifest:
             "backup_id": self.backup_id,
             "cluster_id": self.cluster_id,
             "began_ms": self.began_ms,
-            "asked_ms": self.asked_ms,
+            "asked_ms": self.ends_known_ms,
             "ended_ms": self.ended_ms,
             "metadata": metadata,
             "topics": [
@@ -144,23 +145,23 @@ class Manifest:
                 }
                 for topic in self.topics
             ],
-            "decided": {str(partition): offset for partition, offset in self.decided.items()},
+            "decided": {str(partition): offset for partition, offset in self.transaction_log_ends.items()},
         }
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
-def decode_manifest(key: str, data: BytesLike) -> Manifest:
+def decode_manifest(key: str, data: BytesLike) -> BackupManifest:
     """Decode a manifest. `key`: the key of its object, for error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data, FORMAT_VERSION)
-    manifest = Manifest(
+    manifest = BackupManifest(
         backup_id=fields.get("backup_id", checked_text),
         cluster_id=fields.get("cluster_id", checked_text),
         began_ms=fields.get("began_ms", checked_integer),
-        asked_ms=fields.get("asked_ms", checked_integer),
+        ends_known_ms=fields.get("asked_ms", checked_integer),
         ended_ms=fields.get("ended_ms", checked_integer),
         metadata=fields.get("metadata", _metadata_of),
         topics=fields.get("topics", _topics_of),
-        decided=fields.optional("decided", _decided_of, {}),
+        transaction_log_ends=fields.optional("decided", _decided_of, {}),
     )
     for partition, each in manifest.partitions():
         problem = _problem_of(each)
@@ -170,7 +171,7 @@ def decode_manifest(key: str, data: BytesLike) -> Manifest:
 
 
 def _problem_of(partition: PartitionBackup) -> str | None:
-    """Return how the pieces of a partition fail to cover its offsets. Return None if they cover them."""
+    """Describe why the pieces of a partition do not cover its offsets; None if they do."""
     start, end, pieces = partition.start_offset, partition.end_offset, partition.pieces
     if not 0 <= start <= end:
         return f"it goes from offset {start} to {end}"

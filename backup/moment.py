@@ -1,41 +1,43 @@
-"""The choice of the backup to restore for a time that a user asks for, and of the time to which the restore takes the
-logs back."""
+"""Chooses the backup to restore for a requested time, and the time to which the logs are restored."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from moldau.backup.manifest import Manifest
-from moldau.backup.observed import Moment
+from moldau.backup.manifest import BackupManifest
+from moldau.backup.observed import RestoreMoment
 
-SURE_MS: Final = 60_000
-"""The age limit (ms) of the log ends in a backup: when a backup asks for the end of a log, that end is at most this
-old. So every log has what was decided longer than this before the backup began."""
-
-
-class BeyondBackups(Exception):
-    """No backup began at or after the time that the user asked for."""
+LOG_END_AGE_MS_MAX: Final = 60_000
+"""The maximum age (ms) of a log end that a backup reads. Every log therefore has all transactions that were decided
+more than this time before the backup began.
+"""
 
 
-def backup_of(backups: Sequence[Manifest], time_ms: int) -> Manifest:
+class NoBackupForTime(Exception):
+    """No backup began at or after the requested time."""
+
+
+def backup_for_time(backups: Sequence[BackupManifest], time_ms: int) -> BackupManifest:
     """Return the first backup that began at or after `time_ms`. `backups`: their manifests, the oldest first. Raises
-    `BeyondBackups`."""
+    `NoBackupForTime`."""
     for manifest in backups:
         if manifest.began_ms >= time_ms:
             return manifest
-    raise BeyondBackups
+    raise NoBackupForTime
 
 
-def moment_of(manifest: Manifest, time_ms: int | None) -> Moment:
-    """The moment to which a restore takes the logs back: the time that the user asked for, or the begin of the backup
-    if `time_ms` is None."""
+def restore_moment(manifest: BackupManifest, time_ms: int | None) -> RestoreMoment:
+    """Return the moment to which the logs are restored: the requested time, or the start of the backup if `time_ms` is
+    None.
+    """
     if time_ms is None:
-        return Moment(manifest.began_ms)
-    return Moment(time_ms, is_asked=True, asked_ms=manifest.asked_ms)
+        return RestoreMoment(manifest.began_ms)
+    return RestoreMoment(time_ms, is_requested_time=True, ends_known_ms=manifest.ends_known_ms)
 
 
-def is_sure(manifest: Manifest, moment: Moment) -> bool:
-    """Whether the backup has all records of the transactions that were decided at the restored moment, whatever the
-    order in which the backup asked for the ends of logs."""
-    return moment.is_asked and moment.time_ms <= manifest.began_ms - SURE_MS
+def has_all_decided_transactions(manifest: BackupManifest, moment: RestoreMoment) -> bool:
+    """Whether the backup contains all records of every transaction that was decided by the restore moment, even if the
+    source could not read the ends of `__transaction_state` first.
+    """
+    return moment.is_requested_time and moment.time_ms <= manifest.began_ms - LOG_END_AGE_MS_MAX

@@ -1,4 +1,4 @@
-"""Reading the logs of a backup: their pieces, checked, with the headers of their batches."""
+"""Reads the logs of a backup piece by piece, and checks each piece."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from moldau.backup.layout import metadata_key, piece_key
-from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey, Piece
+from moldau.backup.manifest import BackupManifest, PartitionBackup, PartitionKey, Piece
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage
 
 
-class PieceContent(NamedTuple):
-    """A piece of a log and its bytes, which are whole batches and nothing else."""
+class PieceBatches(NamedTuple):
+    """The content of a piece: its bytes, and the headers of its batches. The bytes are whole batches and nothing
+    else.
+    """
 
     piece: Piece
     data: bytes
@@ -24,7 +26,7 @@ class PieceContent(NamedTuple):
 
 async def read_pieces(
     storage: RemoteStorage, partition: PartitionKey, backup: PartitionBackup, end: int | None = None
-) -> AsyncIterator[PieceContent]:
+) -> AsyncIterator[PieceBatches]:
     """Yield the pieces of a partition that begin before the offset `end`, in order. At most one piece is in memory.
 
     Each piece is checked: its size and CRC, the CRC of every batch, and the order of the offsets. Raises
@@ -37,7 +39,7 @@ async def read_pieces(
             yield await read_piece(storage, partition, piece)
 
 
-async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Piece) -> PieceContent:
+async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Piece) -> PieceBatches:
     """Read one piece of a log and check it. Raises `CorruptObject`, and `RemoteStorageError`."""
     key = piece_key(partition, piece)
     data = await _read_checked(storage, key, piece.size, piece.crc32c)
@@ -55,7 +57,7 @@ async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Pie
     whole = batches[-1][0] + batches[-1][1].size if batches else 0
     if whole != piece.size:
         raise CorruptObject(f"{key}: no whole batch in its last {piece.size - whole} bytes")
-    return PieceContent(piece, data, batches)
+    return PieceBatches(piece, data, batches)
 
 
 async def read_batches(
@@ -71,7 +73,7 @@ async def read_batches(
             yield header, view[position : position + header.size]
 
 
-async def read_metadata(storage: RemoteStorage, manifest: Manifest) -> bytes:
+async def read_metadata(storage: RemoteStorage, manifest: BackupManifest) -> bytes:
     """Read the metadata snapshot of a backup, for `load_snapshot` in `kraft/snapshot/batches.py`. Raises
     `CorruptObject`, and `RemoteStorageError`."""
     metadata = manifest.metadata

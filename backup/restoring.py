@@ -1,4 +1,4 @@
-"""Restoring a backup: it writes the log directories of all nodes of the cluster, with which the nodes can start.
+"""Restores a backup: writes the log directories with which all nodes of the cluster can start.
 
 Everything is written below `DIR/.restoring` and moved into place at the end, so that a stopped restore leaves nothing
 with which a node would start. Each log is read and written once. Only `__consumer_offsets` is read again, because the
@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moldau.backup.cluster_image import (
-    Placement,
-    lowered_settings,
-    nodes_of,
+    RestorePlacement,
+    lowered_min_insync_settings,
     restored_image,
+    restored_node_ids,
     restored_quorum,
 )
-from moldau.backup.group_offsets import MovedOffset, SettledOffsets
-from moldau.backup.log_writing import SEGMENT_BYTES, LogWriter
-from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey
-from moldau.backup.moment import is_sure, moment_of
-from moldau.backup.observed import ObservedLog, ObservedStates
+from moldau.backup.group_offsets import MovedOffset, RestoredGroupOffsets
+from moldau.backup.log_writing import SEGMENT_BYTES_MAX, RestoredLogWriter
+from moldau.backup.manifest import BackupManifest, PartitionBackup, PartitionKey
+from moldau.backup.moment import has_all_decided_transactions, restore_moment
+from moldau.backup.observed import LogObserver, TransactionStateObserver
 from moldau.backup.reading import read_batches, read_metadata
-from moldau.backup.report import CutLog, RestoreReport, time_text
-from moldau.backup.settled_log import aborting, appended, settled
-from moldau.backup.settling import LogChanges, Settlement, settle
+from moldau.backup.report import CutLog, RestoreReport, utc_time_text
+from moldau.backup.settled_log import abort_marker_for, appended_markers, restored_batch
+from moldau.backup.settling import MarkerChanges, TransactionRepairs, find_transaction_repairs
 from moldau.coordinator.group.records import TopicPartition, offset_record
 from moldau.coordinator.transaction.records import record_of
 from moldau.kraft.features import METADATA_VERSION, TRANSACTION_VERSION
@@ -52,14 +52,14 @@ from moldau.storage.tiered.port import CorruptObject, RemoteStorage
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 STATES_TOPIC: Final = "__transaction_state"
-UNFINISHED: Final = ".restoring"
-"""The directory in which a restore writes, until everything is there."""
-RETENTION_MS: Final = 604_800_000
+UNFINISHED_DIRECTORY: Final = ".restoring"
+"""The directory for the files of a restore that is not complete."""
+RETENTION_MS_DEFAULT: Final = 604_800_000
 """The default of the setting log.retention.ms."""
-RECORDS_AT_ONCE: Final = 1_000
-"""The most records of a batch that a restore appends."""
+APPENDED_RECORDS_MAX: Final = 1_000
+"""The maximum number of records in a batch that a restore appends."""
 Progress = Callable[[int, int], None]
-"""Called with the number of bytes that were read, and the number of bytes to read in total."""
+"""Called with the number of bytes read, and the total number of bytes to read."""
 
 
 class RestoreRefused(Exception):
@@ -71,13 +71,12 @@ class RestoreRequest:
     """The arguments of a restore."""
 
     time_ms: int | None = None
-    """The time (ms since 1970) to which the restore takes all logs back. If it is None, it is the time
-    of the backup."""
-    placement: Placement = field(default_factory=Placement)
+    """The time (ms since 1970) to which all logs are restored; None for the time of the backup."""
+    placement: RestorePlacement = field(default_factory=RestorePlacement)
 
 
-class Target:
-    """The directory into which a restore writes a directory for each node. Every method blocks and raises OSError."""
+class RestoreTarget:
+    """The directory into which a restore writes one directory for each node. Every method blocks and raises OSError."""
 
     def __init__(self, fs: FileSystem, path: str, entropy: Callable[[int], bytes]) -> None:
         self.fs = fs
@@ -86,17 +85,17 @@ class Target:
         self._is_new = False
 
     @property
-    def unfinished(self) -> str:
-        return f"{self.path}/{UNFINISHED}"
+    def unfinished_path(self) -> str:
+        return f"{self.path}/{UNFINISHED_DIRECTORY}"
 
-    def check(self, needed: int) -> None:
+    def check_empty_with_room(self, needed: int) -> None:
         """Raise `RestoreRefused` unless the directory is empty or missing, and its volume has room for
         `needed` bytes."""
         fs = self.fs
         if fs.exists(self.path):
             if not fs.is_directory(self.path):
                 raise RestoreRefused(f"{self.path} is a file: name a directory that is empty or does not exist")
-            if any(name != UNFINISHED for name in fs.list_directory(self.path)):
+            if any(name != UNFINISHED_DIRECTORY for name in fs.list_directory(self.path)):
                 raise RestoreRefused(
                     f"{self.path} is not empty: name a directory that is empty or does not exist, and copy topics from"
                     " there into a cluster that runs (docs/backup.md)"
@@ -108,53 +107,55 @@ class Target:
         if usable < needed:
             raise RestoreRefused(f"{self.path} has room for {usable:,} bytes, and the restore needs {needed:,}")
 
-    def begin(self) -> None:
-        """Remove the files that a stopped restore has left, and make the directory for unfinished files."""
+    def prepare_directory(self) -> None:
+        """Create the directory for unfinished files, after removing what an interrupted restore left there."""
         self._is_new = not self.fs.exists(self.path)
-        self.abandon()
-        make_durable_directory(self.fs, self.unfinished)
+        self.remove_unfinished()
+        make_durable_directory(self.fs, self.unfinished_path)
 
-    def abandon(self) -> None:
-        """Remove everything that an unfinished restore has written."""
-        doomed = self.path if self._is_new else self.unfinished
+    def remove_unfinished(self) -> None:
+        """Remove all files of an unfinished restore."""
+        doomed = self.path if self._is_new else self.unfinished_path
         if self.fs.exists(doomed):
             self.fs.remove_tree(doomed)
 
-    def complete(self, nodes: list[int]) -> None:
-        """Move the directories of all nodes into place."""
+    def move_into_place(self, nodes: list[int]) -> None:
+        """Move the directories of all nodes to their final place."""
         for node in nodes:
-            self.fs.sync_directory(f"{self.unfinished}/{node}")
-        self.fs.sync_directory(self.unfinished)
+            self.fs.sync_directory(f"{self.unfinished_path}/{node}")
+        self.fs.sync_directory(self.unfinished_path)
         for node in nodes:
-            self.fs.rename(f"{self.unfinished}/{node}", f"{self.path}/{node}")
-        self.fs.remove_tree(self.unfinished)
+            self.fs.rename(f"{self.unfinished_path}/{node}", f"{self.path}/{node}")
+        self.fs.remove_tree(self.unfinished_path)
         self.fs.sync_directory(self.path)
 
 
-async def restore(
+async def restore_backup(
     storage: RemoteStorage,
-    manifest: Manifest,
+    manifest: BackupManifest,
     request: RestoreRequest,
-    target: Target | None,
+    target: RestoreTarget | None,
     now_ms: int,
     progress: Progress = lambda done, total: None,
 ) -> RestoreReport:
     """Restore a backup into the directory `target`. If `target` is None, only report what a restore would change.
-    Raises `RestoreRefused`, `CorruptObject` for a damaged backup, `RemoteStorageError` and OSError. After each of these
-    errors nothing is left in the directory."""
+
+    Raises `RestoreRefused`, `CorruptObject` for a damaged backup, `RemoteStorageError` and OSError. After an error the
+    directory is empty.
+    """
     restoring = _Restoring(storage, manifest, request, target, now_ms, progress)
     await restoring.prepare()
     if target is not None:
-        target.check(restoring.needed)
-        target.begin()
+        target.check_empty_with_room(restoring.needed)
+        target.prepare_directory()
     try:
         await restoring.run()
         if target is not None:
-            target.complete(restoring.nodes)
+            target.move_into_place(restoring.nodes)
     except BaseException:
         restoring.close()
         if target is not None:
-            target.abandon()
+            target.remove_unfinished()
         raise
     return restoring.report
 
@@ -163,9 +164,9 @@ class _Restoring:
     def __init__(
         self,
         storage: RemoteStorage,
-        manifest: Manifest,
+        manifest: BackupManifest,
         request: RestoreRequest,
-        target: Target | None,
+        target: RestoreTarget | None,
         now_ms: int,
         progress: Progress,
     ) -> None:
@@ -175,14 +176,14 @@ class _Restoring:
         self._target = target
         self._now_ms = now_ms
         self._progress = progress
-        self._moment = moment_of(manifest, request.time_ms)
-        self._is_sure = is_sure(manifest, self._moment)
+        self._moment = restore_moment(manifest, request.time_ms)
+        self._is_sure = has_all_decided_transactions(manifest, self._moment)
         self._image = MetadataImage()
         self._quorum = QuorumDescription()
         self._directories: dict[int, bytes] = {}
-        self._logs: dict[TopicPartition, ObservedLog] = {}
-        self._states: dict[int, ObservedStates] = {}
-        self._writers: dict[TopicPartition, LogWriter] = {}
+        self._logs: dict[TopicPartition, LogObserver] = {}
+        self._states: dict[int, TransactionStateObserver] = {}
+        self._writers: dict[TopicPartition, RestoredLogWriter] = {}
         self._ends: dict[TopicPartition, int] = {}
         """The end offsets of the restored logs."""
         self._done = 0
@@ -201,7 +202,7 @@ class _Restoring:
             raise CorruptObject(f"the metadata of backup {self._manifest.backup_id}: {malformed}") from None
         self._image, self._quorum = loaded.replay.image, loaded.quorum
         self._check_topics()
-        self.nodes = nodes_of(self._image, self._quorum, self._placement)
+        self.nodes = restored_node_ids(self._image, self._quorum, self._placement)
         if self._target is not None:
             self._directories = {node: _directory_id(self._target.entropy) for node in self.nodes}
         report, kept = (
@@ -210,8 +211,10 @@ class _Restoring:
         )
         report.nodes, report.topic_count = self.nodes, len(kept)
         report.partition_count = sum(len(topic.partitions) for topic in kept)
-        report.lowered = lowered_settings(self._image, self._placement)
-        report.expiring = sorted({key.topic for key, each in self._restored() if self._is_expired(key, each)})
+        report.lowered_settings = lowered_min_insync_settings(self._image, self._placement)
+        report.topics_with_expired_records = sorted(
+            {key.topic for key, each in self._restored() if self._is_expired(key, each)}
+        )
 
     def _check_topics(self) -> None:
         names = {topic.name for topic in self._manifest.topics}
@@ -225,7 +228,7 @@ class _Restoring:
             problem = refusal_of_name(renamed)
             if problem is not None:
                 raise RestoreRefused(f"{name} cannot be renamed: {problem}")
-        renamed_names = [placement.name_of(name) for name in kept]
+        renamed_names = [placement.restored_name_of(name) for name in kept]
         for name in sorted({each for each in renamed_names if renamed_names.count(each) > 1}):
             raise RestoreRefused(f"two topics would have the name {name}")
         for name in sorted(name for name in kept if self._image.topics.by_name(name) is None):
@@ -238,7 +241,7 @@ class _Restoring:
     def _is_expired(self, key: PartitionKey, backup: PartitionBackup) -> bool:
         """Whether a node that starts will find records that are older than the topic's retention."""
         settings = self._image.configs.settings_of(ResourceType.TOPIC, key.topic)
-        keeps_ms = int(settings.get("retention.ms", RETENTION_MS))
+        keeps_ms = int(settings.get("retention.ms", RETENTION_MS_DEFAULT))
         if keeps_ms < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
             return False
         oldest = next((piece.max_timestamp_ms for piece in backup.pieces if piece.size), -1)
@@ -268,11 +271,11 @@ class _Restoring:
         total = sum(piece.size for _, each in (*internal, *others) for piece in each.pieces)
         for key, backup in (*internal, *others):
             await self._read(key, backup, total)
-        if self._moment.is_asked and total and not self.report.size:
+        if self._moment.is_requested_time and total and not self.report.size:
             raise RestoreRefused(
-                f"in the backup {self._manifest.backup_id} nothing is as old as {time_text(self._moment.time_ms)}"
+                f"in the backup {self._manifest.backup_id} nothing is as old as {utc_time_text(self._moment.time_ms)}"
             )
-        settlement = self.report.settlement = settle(self._logs, self._states, self._moment.time_ms)
+        settlement = self.report.settlement = find_transaction_repairs(self._logs, self._states, self._moment.time_ms)
         self._settle_logs(settlement)
         await self._settle_offsets(settlement)
         self._settle_states(settlement)
@@ -281,50 +284,52 @@ class _Restoring:
     async def _read(self, key: PartitionKey, backup: PartitionBackup, total: int) -> None:
         """Read the log of a partition to its end, and write its batches up to the restored moment."""
         partition = key.topic, key.partition
-        observed: ObservedLog | ObservedStates
+        observed: LogObserver | TransactionStateObserver
         if key.topic == STATES_TOPIC:
-            decided = backup.end_offset if self._is_sure else self._manifest.decided.get(key.partition)
-            observed = self._states[key.partition] = ObservedStates(
+            decided = backup.end_offset if self._is_sure else self._manifest.transaction_log_ends.get(key.partition)
+            observed = self._states[key.partition] = TransactionStateObserver(
                 key.partition, backup.end_offset, decided, self._moment
             )
         else:
-            observed = self._logs[partition] = ObservedLog(
+            observed = self._logs[partition] = LogObserver(
                 backup.end_offset, self._moment, has_commits=key.topic == OFFSETS_TOPIC
             )
         writer = self._writer(key, backup)
         read = self._done
         try:
             async for header, batch in read_batches(self._storage, key, backup):
-                goes_on = observed.observe(header, batch)
+                goes_on = observed.observe_batch(header, batch)
                 if header.base_offset < observed.moment_offset:
                     self.report.size += header.size
                     if writer is not None:
                         is_near = self._moment.is_near(header.max_timestamp)
-                        writer.write(header, batch, is_noted=header.is_control and is_near)
+                        writer.append_batch(header, batch, is_noted=header.is_control and is_near)
                 read += header.size
                 self._progress(read, total)
                 if not goes_on:
                     break
         except MalformedMessage as malformed:
             raise CorruptObject(f"{key}: {malformed}") from None
-        observed.finish(backup.start_offset)
+        observed.finish_log(backup.start_offset)
         self._done += sum(piece.size for piece in backup.pieces)
         self._progress(self._done, total)
         if self._placement.includes_topic(key.topic):
             self._ends[partition] = observed.moment_offset
-            if observed.cut_ms is not None and observed.moment_offset < backup.end_offset:
-                self.report.cuts.append(CutLog(*partition, observed.moment_offset, backup.end_offset, observed.cut_ms))
+            if observed.first_cut_batch_ms is not None and observed.moment_offset < backup.end_offset:
+                self.report.cut_logs.append(
+                    CutLog(*partition, observed.moment_offset, backup.end_offset, observed.first_cut_batch_ms)
+                )
 
-    def _writer(self, key: PartitionKey, backup: PartitionBackup) -> LogWriter | None:
+    def _writer(self, key: PartitionKey, backup: PartitionBackup) -> RestoredLogWriter | None:
         if self._target is None or not self._placement.includes_topic(key.topic):
             return None
-        name = partition_directory_name(self._placement.name_of(key.topic), key.partition)
+        name = partition_directory_name(self._placement.restored_name_of(key.topic), key.partition)
         segment_bytes = int(
-            self._image.configs.settings_of(ResourceType.TOPIC, key.topic).get("segment.bytes", SEGMENT_BYTES)
+            self._image.configs.settings_of(ResourceType.TOPIC, key.topic).get("segment.bytes", SEGMENT_BYTES_MAX)
         )
-        writer = self._writers[key.topic, key.partition] = LogWriter(
+        writer = self._writers[key.topic, key.partition] = RestoredLogWriter(
             self._target.fs,
-            [f"{self._target.unfinished}/{node}/{name}" for node in self._replicas(key)],
+            [f"{self._target.unfinished_path}/{node}/{name}" for node in self._replicas(key)],
             key.topic_id,
             backup.start_offset,
             segment_bytes,
@@ -333,41 +338,41 @@ class _Restoring:
 
     # Applying the settlement
 
-    def _settle_logs(self, settlement: Settlement) -> None:
-        for partition, changes in settlement.logs.items():
+    def _settle_logs(self, settlement: TransactionRepairs) -> None:
+        for partition, changes in settlement.marker_changes_by_log.items():
             writer, log = self._writers.get(partition), self._logs[partition]
-            markers = list(appended(log, changes, self._moment.time_ms))
+            markers = list(appended_markers(log, changes, self._moment.time_ms))
             if partition in self._ends:
                 self._ends[partition] += len(markers)
             if writer is None:
                 continue
-            for offset in sorted(changes.rewritten):
-                writer.rewrite(offset, aborting)
+            for offset in sorted(changes.aborted_marker_offsets):
+                writer.rewrite_batch(offset, abort_marker_for)
             for marker in markers:
-                writer.write(parse_header(marker), marker)
+                writer.append_batch(parse_header(marker), marker)
 
-    async def _settle_offsets(self, settlement: Settlement) -> None:
+    async def _settle_offsets(self, settlement: TransactionRepairs) -> None:
         """Move the committed offsets of groups that are past the end of a restored log back to that end."""
         for key, backup in self._restored():
             if key.topic != OFFSETS_TOPIC:
                 continue
             partition = key.topic, key.partition
-            log, changes = self._logs[partition], settlement.logs.get(partition, LogChanges())
-            offsets = SettledOffsets(0)
+            log, changes = self._logs[partition], settlement.marker_changes_by_log.get(partition, MarkerChanges())
+            offsets = RestoredGroupOffsets(0)
             async for header, batch in read_batches(self._storage, key, backup, log.end_offset):
-                offsets.observe(settled(header, batch, changes))
-            for marker in appended(log, changes, self._moment.time_ms):
-                offsets.observe(marker)
-            moved = offsets.moved(self._ends)
-            self.report.moved += moved
+                offsets.add_batch(restored_batch(header, batch, changes))
+            for marker in appended_markers(log, changes, self._moment.time_ms):
+                offsets.add_batch(marker)
+            moved = offsets.moved_offsets(self._ends)
+            self.report.moved_offsets += moved
             self._append(partition, log.last_epoch, [self._offset_record(each) for each in moved])
 
     def _offset_record(self, moved: MovedOffset) -> Record:
-        return offset_record(moved.change(), self._moment.time_ms)
+        return offset_record(moved.offset_change(), self._moment.time_ms)
 
-    def _settle_states(self, settlement: Settlement) -> None:
+    def _settle_states(self, settlement: TransactionRepairs) -> None:
         level = self._image.features.levels.get(TRANSACTION_VERSION, 0)
-        for index, changes in settlement.states.items():
+        for index, changes in settlement.state_changes_by_partition.items():
             records = [record_of(change, level, self._moment.time_ms) for change in changes]
             self._append((STATES_TOPIC, index), self._states[index].last_epoch, records)
 
@@ -375,10 +380,10 @@ class _Restoring:
         """Append records to a partition of an internal topic, if it is restored."""
         if partition not in self._ends:
             return
-        for start in range(0, len(records), RECORDS_AT_ONCE):
+        for start in range(0, len(records), APPENDED_RECORDS_MAX):
             offset = self._ends[partition]
             batch = build_batch(
-                records[start : start + RECORDS_AT_ONCE],
+                records[start : start + APPENDED_RECORDS_MAX],
                 base_offset=offset,
                 partition_leader_epoch=max(0, last_epoch),
             )
@@ -386,7 +391,7 @@ class _Restoring:
             self._ends[partition] = header.next_offset
             writer = self._writers.get(partition)
             if writer is not None:
-                writer.write(header, batch)
+                writer.append_batch(header, batch)
 
     # The rest of the directories
 
@@ -415,8 +420,8 @@ class _Restoring:
             epochs[STATES_TOPIC, index] = max(states.last_epoch, coordinator_epoch)
         return epochs
 
-    def _write_node(self, target: Target, node: int, image: MetadataImage) -> None:
-        fs, directory = target.fs, f"{target.unfinished}/{node}"
+    def _write_node(self, target: RestoreTarget, node: int, image: MetadataImage) -> None:
+        fs, directory = target.fs, f"{target.unfinished_path}/{node}"
         metadata = self._manifest.metadata
         version = image.features.metadata_version
         make_durable_directory(fs, f"{directory}/{METADATA_DIRECTORY}")
@@ -440,7 +445,7 @@ class _Restoring:
         )
         _write_file(fs, f"{directory}/{BOOTSTRAP_CHECKPOINT}", bootstrap)
         here = {key: each for key, each in self._restored() if node in self._replicas(key)}
-        names = {key: (self._placement.name_of(key.topic), key.partition) for key in here}
+        names = {key: (self._placement.restored_name_of(key.topic), key.partition) for key in here}
         starts = {
             names[key]: each.start_offset
             for key, each in here.items()

@@ -1,25 +1,26 @@
-"""A log as a restore writes it: the batches below its end, with the markers that the restore rewrites and appends."""
+"""Produces the batches of a restored log: those below its end, with rewritten and appended transaction markers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moldau.backup.observed import ObservedLog
-from moldau.backup.settling import LogChanges
+from moldau.backup.observed import LogObserver
+from moldau.backup.settling import MarkerChanges
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import BatchHeader
 from moldau.storage.producers.producer_state import read_transaction_marker
 
 
-def settled(header: BatchHeader, batch: BytesLike, changes: LogChanges) -> BytesLike:
-    """Return a batch as the restored log has it: the commit marker of an undone transaction becomes an abort marker,
-    any other batch stays as it is."""
-    return aborting(header, batch) if header.base_offset in changes.rewritten else batch
+def restored_batch(header: BatchHeader, batch: BytesLike, changes: MarkerChanges) -> BytesLike:
+    """Return a batch as the restored log has it. The commit marker of an aborted transaction becomes an abort marker;
+    any other batch is unchanged.
+    """
+    return abort_marker_for(header, batch) if header.base_offset in changes.aborted_marker_offsets else batch
 
 
-def aborting(header: BatchHeader, batch: BytesLike) -> bytes:
-    """Return the abort marker for the commit marker in `batch`, with all other fields unchanged."""
+def abort_marker_for(header: BatchHeader, batch: BytesLike) -> bytes:
+    """Turn a commit marker into an abort marker with the same fields."""
     marker = read_transaction_marker(batch)
     assert marker is not None and marker.is_commit
     return end_transaction_marker(
@@ -33,7 +34,7 @@ def aborting(header: BatchHeader, batch: BytesLike) -> bytes:
     )
 
 
-def appended(log: ObservedLog, changes: LogChanges, timestamp_ms: int) -> Iterator[bytes]:
-    """Yield the markers that a restore appends to a log, each at the next offset after the last batch."""
-    for place, marker in enumerate(changes.markers):
-        yield marker.batch(log.end_offset + place, max(0, log.last_epoch), timestamp_ms)
+def appended_markers(log: LogObserver, changes: MarkerChanges, timestamp_ms: int) -> Iterator[bytes]:
+    """Yield the markers that a restore appends to a log, one at each offset after the last batch."""
+    for place, marker in enumerate(changes.appended_markers):
+        yield marker.encode_batch(log.end_offset + place, max(0, log.last_epoch), timestamp_ms)

@@ -8,18 +8,18 @@ from typing import Final, NamedTuple
 
 from moldau.backup.cutting import CutPiece, HeldContent
 from moldau.backup.layout import (
-    BACKUPS,
-    METADATA,
-    PIECES,
-    STORE_MANIFEST,
-    UNFINISHED,
+    BACKUPS_PREFIX,
+    METADATA_PREFIX,
+    PIECES_PREFIX,
+    STORE_MANIFEST_KEY,
+    UNFINISHED_PREFIX,
     backup_id_of,
     backup_key,
     metadata_key,
     piece_key,
     unfinished_key,
 )
-from moldau.backup.manifest import MANIFEST_SIZE_MAX, Manifest, MetadataPiece, PartitionKey, decode_manifest
+from moldau.backup.manifest import MANIFEST_SIZE_MAX, BackupManifest, MetadataPiece, PartitionKey, decode_manifest
 from moldau.backup.sources.port import MetadataSnapshot
 from moldau.protocol.primitives import crc32c
 from moldau.storage.tiered.manifest import decode_cluster_manifest, encode_cluster_manifest
@@ -37,7 +37,7 @@ from moldau.storage.tiered.port import (
 )
 
 STORE_MANIFEST_SIZE_MAX: Final = 1 << 16
-DELETED_AT_ONCE: Final = 1000
+DELETED_KEYS_MAX: Final = 1000
 
 
 class NotABackupStore(RemoteStorageError):
@@ -49,11 +49,11 @@ class NoSuchBackup(RemoteStorageError):
 
 
 class UnfinishedRun(NamedTuple):
-    """A run of a backup that is under way or was stopped, with a manifest of the pieces that it has written so far."""
+    """A backup run that is in progress or was interrupted, with a manifest of the pieces written so far."""
 
     key: str
     modified_ms: int
-    manifest: Manifest
+    manifest: BackupManifest
 
 
 class BackupStore:
@@ -65,29 +65,30 @@ class BackupStore:
         self.storage = storage
         self._uploads = uploads
 
-    async def owner(self) -> str:
-        """Return the id of the cluster whose backups the store has. Raises `NotABackupStore`."""
+    async def read_cluster_id(self) -> str:
+        """Read the id of the cluster whose backups are in the store. Raises `NotABackupStore`."""
         try:
-            data = await get_all(self.storage, STORE_MANIFEST, STORE_MANIFEST_SIZE_MAX)
+            data = await get_all(self.storage, STORE_MANIFEST_KEY, STORE_MANIFEST_SIZE_MAX)
         except ObjectNotFound:
-            raise NotABackupStore(f"there are no backups here: {STORE_MANIFEST} does not exist") from None
-        return decode_cluster_manifest(STORE_MANIFEST, data)
+            raise NotABackupStore(f"there are no backups here: {STORE_MANIFEST_KEY} does not exist") from None
+        return decode_cluster_manifest(STORE_MANIFEST_KEY, data)
 
-    async def claim(self, cluster_id: str) -> None:
-        """Make an empty place the backup store of a cluster, or check that it is the store of this cluster. Raises
-        `NotABackupStore` if the place has other objects, and `WrongCluster`."""
+    async def claim_for_cluster(self, cluster_id: str) -> None:
+        """Make an empty storage the backup store of a cluster, or check that it already is. Raises `NotABackupStore` if
+        the storage has other objects, and `WrongCluster`.
+        """
         try:
-            owner = await self.owner()
+            owner = await self.read_cluster_id()
         except NotABackupStore:
             if await self.storage.list("", limit=1):
                 raise NotABackupStore(
-                    f"the store has other objects and no {STORE_MANIFEST}: give an empty directory or prefix"
+                    f"the store has other objects and no {STORE_MANIFEST_KEY}: give an empty directory or prefix"
                 ) from None
             try:
-                await self.storage.put(STORE_MANIFEST, encode_cluster_manifest(cluster_id), must_create=True)
+                await self.storage.put(STORE_MANIFEST_KEY, encode_cluster_manifest(cluster_id), must_create=True)
                 return
             except ObjectExists:
-                owner = await self.owner()
+                owner = await self.read_cluster_id()
         if owner != cluster_id:
             raise WrongCluster(f"the backups here are of the cluster {owner}, and this is {cluster_id}")
 
@@ -95,9 +96,9 @@ class BackupStore:
 
     async def backup_ids(self) -> list[str]:
         """The ids of the backups in the store, the oldest first."""
-        return sorted([backup_id_of(each.key) async for each in list_all(self.storage, BACKUPS)], key=_age)
+        return sorted([backup_id_of(each.key) async for each in list_all(self.storage, BACKUPS_PREFIX)], key=_age)
 
-    async def manifest(self, backup_id: str) -> Manifest:
+    async def read_manifest(self, backup_id: str) -> BackupManifest:
         """Read the manifest of a backup. Raises `NoSuchBackup`, and `CorruptObject`."""
         key = backup_key(backup_id)
         try:
@@ -106,32 +107,34 @@ class BackupStore:
             raise NoSuchBackup(f"there is no backup {backup_id}: --list shows those that are there") from None
         return decode_manifest(key, data)
 
-    async def latest(self) -> Manifest | None:
+    async def read_latest_manifest(self) -> BackupManifest | None:
         """Read the manifest of the newest backup. Returns None if the store has no backup."""
         known = await self.backup_ids()
-        return await self.manifest(known[-1]) if known else None
+        return await self.read_manifest(known[-1]) if known else None
 
-    async def new_id(self, now_ms: int) -> str:
-        """Make an id that no backup has: the time in seconds, and a number that tells apart the backups
-        of one second."""
+    async def new_backup_id(self, now_ms: int) -> str:
+        """Make an unused backup id: the time in seconds, and a number for backups of the same second."""
         moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
-        taken = {*await self.backup_ids(), *[backup_id_of(key) async for key, *_ in list_all(self.storage, UNFINISHED)]}
+        taken = {
+            *await self.backup_ids(),
+            *[backup_id_of(key) async for key, *_ in list_all(self.storage, UNFINISHED_PREFIX)],
+        }
         number = 1
         while f"{moment}-{number}" in taken:
             number += 1
         return f"{moment}-{number}"
 
-    async def put_manifest(self, manifest: Manifest) -> None:
+    async def put_manifest(self, manifest: BackupManifest) -> None:
         """Complete a backup: write its manifest. All objects that the manifest names must be in the store. Raises
         `ObjectExists` if another run took the id of the backup."""
         await self.storage.put(backup_key(manifest.backup_id), manifest.encode(), must_create=True)
 
     # Unfinished runs
 
-    async def unfinished(self) -> list[UnfinishedRun]:
-        """The runs that are under way or were stopped, in the order of their keys."""
+    async def unfinished_runs(self) -> list[UnfinishedRun]:
+        """List the runs that are in progress or were interrupted, sorted by their keys."""
         found = []
-        async for entry in list_all(self.storage, UNFINISHED):
+        async for entry in list_all(self.storage, UNFINISHED_PREFIX):
             try:
                 data = await get_all(self.storage, entry.key, MANIFEST_SIZE_MAX)
             except ObjectNotFound:
@@ -139,30 +142,34 @@ class BackupStore:
             found.append(UnfinishedRun(entry.key, entry.modified_ms, decode_manifest(entry.key, data)))
         return found
 
-    async def put_unfinished(self, manifest: Manifest) -> int:
+    async def put_unfinished(self, manifest: BackupManifest) -> int:
         """Write the manifest of an unfinished run. Returns the size of the manifest in bytes."""
         data = manifest.encode()
         await self.storage.put(unfinished_key(manifest.backup_id), data)
         return len(data)
 
-    async def forget_unfinished(self, ended: Iterable[UnfinishedRun], own_id: str) -> None:
-        """Remove the unfinished manifest of a complete run, and the unfinished manifests of the stopped runs whose
-        pieces it reused, unless these were written again meanwhile. `own_id`: the id of the complete run's backup."""
-        entries = {each.key: each.modified_ms async for each in list_all(self.storage, UNFINISHED)}
+    async def remove_unfinished(self, ended: Iterable[UnfinishedRun], own_id: str) -> None:
+        """Remove the unfinished manifests that a complete run has replaced: its own, and those of the interrupted runs
+        whose pieces it reused. A manifest that was written again meanwhile stays.
+
+        `own_id`: the backup id of the complete run.
+        """
+        entries = {each.key: each.modified_ms async for each in list_all(self.storage, UNFINISHED_PREFIX)}
         keys = [run.key for run in ended if entries.get(run.key) == run.modified_ms]
         await self.storage.delete([unfinished_key(own_id), *keys])
 
     # Objects
 
     def new_content(self) -> HeldContent | Upload:
-        """Make the content of a piece that will be cut: a file of the store if it can write one before it knows the
-        key, else memory."""
+        """Create the destination of a piece that will be cut: a file, if the store can write one before its key is
+        known, and otherwise memory.
+        """
         return HeldContent() if self._uploads is None else self._uploads.begin_upload()
 
     async def put_piece(
         self, partition: PartitionKey, cut: CutPiece[HeldContent] | CutPiece[HeldContent | Upload]
     ) -> None:
-        """Write a piece of a log, or give it its key if it is written already."""
+        """Store a piece of a log. A piece whose bytes are already in a file of the store only gets its key."""
         key = piece_key(partition, cut.piece)
         if isinstance(cut.content, HeldContent):
             await self.storage.put(key, cut.content)
@@ -176,18 +183,18 @@ class BackupStore:
         await self.storage.put(metadata_key(metadata), data)
         return metadata
 
-    def objects(self) -> AsyncIterator[ObjectEntry]:
-        """All pieces and metadata snapshots in the store."""
-        return _chain(list_all(self.storage, METADATA), list_all(self.storage, PIECES))
+    def list_objects(self) -> AsyncIterator[ObjectEntry]:
+        """Yield the entries of all pieces and metadata snapshots in the store."""
+        return _chain(list_all(self.storage, METADATA_PREFIX), list_all(self.storage, PIECES_PREFIX))
 
-    async def delete(self, keys: Iterable[str]) -> None:
-        """Remove the objects with these keys, at most `DELETED_AT_ONCE` in one call of the storage."""
+    async def delete_objects(self, keys: Iterable[str]) -> None:
+        """Delete the objects with these keys, in calls of at most `DELETED_KEYS_MAX` keys."""
         left = list(keys)
-        for start in range(0, len(left), DELETED_AT_ONCE):
-            await self.storage.delete(left[start : start + DELETED_AT_ONCE])
+        for start in range(0, len(left), DELETED_KEYS_MAX):
+            await self.storage.delete(left[start : start + DELETED_KEYS_MAX])
 
 
-def keys_of(manifest: Manifest) -> set[str]:
+def object_keys_of(manifest: BackupManifest) -> set[str]:
     """The keys of all objects that a manifest names."""
     keys = {piece_key(key, piece) for key, each in manifest.partitions() for piece in each.pieces if piece.size}
     return keys | {metadata_key(manifest.metadata)}

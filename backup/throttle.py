@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 
-class Throttle:
-    """Delays the copied bytes so that their mean rate stays below a limit."""
+class CopyThrottle:
+    """Limits the mean rate of copied bytes."""
 
     def __init__(
         self, bytes_per_s: float | None, now_s: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
@@ -18,9 +18,8 @@ class Throttle:
         self._free_s = 0.0
         """The time (s) at which the next bytes may be copied."""
 
-    async def spend(self, size: int) -> None:
-        """Wait until `size` bytes may be copied. The bytes that were copied before take the time that the limit gives
-        them."""
+    async def wait_for_bytes(self, size: int) -> None:
+        """Wait until `size` more bytes may be copied at the limited rate."""
         if self._bytes_per_s is None:
             return
         now_s = self._now_s()

@@ -1,27 +1,29 @@
-"""Verifying a backup: it reads and checks every object that the backup names."""
+"""Verifies a backup: reads and checks every object that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from moldau.backup.manifest import Manifest
+from moldau.backup.manifest import BackupManifest
 from moldau.backup.reading import read_metadata, read_piece
 from moldau.kraft.snapshot.batches import read_snapshot
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage
 
 
-class Verified(NamedTuple):
+class VerificationResult(NamedTuple):
     """The result of verifying a backup."""
 
     object_count: int
     size: int
     problems: list[str]
-    """A sentence for each damaged or missing object of the backup."""
+    """One sentence for each damaged or missing object."""
 
 
-async def verify_backup(storage: RemoteStorage, manifest: Manifest, progress: Callable[[int, int], None]) -> Verified:
+async def verify_backup(
+    storage: RemoteStorage, manifest: BackupManifest, progress: Callable[[int, int], None]
+) -> VerificationResult:
     """Read and check the metadata and all pieces of a backup. `progress` is called with the number of bytes that were
     read and the number of bytes of the backup. Raises `RemoteStorageError` if the storage does not answer."""
     problems: list[str] = []
@@ -41,4 +43,4 @@ async def verify_backup(storage: RemoteStorage, manifest: Manifest, progress: Ca
                 problems.append(f"{key}, {offsets}: {problem}")
             count, size = count + 1, size + piece.size
             progress(size, total)
-    return Verified(count, size, problems)
+    return VerificationResult(count, size, problems)

@@ -25,50 +25,54 @@ from moldau.protocol.record_reader import records_of
 from moldau.storage.log_config import INT64_MAX
 from moldau.tables.values.masks import Masks
 
-SAMPLE_BITS: Final = 64
-EXPANDED_SIZE_MAX: Final = 1 << 30
+SAMPLE_HASH_BITS: Final = 64
+DECOMPRESSED_SIZE_MAX: Final = 1 << 30
 """The largest decompressed size (bytes) of the records of a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """The rule by which a capture chooses the records of a topic."""
+class CaptureFilter:
+    """Chooses the records of a topic for a capture: by time, by a sample of the keys, and with masks."""
 
     from_ms: int = -1
-    """The window of time begins with the first record at or after this time (ms since 1970)."""
+    """The start of the time window (ms since 1970): the window begins with the first record that has this or a later
+    timestamp.
+    """
     to_ms: int = INT64_MAX
-    """The window of time ends before the first record at or after this time (ms since 1970). No later
-    record is taken."""
-    share: float = 1.0
-    """The share (0 to 1) of the keys whose records are taken. The same keys are taken in every topic. Of records
-    without a key, this share of the records is taken.
+    """The end of the time window (ms since 1970): the window ends before the first record that has this or a later
+    timestamp.
+    """
+    sample_ratio: float = 1.0
+    """The fraction (0 to 1) of the keys whose records are captured; the same keys in every topic. Records without a key
+    are sampled one by one, in the same ratio.
     """
     masks: Masks
 
 
-class CapturedLog:
-    """Chooses and masks the records of one log for a capture. Its caller passes the batches of the log in order."""
+class LogCapture:
+    """Chooses and masks the records of one log for a capture. The caller passes all batches of the log, in order."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: CaptureFilter) -> None:
         self._window = window
         self._has_begun = False
         self._open: dict[int, BatchHeader] = {}
         """The last batch of each open transaction of which the capture has records, by producer id."""
         self.end_offset: int | None = None
-        """The offset of the first record behind the window of time; None until that record was met."""
+        """The offset of the first record after the time window; None until that record was read."""
         self.start_offset: int | None = None
-        """The offset of the first record in the window of time; None until that record was met."""
+        """The offset of the first record in the time window; None until that record was read."""
         self.record_count = 0
-        """The number of records that the capture took from this log."""
+        """The number of records that were captured from this log."""
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the capture needs no later batch of this log."""
+    def needs_no_more_batches(self) -> bool:
+        """Whether the capture of this log is complete, so that the caller need not pass further batches."""
         return self.end_offset is not None and not self._open
 
-    def taken(self, header: BatchHeader, batch: BytesLike) -> bytes | None:
-        """Return the batch with which the capture replaces a batch of the log. Return None if the capture takes nothing
-        of it. Raises `MalformedMessage`."""
+    def captured_batch(self, header: BatchHeader, batch: BytesLike) -> bytes | None:
+        """Return the captured form of a batch: its chosen records, masked. Returns None if no record of it is captured.
+        Raises `MalformedMessage`.
+        """
         if header.is_control:
             ended = self._open.pop(header.producer_id, None)
             return None if ended is None else bytes(batch)
@@ -97,9 +101,10 @@ class CapturedLog:
             last_offset=header.last_offset,
         )
 
-    def aborts(self, offset: int) -> Iterator[bytes]:
-        """Yield an abort marker for each transaction that is open at the end of the log, at the offsets from `offset`
-        on."""
+    def abort_markers(self, offset: int) -> Iterator[bytes]:
+        """Yield an abort marker for each transaction that is still open when the log ends. The markers get the offsets
+        from `offset` on.
+        """
         for place, (producer_id, last) in enumerate(self._open.items()):
             yield end_transaction_marker(
                 commits=False,
@@ -113,7 +118,9 @@ class CapturedLog:
 
     def _selected(self, header: BatchHeader, batch: BytesLike) -> Iterator[Record]:
         window = self._window
-        for record in records_of(batch, 0, header, size_max=EXPANDED_SIZE_MAX, record_size_max=EXPANDED_SIZE_MAX):
+        for record in records_of(
+            batch, 0, header, size_max=DECOMPRESSED_SIZE_MAX, record_size_max=DECOMPRESSED_SIZE_MAX
+        ):
             if self._has_begun and record.timestamp >= window.to_ms:
                 self.end_offset = record.offset
                 return
@@ -124,10 +131,10 @@ class CapturedLog:
                     self.start_offset = self.end_offset = record.offset
                     return
                 self._has_begun, self.start_offset = True, record.offset
-            if window.share >= 1 or _is_sampled(record, window.share):
+            if window.sample_ratio >= 1 or _is_sampled(record, window.sample_ratio):
                 yield record
 
 
 def _is_sampled(record: Record, share: float) -> bool:
     drawn = record.offset.to_bytes(8) if record.key is None else record.key
-    return int.from_bytes(blake2b(drawn, digest_size=SAMPLE_BITS // 8).digest()) < share * (1 << SAMPLE_BITS)
+    return int.from_bytes(blake2b(drawn, digest_size=SAMPLE_HASH_BITS // 8).digest()) < share * (1 << SAMPLE_HASH_BITS)

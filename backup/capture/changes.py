@@ -25,24 +25,26 @@ from moldau.tables.values.masks import DROPPED, Change, MaskRule, hide_value, ma
 HASHED_SIZE: Final = 16
 """The size of a hash of text or bytes, in bytes."""
 NUMBER_SIZE: Final = 6
-"""The size of a hashed number, in bytes. A number of this size is exact in every reader of JSON."""
+"""The size of a hashed number, in bytes. It is small enough for every JSON parser to read the number exactly."""
 KEY_SIZE: Final = 32
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
-class MaskChanges:
-    """The changes that mask values, by name. The changes `hash` and `shape` share one secret key."""
+class MaskFunctions:
+    """The functions that mask values, by the name of the change in a mask rule. The changes `hash` and `shape` share
+    one secret key.
+    """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._named: dict[str, Change] = {
             "replace": hide_value,
-            "hash": self.hashed,
-            "shape": self.shaped,
+            "hash": self.keyed_hash_of,
+            "shape": self.same_shape_value,
             "drop": lambda _: DROPPED,
         }
 
-    def rule(self, text: str) -> MaskRule:
+    def parse_rule(self, text: str) -> MaskRule:
         """Parse a mask rule such as `orders*:value.customer=hash`. Raises ValueError."""
         rule, separator, name = text.rpartition("=")
         if not separator:
@@ -52,8 +54,8 @@ class MaskChanges:
             raise ValueError(f"{text}: {name} is not one of {', '.join(self._named)}")
         return mask_rule(rule, change)
 
-    def hashed(self, value: object) -> object:
-        """The keyed hash of a value; None for None, which is null."""
+    def keyed_hash_of(self, value: object) -> object:
+        """Return a keyed hash of the value; None for null."""
         if value is None:
             return None
         digest = hmac.digest(self._key, _bytes_of(value), "sha256")
@@ -62,9 +64,10 @@ class MaskChanges:
         text = digest[:HASHED_SIZE].hex()
         return text.encode() if isinstance(value, bytes) else text
 
-    def shaped(self, value: object) -> object:
-        """Return a value of the same shape. None, which is null, stays. Bytes that are not text are replaced by `***`,
-        and so are true, false, lists and objects."""
+    def same_shape_value(self, value: object) -> object:
+        """Replace the letters and digits of a value by others, and keep all other characters. None (null) stays None.
+        `***` replaces bytes that are not text, true, false, lists and objects.
+        """
         if value is None:
             return None
         if isinstance(value, str):
@@ -100,7 +103,7 @@ def _other_letter(letter: str, number: int) -> str:
 
 
 def _other_digit(digit: str, number: int) -> str:
-    """Return another digit for a digit, and any other character as it is. The result is never 0, so that a number keeps
-    its length.
+    """Replace a digit by another one; return any other character unchanged. The result is never 0, so that a number
+    keeps its length.
     """
     return str(1 + number % 9) if digit.isdigit() else digit

@@ -1,5 +1,6 @@
-"""The offsets that groups committed: their positions at the begin of a capture's window, and the commits
-in the window."""
+"""Collects the committed offsets of groups for a capture: as they were at the start of the time window, and each commit
+within it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from moldau.protocol.record_reader import records_of
 from moldau.protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
 from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
 
-OFFSET_KEYS = (0, 1)
+OFFSET_COMMIT_KEY_VERSIONS = (0, 1)
 """The versions of the keys of committed offsets; 0 is the version of Kafka's first releases."""
 OFFSET_KEY, OFFSET_VALUE_VERSION = 1, 3
 
 
-class Commit(NamedTuple):
-    """An offset that a group committed."""
+class CommittedGroupOffset(NamedTuple):
+    """An offset that a group committed, with the time of the commit."""
 
     time_ms: int
     group: str
@@ -30,11 +31,11 @@ class Commit(NamedTuple):
     offset: int
 
 
-class Commits:
-    """Collects the offsets that groups committed, from the batches of `__consumer_offsets`.
+class GroupCommitCollector:
+    """Collects the committed offsets of groups from the batches of `__consumer_offsets`.
 
-    Its caller passes the batches of one partition after another, in their order. The commits of a transaction count
-    from its commit marker on. A deleted offset counts as never committed.
+    The caller passes the batches of one partition after another, in order. The offsets of a transaction count when its
+    commit marker is read. A tombstone of an offset removes it.
     """
 
     def __init__(self, topics: frozenset[str], from_ms: int, to_ms: int) -> None:
@@ -43,12 +44,13 @@ class Commits:
         self._to_ms = to_ms
         self._positions: dict[tuple[str, str, int], int] = {}
         self._pending: dict[int, list[Record]] = {}
-        self.in_window: list[Commit] = []
-        """The offsets that groups committed in the capture's window, one partition of `__consumer_offsets` after
-        another."""
+        self.commits_in_window: list[CommittedGroupOffset] = []
+        """The commits within the time window, in the order of the log. The partitions of `__consumer_offsets` follow
+        one another.
+        """
 
-    def note(self, header: BatchHeader, batch: BytesLike) -> None:
-        """Collect the commits in the next batch of the present partition. Raises `MalformedMessage`."""
+    def add_batch(self, header: BatchHeader, batch: BytesLike) -> None:
+        """Collect the commits in the next batch of the current partition. Raises `MalformedMessage`."""
         records = records_of(batch, 0, header)
         if header.is_control:
             pending = self._pending.pop(header.producer_id, [])
@@ -60,18 +62,20 @@ class Commits:
         else:
             self._count(records)
 
-    def end_log(self) -> None:
-        """Note that the present partition has no more batches. Its open transactions have committed nothing."""
+    def end_partition(self) -> None:
+        """End the current partition. The transactions that are still open in it have committed nothing."""
         self._pending.clear()
 
-    def positions(self) -> list[tuple[str, str, int, int]]:
-        """The positions of groups at the begin of the capture's window, sorted. Each is a group, a topic, a partition
-        and an offset."""
+    def positions_at_window_start(self) -> list[tuple[str, str, int, int]]:
+        """Return the committed offsets of groups at the start of the time window, sorted. Each is (group, topic,
+        partition, offset).
+        """
         return sorted((*key, offset) for key, offset in self._positions.items())
 
     def batch_of_positions(self, time_ms: int) -> bytes | None:
-        """A batch for `__consumer_offsets`, at offset 0, with the positions of groups at the begin of the capture's
-        window, as if the groups had committed them at `time_ms`. None if there are no positions."""
+        """Encode the committed offsets at the start of the time window as a batch for `__consumer_offsets`, at offset
+        0. The records have the commit time `time_ms`. Returns None if there are no committed offsets.
+        """
         records = [
             Record(
                 type_prefix(OFFSET_KEY) + encode(OffsetCommitKey(group=group, topic=topic, partition=partition), 0),
@@ -79,7 +83,7 @@ class Commits:
                 + encode(OffsetCommitValue(offset=offset, metadata="", commit_timestamp=time_ms), OFFSET_VALUE_VERSION),
                 time_ms,
             )
-            for group, topic, partition, offset in self.positions()
+            for group, topic, partition, offset in self.positions_at_window_start()
         ]
         return build_batch(records, partition_leader_epoch=0) if records else None
 
@@ -87,7 +91,7 @@ class Commits:
         for record in records:
             if record.key is None:
                 raise MalformedMessage(f"the record at offset {record.offset} of __consumer_offsets has no key")
-            if read_prefix(record.key) in OFFSET_KEYS:
+            if read_prefix(record.key) in OFFSET_COMMIT_KEY_VERSIONS:
                 self._count_commit(record.key, record.value, record.timestamp)
 
     def _count_commit(self, key: bytes, value: bytes | None, time_ms: int) -> None:
@@ -103,4 +107,4 @@ class Commits:
         if time_ms < self._from_ms:
             self._positions[place] = read.offset
         else:
-            self.in_window.append(Commit(time_ms, *place, read.offset))
+            self.commits_in_window.append(CommittedGroupOffset(time_ms, *place, read.offset))

@@ -15,7 +15,7 @@ from moldau.kraft.snapshot.batches import snapshot_batches
 from moldau.storage.log_config import INT64_MAX
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-LEFT_OUT: Final = (
+OMITTED_TOPIC_CONFIGS: Final = (
     "follower.replication.throttled.replicas",
     "leader.replication.throttled.replicas",
     "local.retention.bytes",
@@ -23,19 +23,23 @@ LEFT_OUT: Final = (
     "min.insync.replicas",
     "remote.storage.enable",
 )
-"""Settings of topics that a capture leaves out: they refer to other nodes, or to storage that a test does not have."""
-KEPT_AS_IT_WAS: Final = {
+"""The topic settings that a capture leaves out, because they name other nodes or need storage that a test does not
+have.
+"""
+NO_DELETION_CONFIGS: Final = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "min.compaction.lag.ms": str(INT64_MAX),
 }
-"""Settings that every topic of a capture gets. The records of a capture are old, so with the topic's own settings
-retention and compaction would remove them at once."""
+"""The settings with which every captured topic keeps its records. Otherwise retention and compaction would delete the
+old records of a capture at once.
+"""
 
 
 def captured_metadata(image: MetadataImage, topics: Iterable[str], now_ms: int) -> MetadataSnapshot:
-    """The metadata of a capture with these topics. If `__consumer_offsets` is among the topics, it has
-    one partition."""
+    """Make the metadata snapshot of a capture with these topics. `__consumer_offsets` gets a single partition if it is
+    among them.
+    """
     chosen = [topic for topic in map(image.topics.by_name, topics) if topic is not None]
     captured = MetadataImage(
         provenance=image.provenance,
@@ -71,4 +75,4 @@ def _configs(configs: ConfigsImage, topics: Iterable[Topic]) -> ConfigsImage:
 
 
 def _settings_of_test(settings: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: value for name, value in settings.items() if name not in LEFT_OUT} | KEPT_AS_IT_WAS
+    return {name: value for name, value in settings.items() if name not in OMITTED_TOPIC_CONFIGS} | NO_DELETION_CONFIGS

@@ -1,5 +1,6 @@
-"""A zip file as a backup store. It is written once, from its begin to its end. A capture is such a file, so that it can
-be kept beside tests."""
+"""A backup store in a zip file, which is written once from start to end. A capture is such a file, so that it can be
+kept beside tests.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +22,18 @@ from moldau.storage.tiered.port import (
     content_bytes,
 )
 
-UNFINISHED: Final = ".unfinished"
-"""The suffix of the name of a capture file while it is written."""
+UNFINISHED_SUFFIX: Final = ".unfinished"
+"""The suffix of a capture file that is still being written."""
 
 
-class TooLarge(Exception):
+class CaptureTooLarge(Exception):
     """The capture file would be larger than its limit."""
 
 
-class PackedStore:
-    """The objects of a zip file: a `RemoteStorage`.
+class ZipStore:
+    """The objects of a zip file, as a `RemoteStorage`.
 
-    A new file takes its name at `finish`. If it is closed before, it is removed. No object in the file can be changed.
+    A new file gets its final name in `finish`; a file that is closed earlier is removed. Objects cannot be changed.
     """
 
     def __init__(self, path: Path, archive: ZipFile, *, size_max: int | None) -> None:
@@ -42,7 +43,7 @@ class PackedStore:
         """The most bytes of a new file; None for an existing file."""
 
     @classmethod
-    def read(cls, path: Path) -> PackedStore:
+    def open_existing(cls, path: Path) -> ZipStore:
         """Open an existing capture file. Raises `StorageMissing`, `AccessRefused`, and `CorruptObject` if the file is
         not a capture."""
         try:
@@ -55,19 +56,19 @@ class PackedStore:
             raise CorruptObject(f"{path} is not a capture: {getattr(problem, 'strerror', None) or problem}") from None
 
     @classmethod
-    def new(cls, path: Path, size_max: int) -> PackedStore:
+    def create_new(cls, path: Path, size_max: int) -> ZipStore:
         """Begin a capture file of at most `size_max` bytes. Raises `ObjectExists` if the file exists, and OSError."""
         if path.exists():
             raise ObjectExists(f"{path} exists: remove it, or give another name")
-        return cls(path, ZipFile(f"{path}{UNFINISHED}", "w", ZIP_DEFLATED), size_max=size_max)
+        return cls(path, ZipFile(f"{path}{UNFINISHED_SUFFIX}", "w", ZIP_DEFLATED), size_max=size_max)
 
     def finish(self) -> int:
         """Complete a new file and give it its name. Returns its size in bytes."""
         self._archive.close()
-        Path(f"{self._path}{UNFINISHED}").rename(self._path)
+        Path(f"{self._path}{UNFINISHED_SUFFIX}").rename(self._path)
         return self._path.stat().st_size
 
-    def __enter__(self) -> PackedStore:
+    def __enter__(self) -> ZipStore:
         return self
 
     def __exit__(
@@ -75,11 +76,12 @@ class PackedStore:
     ) -> None:
         self._archive.close()
         if self._size_max is not None:
-            Path(f"{self._path}{UNFINISHED}").unlink(missing_ok=True)
+            Path(f"{self._path}{UNFINISHED_SUFFIX}").unlink(missing_ok=True)
 
     async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
-        """Add an object to a new file. An existing object stays as it is. Raises `TooLarge`, `AccessRefused` if the
-        file is only read, and `ObjectExists` if `must_create` is set and the object exists."""
+        """Add an object to a new file. An existing object stays as it is. Raises `CaptureTooLarge`, `AccessRefused` if
+        the file is only read, and `ObjectExists` if `must_create` is set and the object exists.
+        """
         if self._size_max is None:
             raise AccessRefused(f"{self._path} is only read")
         if key in self._archive.NameToInfo:
@@ -88,7 +90,7 @@ class PackedStore:
             return
         self._archive.writestr(ZipInfo(key), await content_bytes(content), ZIP_DEFLATED)
         if self._archive.start_dir > self._size_max:
-            raise TooLarge(f"the capture would have more than {self._size_max} bytes")
+            raise CaptureTooLarge(f"the capture would have more than {self._size_max} bytes")
 
     async def get(self, key: str, position: int, size: int) -> bytes:
         """Read up to `size` bytes of an object, from `position` on. Raises `ObjectNotFound` and `CorruptObject`."""
@@ -116,7 +118,7 @@ class PackedStore:
         return [ObjectEntry(key, self._archive.getinfo(key).file_size) for key in keys[:limit]]
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Do nothing for keys that do not exist. Raises `AccessRefused` if one of the keys exists."""
+        """Raise `AccessRefused` if one of the keys exists, because no object can be removed."""
         if any(key in self._archive.NameToInfo for key in keys):
             raise AccessRefused(f"{self._path}: nothing in a capture can be deleted")
 

@@ -13,12 +13,12 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from moldau.backup.capture.captured_log import CapturedLog, Window
-from moldau.backup.capture.commits import Commits
+from moldau.backup.capture.captured_log import CaptureFilter, LogCapture
+from moldau.backup.capture.commits import GroupCommitCollector
 from moldau.backup.capture.metadata import OFFSETS_TOPIC, captured_metadata
-from moldau.backup.cutting import CutPiece, Cutter, HeldContent
-from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey, Piece, TopicBackup
-from moldau.backup.sources.port import Asked, LogStartMoved, Source, SourceLog
+from moldau.backup.cutting import CutPiece, HeldContent, LogCutter
+from moldau.backup.manifest import BackupManifest, PartitionBackup, PartitionKey, Piece, TopicBackup
+from moldau.backup.sources.port import BackupSource, LogEnds, LogStartMoved, SourceLog
 from moldau.backup.store import BackupStore
 from moldau.backup.taking import DamagedLog, Offload
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -30,16 +30,18 @@ from moldau.protocol.record_batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHea
 from moldau.storage.log_config import INT64_MAX
 from moldau.tables.values.masks import MaskRule, Masks
 
-CAPTURE: Final = "capture.json"
-"""The key of the object with the rules of the capture and the offsets that groups committed in its window."""
+CAPTURE_KEY: Final = "capture.json"
+"""The key of the object `capture.json`: the rules of the capture, and the offsets that groups committed in its time
+window.
+"""
 FORMAT_VERSION: Final = 1
 READ_SIZE: Final = 4 << 20
 PIECE_SIZE: Final = 16 << 20
 COMMITS_MAX: Final = 1_000_000
 """The most commits that the object `capture.json` lists."""
-INTERNAL: Final = "__"
+INTERNAL_TOPIC_PREFIX: Final = "__"
 SCHEMAS_TOPIC: Final = "_schemas"
-"""The topic of a schema registry. A capture takes all its records, unless `CaptureRules.topics` names it."""
+"""The topic of a schema registry. It is captured whole, unless a pattern in `CaptureRules.topics` matches it."""
 
 
 class NothingToCapture(Exception):
@@ -51,38 +53,42 @@ class CaptureRules:
     """The rules of a capture: its topics, window, sample and masks."""
 
     topics: Sequence[str]
-    """Names of topics with wildcards. Internal topics never match."""
+    """The patterns (with wildcards) of the names of captured topics. They never match internal topics."""
     from_ms: int = -1
-    """The begin of the capture's window in ms since 1970. If it is -1, the window begins with each log, and groups have
-    no positions."""
+    """The start of the time window in ms since 1970. -1 captures each log from its start, without committed offsets
+    from before the window.
+    """
     to_ms: int = INT64_MAX
-    """The end of the capture's window in ms since 1970 (exclusive)."""
-    share: float = 1.0
-    """The share (0 to 1) of the keys whose records are taken."""
+    """The end of the time window in ms since 1970 (exclusive)."""
+    sample_ratio: float = 1.0
+    """The fraction (0 to 1) of the keys whose records are captured."""
     masks: Sequence[MaskRule] = ()
     mask_texts: Sequence[str] = ()
-    """The mask rules as the user wrote them, for readers of the capture."""
+    """The mask rules as the user wrote them. They are stored in `capture.json` for its readers."""
 
-    def means(self, topic: str) -> bool:
-        """Whether a topic matches one of `topics`."""
-        return not topic.startswith(INTERNAL) and any(fnmatchcase(topic, pattern) for pattern in self.topics)
+    def matches_topic(self, topic: str) -> bool:
+        """Whether one of the patterns in `topics` matches the topic."""
+        return not topic.startswith(INTERNAL_TOPIC_PREFIX) and any(
+            fnmatchcase(topic, pattern) for pattern in self.topics
+        )
 
-    def window_of(self, topic: str) -> Window:
-        """Return the window, the sample and the masks for a topic. A topic that matches none of `topics` is taken
-        whole."""
-        if not self.means(topic):
-            return Window(masks=Masks((), topic))
-        return Window(from_ms=self.from_ms, to_ms=self.to_ms, share=self.share, masks=Masks(self.masks, topic))
+    def filter_of(self, topic: str) -> CaptureFilter:
+        """Return the filter for the records of a topic. A topic that no pattern matches is captured whole."""
+        if not self.matches_topic(topic):
+            return CaptureFilter(masks=Masks((), topic))
+        return CaptureFilter(
+            from_ms=self.from_ms, to_ms=self.to_ms, sample_ratio=self.sample_ratio, masks=Masks(self.masks, topic)
+        )
 
 
-class Captured(NamedTuple):
-    """The result of taking a capture."""
+class CaptureResult(NamedTuple):
+    """The result of a capture."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     record_count: int
     commit_count: int
     position_count: int
-    """The number of positions of groups at the begin of the window."""
+    """The number of offsets that groups had committed when the time window began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,65 +97,71 @@ class CaptureShell:
 
     now_ms: Callable[[], int]
     offload: Offload
-    report: Callable[[int, int], None]
-    """Called with the number of bytes that were read, and the number of bytes that were taken."""
+    report_progress: Callable[[int, int], None]
+    """Called with the number of bytes read and the number of bytes captured so far."""
 
 
-async def take_capture(store: BackupStore, source: Source, rules: CaptureRules, shell: CaptureShell) -> Captured:
-    """Write a capture into an empty store. Raises `NothingToCapture`, `DamagedLog`, `RemoteStorageError`, and what
-    `source` raises."""
-    asked = await shell.offload(source.ask)
+async def take_capture(
+    store: BackupStore, source: BackupSource, rules: CaptureRules, shell: CaptureShell
+) -> CaptureResult:
+    """Capture the topics of a source into an empty store. Raises `NothingToCapture`, `DamagedLog`,
+    `RemoteStorageError`, and what `source` raises.
+    """
+    asked = await shell.offload(source.list_log_ends)
     image = await shell.offload(lambda: _image(asked))
-    logs = [log for log in asked.logs if rules.means(log.key.topic) or log.key.topic == SCHEMAS_TOPIC]
-    topics = frozenset(log.key.topic for log in logs if rules.means(log.key.topic))
+    logs = [log for log in asked.logs if rules.matches_topic(log.key.topic) or log.key.topic == SCHEMAS_TOPIC]
+    topics = frozenset(log.key.topic for log in logs if rules.matches_topic(log.key.topic))
     if not topics:
         raise NothingToCapture(f"no topic of the cluster is named {' or '.join(rules.topics)}")
     run = _Run(store, rules, shell)
-    await store.claim(source.cluster_id)
+    await store.claim_for_cluster(source.cluster_id)
     for log in sorted(logs, key=lambda each: each.key):
         await run.capture(log)
     if not run.record_count:
         raise NothingToCapture("no record is in the window")
-    commits = Commits(topics, rules.from_ms, rules.to_ms)
+    commits = GroupCommitCollector(topics, rules.from_ms, rules.to_ms)
     offset_logs = [log for log in asked.logs if log.key.topic == OFFSETS_TOPIC]
     for log in offset_logs:
         await shell.offload(lambda log=log: _note_commits(commits, log))  # type: ignore[misc]
-    batch = commits.batch_of_positions(asked.asked_ms)
+    batch = commits.batch_of_positions(asked.ends_known_ms)
     if batch is not None:
         await run.add_positions(offset_logs[0].key, batch)
-    await store.storage.put(CAPTURE, description(rules, commits))
+    await store.storage.put(CAPTURE_KEY, capture_json(rules, commits))
     names = sorted({key.topic for key in run.parts})
-    metadata = await store.put_metadata(captured_metadata(image, names, asked.asked_ms))
-    manifest = Manifest(
-        await store.new_id(asked.began_ms),
+    metadata = await store.put_metadata(captured_metadata(image, names, asked.ends_known_ms))
+    manifest = BackupManifest(
+        await store.new_backup_id(asked.began_ms),
         source.cluster_id,
         asked.began_ms,
-        asked.asked_ms,
+        asked.ends_known_ms,
         shell.now_ms(),
         metadata,
         _topics_of(run.parts),
     )
     await store.put_manifest(manifest)
-    return Captured(manifest, run.record_count, len(commits.in_window), len(commits.positions()))
+    return CaptureResult(
+        manifest, run.record_count, len(commits.commits_in_window), len(commits.positions_at_window_start())
+    )
 
 
-def description(rules: CaptureRules, commits: Commits) -> bytes:
-    """Encode the object `capture.json`. Its commits are in the order of time; each is a time, a group, a topic, a
-    partition and an offset."""
+def capture_json(rules: CaptureRules, commits: GroupCommitCollector) -> bytes:
+    """Encode the object `capture.json`. Its commits are sorted by time; each is (time, group, topic, partition,
+    offset).
+    """
     fields = {
         "format_version": FORMAT_VERSION,
         "topics": list(rules.topics),
         "from_ms": None if rules.from_ms < 0 else rules.from_ms,
         "to_ms": None if rules.to_ms == INT64_MAX else rules.to_ms,
-        "share": rules.share,
+        "share": rules.sample_ratio,
         "masks": list(rules.mask_texts),
-        "commits": sorted(commits.in_window)[:COMMITS_MAX],
+        "commits": sorted(commits.commits_in_window)[:COMMITS_MAX],
     }
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
 class _Run:
-    """Takes one capture."""
+    """Carries out one capture."""
 
     def __init__(self, store: BackupStore, rules: CaptureRules, shell: CaptureShell) -> None:
         self._store = store
@@ -161,7 +173,7 @@ class _Run:
 
     async def capture(self, log: SourceLog) -> None:
         """Capture the records of a log that the rules of the capture choose."""
-        captured = CapturedLog(self._rules.window_of(log.key.topic))
+        captured = LogCapture(self._rules.filter_of(log.key.topic))
         pieces = cut_batches(captured_batches(log, captured, self._note_read))
         parts = []
         try:
@@ -176,11 +188,11 @@ class _Run:
             pieces.close()
         offset = captured.start_offset if captured.start_offset is not None else log.end_offset
         self._note(log.key, parts, offset)
-        if self._rules.means(log.key.topic):
+        if self._rules.matches_topic(log.key.topic):
             self.record_count += captured.record_count
 
     async def add_positions(self, key: PartitionKey, batch: bytes) -> None:
-        """Add the batch with the positions of groups as the only partition of `__consumer_offsets`."""
+        """Store the committed offsets at the window's start as the only partition of `__consumer_offsets`."""
         cuts = list(cut_batches(iter([batch])))
         key = key._replace(partition=0)
         for cut in cuts:
@@ -191,7 +203,7 @@ class _Run:
         await self._store.put_piece(key, cut)
         cut.content.discard()
         self._taken_size += cut.size
-        self._shell.report(self._read_size, self._taken_size)
+        self._shell.report_progress(self._read_size, self._taken_size)
 
     def _note(self, key: PartitionKey, cuts: Sequence[CutPiece[HeldContent]], offset: int) -> None:
         """Note the pieces of a partition. `offset`: the start and end offset of the partition if it has no pieces."""
@@ -204,30 +216,32 @@ class _Run:
 
 
 def captured_batches(
-    log: SourceLog, captured: CapturedLog, note_read: Callable[[int], None]
+    log: SourceLog, captured: LogCapture, note_read: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
-    """Yield the batches of one log that a capture takes. It blocks while the source reads. Raises `MalformedMessage`,
-    and what the source raises."""
+    """Yield the captured batches of one log. Blocks while the source reads. Raises `MalformedMessage`, and what the
+    source raises.
+    """
     batches = stored_batches(log, note_read)
     try:
-        while not captured.is_complete and (stored := next(batches, None)) is not None:
-            taken = captured.taken(*stored)
+        while not captured.needs_no_more_batches and (stored := next(batches, None)) is not None:
+            taken = captured.captured_batch(*stored)
             if taken is not None:
                 yield taken
     finally:
         batches.close()
-    yield from captured.aborts(log.end_offset)
+    yield from captured.abort_markers(log.end_offset)
 
 
 def stored_batches(
     log: SourceLog, note_read: Callable[[int], None]
 ) -> Generator[tuple[BatchHeader, BytesLike], None, None]:
-    """Yield the batches of a log with their headers. It blocks while the source reads. Raises `MalformedMessage`, and
-    what the source raises."""
-    reader = log.open()
+    """Yield the batches of a log with their headers. Blocks while the source reads. Raises `MalformedMessage`, and what
+    the source raises.
+    """
+    reader = log.open_reader()
     try:
-        cutter = Cutter(reader, log.start_offset, log.end_offset, HeldContent, READ_SIZE)
-        while (cut := cutter.next_piece()) is not None:
+        cutter = LogCutter(reader, log.start_offset, log.end_offset, HeldContent, READ_SIZE)
+        while (cut := cutter.cut_next_piece()) is not None:
             note_read(cut.size)
             for part in cut.content.parts:
                 view = memoryview(part)
@@ -238,7 +252,7 @@ def stored_batches(
 
 
 def cut_batches(batches: Iterator[bytes]) -> Generator[CutPiece[HeldContent], None, None]:
-    """Join batches, which are in the order of their offsets, into pieces."""
+    """Join batches into pieces. The batches must be in the order of their offsets."""
     following: int | None = None
     content = HeldContent()
     first, crc, max_timestamp, epoch = 0, 0, NO_TIMESTAMP, NO_LEADER_EPOCH
@@ -257,13 +271,13 @@ def cut_batches(batches: Iterator[bytes]) -> Generator[CutPiece[HeldContent], No
         yield CutPiece(Piece(first, following, content.size, crc, max_timestamp), content, epoch)
 
 
-def _note_commits(commits: Commits, log: SourceLog) -> None:
+def _note_commits(commits: GroupCommitCollector, log: SourceLog) -> None:
     for header, batch in stored_batches(log, lambda _: None):
-        commits.note(header, batch)
-    commits.end_log()
+        commits.add_batch(header, batch)
+    commits.end_partition()
 
 
-def _image(asked: Asked) -> MetadataImage:
+def _image(asked: LogEnds) -> MetadataImage:
     end_offset, epoch, data = asked.metadata
     return load_snapshot(data, SnapshotId(end_offset, epoch)).replay.image
 

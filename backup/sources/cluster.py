@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.backup.manifest import PartitionKey
-from moldau.backup.sources.order import TRANSACTIONS, rounds_of
-from moldau.backup.sources.port import ATTEMPTS_MAX, Asked, LogStartMoved
+from moldau.backup.sources.order import TRANSACTIONS_TOPIC, listing_rounds_of
+from moldau.backup.sources.port import ATTEMPTS_MAX, LogEnds, LogStartMoved
 from moldau.backup.sources.quorum import QuorumClient
 from moldau.kraft.image.topics import TopicsImage
 from moldau.protocol.errors import ErrorCode
@@ -30,17 +30,17 @@ from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import DataLost, Refused
 
 FETCH_SIZE: Final = 4 << 20
-"""The most bytes of a reply to Fetch; a single batch may be larger."""
+"""The maximum size of a Fetch response in bytes. A single larger batch is returned whole."""
 FETCH_VERSION: Final = 17
-BY_ID: Final = 13
+TOPIC_ID_FETCH_VERSION: Final = 13
 """The first version of Fetch that names topics by their ids."""
-WAIT_MS: Final = 500
-CONSUMER: Final = -1
+FETCH_WAIT_MS_MAX: Final = 500
+CONSUMER_REPLICA_ID: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLog:
-    """The log of a partition on its leader: a `SourceLog`, and its `LogReader`."""
+    """The log of a partition on its leader, as a `SourceLog` and its `LogReader`."""
 
     cluster: Cluster
     key: PartitionKey
@@ -51,33 +51,34 @@ class ClusterLog:
     def place(self) -> str:
         return f"the leader of {self.key}"
 
-    def has(self, epoch: int, end_offset: int) -> bool:
+    def has_epoch_up_to(self, epoch: int, end_offset: int) -> bool:
         if epoch < 0:
             return False
         found = self.cluster.retry(str(self.key), lambda: self._ask_epoch(epoch))
         return found.leader_epoch == epoch and found.end_offset >= end_offset
 
-    def open(self) -> ClusterLog:
+    def open_reader(self) -> ClusterLog:
         return self
 
     def close(self) -> None:
         """Do nothing: all logs share the connections of the cluster."""
 
     def read(self, offset: int, taken: int) -> bytes:
-        """Fetch stored bytes that begin with the batch that holds `offset`, or with the first one after it. Raises
-        `LogStartMoved`, `Refused`, and `DataLost` if the log is shorter than it was."""
+        """Fetch batches from the one that contains `offset`, or else from the first one after it. Raises
+        `LogStartMoved`, `Refused`, and `DataLost` if the log has become shorter.
+        """
         return self.cluster.retry(str(self.key), lambda: self._fetch(offset))
 
     def _fetch(self, offset: int) -> bytes:
         leader = self.cluster.leader_of((self.key.topic, self.key.partition))
         partition = FetchPartition(partition=self.key.partition, fetch_offset=offset, partition_max_bytes=FETCH_SIZE)
         request = FetchRequest(
-            max_wait_ms=WAIT_MS,
+            max_wait_ms=FETCH_WAIT_MS_MAX,
             min_bytes=1,
             max_bytes=FETCH_SIZE,
             topics=[FetchTopic(topic=self.key.topic, topic_id=self.key.topic_id, partitions=[partition])],
         )
-        reply = leader.ask(request, FetchResponse, FETCH_VERSION, wait_ms=WAIT_MS)
+        reply = leader.ask(request, FetchResponse, FETCH_VERSION, wait_ms=FETCH_WAIT_MS_MAX)
         check_error(reply.error_code, str(self.key))
         return self._records(offset, reply.responses[0].partitions[0])
 
@@ -100,7 +101,7 @@ class ClusterLog:
         leader = self.cluster.leader_of((self.key.topic, self.key.partition))
         wanted = OffsetForLeaderPartition(partition=self.key.partition, leader_epoch=epoch)
         topic = OffsetForLeaderTopic(topic=self.key.topic, partitions=[wanted])
-        request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=[topic])
+        request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=[topic])
         reply = leader.ask(request, OffsetForLeaderEpochResponse, 4)
         answer = reply.topics[0].partitions[0]
         check_error(answer.error_code, str(self.key))
@@ -108,7 +109,7 @@ class ClusterLog:
 
 
 class ClusterSource:
-    """A running cluster as the `Source` of a backup."""
+    """A running cluster as a `BackupSource`."""
 
     readers_max = 1
     """Logs are read one at a time, because a client has one request in flight."""
@@ -123,8 +124,8 @@ class ClusterSource:
             raise Refused("the brokers have no cluster id")
         self.cluster_id = self._cluster.cluster_id
 
-    def ask(self) -> Asked:
-        """Ask for the metadata and the ends of all logs. Raises `Refused` and `MalformedMessage`."""
+    def list_log_ends(self) -> LogEnds:
+        """Read the metadata and the ends of all logs from the cluster. Raises `Refused` and `MalformedMessage`."""
         for _ in range(ATTEMPTS_MAX - 1):
             try:
                 return self._ask()
@@ -132,15 +133,15 @@ class ClusterSource:
                 continue  # A topic may have been made or deleted between the metadata and the question for its ends.
         return self._ask()
 
-    def _ask(self) -> Asked:
+    def _ask(self) -> LogEnds:
         began_ms = self._now_ms()
-        metadata = self._quorum.metadata()
+        metadata = self._quorum.fetch_metadata()
         topics = metadata.image.topics
-        decided = {log.key.partition: log.end_offset for log in self._logs(topics, [TRANSACTIONS])}
+        decided = {log.key.partition: log.end_offset for log in self._logs(topics, [TRANSACTIONS_TOPIC])}
         logs: list[ClusterLog] = []
-        for names in rounds_of(topic.name for topic in topics.by_id.values()):
+        for names in listing_rounds_of(topic.name for topic in topics.by_id.values()):
             logs += self._logs(topics, names)
-        return Asked(began_ms, self._now_ms(), metadata.snapshot(began_ms), logs, decided)
+        return LogEnds(began_ms, self._now_ms(), metadata.snapshot(began_ms), logs, decided)
 
     def close(self) -> None:
         self._cluster.close()

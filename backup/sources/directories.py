@@ -16,9 +16,9 @@ from typing import Final
 
 from moldau.backup.manifest import PartitionKey
 from moldau.backup.sources.log_files import LogFiles, end_of_files
-from moldau.backup.sources.metadata_log import MetadataLog
-from moldau.backup.sources.order import TRANSACTIONS, rounds_of
-from moldau.backup.sources.port import ATTEMPTS_MAX, Asked
+from moldau.backup.sources.metadata_log import ReplayedMetadata
+from moldau.backup.sources.order import TRANSACTIONS_TOPIC, listing_rounds_of
+from moldau.backup.sources.port import ATTEMPTS_MAX, LogEnds
 from moldau.kraft.image.topics import Topic, TopicsImage
 from moldau.kraft.snapshot.names import snapshots_in
 from moldau.protocol.primitives import MalformedMessage
@@ -43,16 +43,16 @@ class DirectoryLog:
     end_offset: int
     place: str
 
-    def has(self, epoch: int, end_offset: int) -> bool:
+    def has_epoch_up_to(self, epoch: int, end_offset: int) -> bool:
         found = read_epochs(self.fs, self.place).end_offset_for(epoch, self.end_offset)
         return found.epoch == epoch and found.end_offset >= end_offset
 
-    def open(self) -> LogFiles:
+    def open_reader(self) -> LogFiles:
         return LogFiles(self.fs, self.place)
 
 
 class DirectorySource:
-    """Log directories as the `Source` of a backup."""
+    """Log directories as a `BackupSource`."""
 
     readers_max = READERS_MAX
 
@@ -66,8 +66,10 @@ class DirectorySource:
             raise Refused(f"path: no node has formatted {', '.join(directories)}: there is no meta.properties")
         self.cluster_id = found.cluster_id
 
-    def ask(self) -> Asked:
-        """Read the metadata and the ends of all logs. Raises `Refused`, `MalformedMessage` and OSError."""
+    def list_log_ends(self) -> LogEnds:
+        """Read the metadata and the ends of all logs from the directories. Raises `Refused`, `MalformedMessage` and
+        OSError.
+        """
         for _ in range(ATTEMPTS_MAX - 1):
             try:
                 return self._ask()
@@ -75,7 +77,7 @@ class DirectorySource:
                 continue  # A topic may have been made or deleted between the metadata and the listing.
         return self._ask()
 
-    def _ask(self) -> Asked:
+    def _ask(self) -> LogEnds:
         began_ms = self._now_ms()
         metadata = read_metadata(self._fs, self._paths)
         topics = metadata.image.topics
@@ -83,11 +85,11 @@ class DirectorySource:
         directories = LogDirectories(self._fs, self._paths)
         _check_complete(topics, directories.partitions())
         logs: list[DirectoryLog] = []
-        for names in rounds_of(topic.name for topic in topics.by_id.values()):
+        for names in listing_rounds_of(topic.name for topic in topics.by_id.values()):
             keys = [(name, number) for name in names for number in sorted(_topic(topics, name).partitions)]
             opened = directories.open(keys)
             logs += [self._log(topics, each) for each in opened if isinstance(each, LocalPartition)]
-        return Asked(began_ms, self._now_ms(), snapshot, logs)
+        return LogEnds(began_ms, self._now_ms(), snapshot, logs)
 
     def _log(self, topics: TopicsImage, replica: LocalPartition) -> DirectoryLog:
         name, number = replica.key
@@ -97,12 +99,12 @@ class DirectorySource:
             first = replica.segments[0].start_offset
             warn(f"{replica}: the offsets from {start} to {first} are in remote storage, and not in this backup")
             start = first
-        ends_with_files = len(topic.partitions[number].replicas) == 1 or name == TRANSACTIONS
+        ends_with_files = len(topic.partitions[number].replicas) == 1 or name == TRANSACTIONS_TOPIC
         end = end_of_files(self._fs, replica.directory) if ends_with_files else replica.high_watermark
         return DirectoryLog(self._fs, PartitionKey(name, topic.id, number), start, max(start, end), replica.directory)
 
 
-def read_metadata(fs: FileSystem, directories: Sequence[str]) -> MetadataLog:
+def read_metadata(fs: FileSystem, directories: Sequence[str]) -> ReplayedMetadata:
     """Read the metadata log that ends at the highest offset. Raises `Refused` if no directory has a metadata log or the
     log is damaged, and OSError."""
     places = [f"{each}/{METADATA_DIRECTORY}" for each in directories if fs.exists(f"{each}/{METADATA_DIRECTORY}")]
@@ -125,10 +127,10 @@ def _end_of(fs: FileSystem, place: str) -> int:
         return -1
 
 
-def _replayed(fs: FileSystem, place: str) -> MetadataLog:
+def _replayed(fs: FileSystem, place: str) -> ReplayedMetadata:
     snapshots = snapshots_in(fs.list_directory(place))
     newest = [(each, fs.read(f"{place}/{each.file_name}")) for each in snapshots[-1:]]
-    metadata = MetadataLog(*newest[0]) if newest else MetadataLog()
+    metadata = ReplayedMetadata(*newest[0]) if newest else ReplayedMetadata()
     files, taken = LogFiles(fs, place), 0
     try:
         while data := files.read(metadata.end_offset, taken):

@@ -1,4 +1,4 @@
-"""Reading a log from its files, one batch after another, while a broker may write, clean or delete them."""
+"""Reads a log from its files, batch by batch. A broker may write, clean or delete the files at the same time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from moldau.storage.segment.batch_scan import walk_places
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate_batch, offset_index_of
 
 READ_SIZE: Final = 1 << 20
-"""The most bytes of a read, unless a batch is larger. A backup checks these bytes while the processor's caches have
-them: with reads of 4 MiB it takes twice the time."""
+"""The maximum bytes of one read; a larger batch is read whole. With larger reads (4 MiB) the bytes leave the
+processor's caches before they are checked, which takes twice the time.
+"""
 LISTINGS_MAX: Final = 10
-"""The most times that a directory is listed, because a file may be deleted or replaced between the listing and its
-opening."""
+"""The maximum number of attempts to list a directory. A file may be deleted or replaced before it is opened."""
 
 
 class LogFiles:
@@ -29,8 +29,9 @@ class LogFiles:
         self._position = 0
 
     def read(self, offset: int, taken: int) -> bytes:
-        """Read stored bytes that begin with the batch that holds `offset`, or with the first one after it. Raises
-        `LogStartMoved`, OSError, and `MalformedMessage` if no batch begins at the position."""
+        """Read batches from the one that contains `offset`, or else from the first one after it. Raises
+        `LogStartMoved`, OSError, and `MalformedMessage` if no batch begins at the position.
+        """
         self._position += taken
         for _ in range(LISTINGS_MAX):
             if self._file is not None:
@@ -72,7 +73,9 @@ class LogFiles:
 
 
 def _batches_at(file: File, position: int) -> bytes:
-    """Read at least one whole batch of a segment. Returns nothing at its end. Raises `MalformedMessage` and OSError."""
+    """Read at least one whole batch of a segment. Returns empty bytes at the end of the segment. Raises
+    `MalformedMessage` and OSError.
+    """
     data = file.pread(READ_SIZE, position)
     if len(data) < HEADER_SIZE and not is_old(data, 0):
         return b""
@@ -84,8 +87,9 @@ def _batches_at(file: File, position: int) -> bytes:
 
 
 def end_of_files(fs: FileSystem, directory: str) -> int:
-    """The offset after the last whole batch of a partition's directory. If it has no batch, the base offset of its
-    first segment; 0 without segments. Raises OSError, and `MalformedMessage`."""
+    """Return the end offset of the log in a partition's directory: the offset after its last whole batch. Without
+    batches it is the base offset of the first segment, and 0 without segments. Raises OSError and `MalformedMessage`.
+    """
     segments = list_segments(fs, directory)
     for segment in reversed(segments):
         index = offset_index_of(fs, segment)

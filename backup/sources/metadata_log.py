@@ -1,4 +1,4 @@
-"""The metadata of a cluster from its newest metadata snapshot and the metadata log after it, as one new snapshot."""
+"""Replays the metadata of a cluster from its newest snapshot and the log after it, and makes a new snapshot of it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_reader import records_of
 
-NOTHING: Final = SnapshotId(0, 0)
+EMPTY_IMAGE: Final = SnapshotId(0, 0)
 
 
-class MetadataLog:
-    """The metadata of a cluster after the records that were replayed."""
+class ReplayedMetadata:
+    """The metadata of a cluster, built by replaying a snapshot and the records after it."""
 
-    def __init__(self, snapshot: SnapshotId = NOTHING, data: BytesLike | None = None) -> None:
-        """Begin with a metadata snapshot, or with nothing. Raises `MalformedMessage`."""
+    def __init__(self, snapshot: SnapshotId = EMPTY_IMAGE, data: BytesLike | None = None) -> None:
+        """Begin with a metadata snapshot, or with empty metadata. Raises `MalformedMessage`."""
         self._replay, self._quorum = Replay(), QuorumDescription()
         if data is not None:
             self._replay, self._quorum = load_snapshot(data, snapshot)
@@ -36,11 +36,11 @@ class MetadataLog:
         return self._replay.image
 
     def replay(self, data: BytesLike, end_offset: int | None = None) -> int:
-        """Replay the complete batches in `data`. Skip the batches that were replayed before, and stop at the first
-        batch that ends past `end_offset`.
+        """Replay the complete batches in `data`, up to the first one that ends past `end_offset`. Batches that were
+        replayed before are skipped.
 
-        Returns the position in `data` after the last complete batch that was read, including skipped batches and the
-        batch at which it stopped. Raises `MalformedMessage` if a batch is damaged, or if offsets are missing before it.
+        Returns the position after the last complete batch, including the skipped ones and the one at which it stopped.
+        Raises `MalformedMessage` if a batch is damaged or offsets are missing before it.
         """
         batches = iterate_batches(data)
         for position, header in batches:
@@ -56,7 +56,7 @@ class MetadataLog:
         return batches.position
 
     def snapshot(self, now_ms: int) -> MetadataSnapshot:
-        """Return a snapshot of the replayed metadata. A metadata transaction that has not ended is left out."""
+        """Make a snapshot of the replayed metadata, without a metadata transaction that is still open."""
         image = self.image
         batches = snapshot_batches(
             image.snapshot_records(),

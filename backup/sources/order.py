@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-OFFSETS: Final = "__consumer_offsets"
-SHARE_STATE: Final = "__share_group_state"
-TRANSACTIONS: Final = "__transaction_state"
-_ROUNDS: Final = {OFFSETS: 0, SHARE_STATE: 0, TRANSACTIONS: 2}
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+_ROUNDS: Final = {OFFSETS_TOPIC: 0, SHARE_STATE_TOPIC: 0, TRANSACTIONS_TOPIC: 2}
 
 
-def rounds_of(topics: Iterable[str]) -> list[list[str]]:
-    """Return the topics in rounds. The topics of a round are asked for after all topics of the round before."""
+def listing_rounds_of(topics: Iterable[str]) -> list[list[str]]:
+    """Group topics into rounds. The log ends of one round are read after those of all previous rounds."""
     rounds: list[list[str]] = [[], [], []]
     for topic in sorted(topics):
         rounds[_ROUNDS.get(topic, 1)].append(topic)

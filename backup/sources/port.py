@@ -1,4 +1,4 @@
-"""The interface of a source of logs, from which a backup is taken. Every call blocks: the caller runs it outside of its
+"""The interface of a source of logs that can be backed up. Every call blocks, so the caller runs it outside of its
 event loop.
 """
 
@@ -11,11 +11,11 @@ from typing import Final, NamedTuple, Protocol
 from moldau.backup.manifest import PartitionKey
 
 ATTEMPTS_MAX: Final = 3
-"""The most times that a source asks for the metadata and all ends before it gives up."""
+"""The maximum number of attempts of a source to read the metadata and all log ends."""
 
 
 class LogStartMoved(Exception):
-    """Retention removed the offset that was to be read. `start_offset`: the log start offset now."""
+    """Retention deleted the offset that was to be read. `start_offset` is the new log start offset."""
 
     def __init__(self, start_offset: int) -> None:
         super().__init__(f"the log starts at offset {start_offset} now")
@@ -26,11 +26,11 @@ class LogReader(Protocol):
     """Reads the stored bytes of one log."""
 
     def read(self, offset: int, taken: int) -> bytes:
-        """Read stored bytes that begin with the batch that holds `offset`, or with the first one after it. They have at
-        least one whole batch, and perhaps a part of one at the end. They are empty if the log has no such batch.
+        """Read batches from the one that contains `offset`, or else from the first one after it.
 
-        `taken`: the number of bytes of the last result that the caller has used; 0 at first. Raises `LogStartMoved`,
-        and what the source raises.
+        The result has at least one whole batch, and may end with a part of a batch. It is empty if the log has no such
+        batch. `taken`: the number of bytes of the previous result that the caller has used; 0 at first. Raises
+        `LogStartMoved`, and what the source raises.
         """
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class LogReader(Protocol):
 
 
 class SourceLog(Protocol):
-    """The log of a partition between two offsets: its start and its end when the source was asked for them."""
+    """The log of a partition, from its start to its end at the time when the source was read."""
 
     @property
     def key(self) -> PartitionKey: ...
@@ -53,12 +53,13 @@ class SourceLog(Protocol):
     def place(self) -> str:
         """The location of the log, for messages and reports."""
 
-    def has(self, epoch: int, end_offset: int) -> bool:
-        """Whether the log has batches of this leader epoch up to an offset (exclusive). If so, an earlier backup that
-        ends with this epoch has the same batches as the log below that offset.
+    def has_epoch_up_to(self, epoch: int, end_offset: int) -> bool:
+        """Whether the log has batches of this leader epoch up to an offset (exclusive).
+
+        If so, an earlier backup that ends in this epoch has the same batches as the log below that offset.
         """
 
-    def open(self) -> LogReader:
+    def open_reader(self) -> LogReader:
         """Open a reader of this log."""
 
 
@@ -70,24 +71,25 @@ class MetadataSnapshot(NamedTuple):
     data: bytes
 
 
-class Asked(NamedTuple):
-    """The metadata and the logs of a source with their ends, which it was asked for in the order of `order.py`."""
+class LogEnds(NamedTuple):
+    """The metadata and the logs of a source with their ends, read in the order of `order.py`."""
 
     began_ms: int
-    asked_ms: int
+    ends_known_ms: int
     metadata: MetadataSnapshot
     logs: Sequence[SourceLog]
-    decided: Mapping[int, int] = MappingProxyType({})
-    """The end offsets of the partitions of `__transaction_state` that were asked for before the end of any other log;
-    empty if the source cannot ask for them first."""
+    transaction_log_ends: Mapping[int, int] = MappingProxyType({})
+    """The end offset of each partition of `__transaction_state`, read before the end of any other log; empty if the
+    source cannot read them first.
+    """
 
 
-class Source(Protocol):
-    """A cluster whose logs a backup can read."""
+class BackupSource(Protocol):
+    """A source of logs that a backup can read, such as a running cluster."""
 
     cluster_id: str
     readers_max: int
     """The most logs that a backup may read from this source at the same time."""
 
-    def ask(self) -> Asked:
-        """Ask for the metadata, then for the ends of all logs, those of `__transaction_state` last."""
+    def list_log_ends(self) -> LogEnds:
+        """Read the metadata, then the ends of all logs; those of `__transaction_state` last."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from moldau.backup.sources.metadata_log import MetadataLog
+from moldau.backup.sources.metadata_log import ReplayedMetadata
 from moldau.kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.errors import ErrorCode
@@ -35,8 +35,8 @@ from moldau.tables.refusals import Refused
 FETCH_SIZE: Final = 8 << 20
 FETCH_VERSION: Final = 17
 """The version of Fetch that is used: later versions are for replicas."""
-WAIT_MS: Final = 500
-OTHER_LEADER: Final = frozenset(
+FETCH_WAIT_MS_MAX: Final = 500
+NOT_LEADER_ERRORS: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_CONTROLLER,
@@ -45,10 +45,10 @@ OTHER_LEADER: Final = frozenset(
         ErrorCode.SNAPSHOT_NOT_FOUND,
     }
 )
-"""Errors after which the client looks for the leader of the quorum again."""
+"""The errors of a node that does not lead the quorum; the client then looks for the leader again."""
 
 
-class Leader(NamedTuple):
+class QuorumLeader(NamedTuple):
     """The leader of the quorum, and the end offset of its committed log."""
 
     address: Address
@@ -65,13 +65,13 @@ class QuorumClient:
         self._cluster = cluster
         self._controllers = controllers
 
-    def metadata(self) -> MetadataLog:
+    def fetch_metadata(self) -> ReplayedMetadata:
         """Fetch the metadata up to the present high watermark of the quorum. Raises `Refused` and
         `MalformedMessage`.
         """
         return self._cluster.retry("the metadata of the cluster", self._fetch_all)
 
-    def _fetch_all(self) -> MetadataLog:
+    def _fetch_all(self) -> ReplayedMetadata:
         leader = self._from_controllers() if self._controllers else self._from_brokers()
         connection = _connected(leader.address, self._cluster.settings)
         try:
@@ -79,16 +79,16 @@ class QuorumClient:
         finally:
             connection.close()
 
-    def _from_brokers(self) -> Leader:
+    def _from_brokers(self) -> QuorumLeader:
         reply = _described(self._cluster.any_connection())
         state = _state_of(reply)
         for node in reply.nodes:
             if node.node_id == state.leader_id and node.listeners:
                 address = Address(node.listeners[0].host, node.listeners[0].port)
-                return Leader(address, state.leader_epoch, state.high_watermark)
+                return QuorumLeader(address, state.leader_epoch, state.high_watermark)
         raise Refused("the brokers do not say at which address the controllers listen: --bootstrap-controller names it")
 
-    def _from_controllers(self) -> Leader:
+    def _from_controllers(self) -> QuorumLeader:
         problem: Exception = TransientError("no controller answers")
         for address in self._controllers:
             try:
@@ -97,7 +97,7 @@ class QuorumClient:
                     state = _state_of(_described(connection))
                 finally:
                     connection.close()
-                return Leader(address, state.leader_epoch, state.high_watermark)
+                return QuorumLeader(address, state.leader_epoch, state.high_watermark)
             except (TransientError, Disconnected) as failed:
                 problem = failed
         raise problem
@@ -106,15 +106,16 @@ class QuorumClient:
 class _LeaderLog:
     """Fetches the metadata log of the quorum's leader over one connection."""
 
-    def __init__(self, connection: BrokerConnection, leader: Leader, cluster_id: str | None) -> None:
+    def __init__(self, connection: BrokerConnection, leader: QuorumLeader, cluster_id: str | None) -> None:
         self._connection = connection
         self._leader = leader
         self._cluster_id = cluster_id
 
-    def read(self) -> MetadataLog:
-        """Fetch the metadata up to the end of the leader's committed log. Raises `TransientError` if the node is not
-        the leader any more."""
-        metadata, epoch = MetadataLog(), 0
+    def read(self) -> ReplayedMetadata:
+        """Fetch the metadata up to the end of the leader's committed log. Raises `TransientError` if the node no longer
+        leads.
+        """
+        metadata, epoch = ReplayedMetadata(), 0
         while metadata.end_offset < self._leader.end_offset:
             answer = self._fetch(metadata.end_offset, epoch)
             snapshot = answer.snapshot_id
@@ -138,18 +139,18 @@ class _LeaderLog:
         request = FetchRequest(
             cluster_id=self._cluster_id,
             replica_state=ReplicaState(),
-            max_wait_ms=WAIT_MS,
+            max_wait_ms=FETCH_WAIT_MS_MAX,
             min_bytes=0,
             max_bytes=FETCH_SIZE,
             topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, topic=METADATA_TOPIC, partitions=[partition])],
         )
-        reply = self._connection.ask(request, FetchResponse, FETCH_VERSION, wait_ms=WAIT_MS)
+        reply = self._connection.ask(request, FetchResponse, FETCH_VERSION, wait_ms=FETCH_WAIT_MS_MAX)
         _check(reply.error_code)
         answer = reply.responses[0].partitions[0]
         _check(answer.error_code)
         return answer
 
-    def _snapshot(self, snapshot: SnapshotId) -> MetadataLog:
+    def _snapshot(self, snapshot: SnapshotId) -> ReplayedMetadata:
         parts, position, size = list[bytes](), 0, 1
         while position < size:
             wanted = PartitionSnapshot(
@@ -172,7 +173,7 @@ class _LeaderLog:
                 raise MalformedMessage(f"{self._connection.address}: a part of a snapshot that was not asked for")
             parts.append(bytes(part))
             position, size = position + len(part), answer.size
-        return MetadataLog(snapshot, b"".join(parts))
+        return ReplayedMetadata(snapshot, b"".join(parts))
 
 
 def _described(connection: BrokerConnection) -> DescribeQuorumResponse:
@@ -191,7 +192,7 @@ def _state_of(reply: DescribeQuorumResponse) -> ResponsePartitionData:
 
 
 def _check(code: int) -> None:
-    if code in OTHER_LEADER:
+    if code in NOT_LEADER_ERRORS:
         raise TransientError(f"the quorum: {ErrorCode(code).name}")
     check_error(code, "the metadata of the cluster")
 

@@ -19,7 +19,7 @@ RESTORE_MUTANTS: Final = (
         661,
         "the marker of an undone transaction still commits it",
         "backup/restoring.py",
-        "            for offset in sorted(changes.rewritten):\n",
+        "            for offset in sorted(changes.aborted_marker_offsets):\n",
         "            for offset in ():\n",
         Hunt.STORIES,
     ),

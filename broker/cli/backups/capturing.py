@@ -7,9 +7,9 @@ import asyncio
 import secrets
 from pathlib import Path
 
-from moldau.backup.capture.changes import KEY_SIZE, MaskChanges
-from moldau.backup.capture.packed import PackedStore, TooLarge
-from moldau.backup.capture.taking import Captured, CaptureRules, CaptureShell, NothingToCapture, take_capture
+from moldau.backup.capture.changes import KEY_SIZE, MaskFunctions
+from moldau.backup.capture.packed import CaptureTooLarge, ZipStore
+from moldau.backup.capture.taking import CaptureResult, CaptureRules, CaptureShell, NothingToCapture, take_capture
 from moldau.backup.store import BackupStore
 from moldau.broker.cli.backups.command import BackupCommand, failures, positive
 from moldau.broker.cli.backups.taking import source_of
@@ -26,12 +26,12 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
     path, size_max = Path(arguments.file), positive("--max-bytes", arguments.max_bytes)
     assert size_max is not None
     try:
-        with failures(arguments.file), PackedStore.new(path, size_max) as store:
+        with failures(arguments.file), ZipStore.create_new(path, size_max) as store:
             output = Output(invocation.out, is_json=arguments.json)
             command = BackupCommand(arguments, invocation, BackupStore(store), output)
             captured = asyncio.run(_capture(command))
             size = store.finish()
-    except TooLarge as problem:
+    except CaptureTooLarge as problem:
         raise Failure(f"{problem}: take a shorter time, fewer topics, --sample or --max-bytes") from None
     except NothingToCapture as problem:
         raise Failure(str(problem), status=EXIT_UNKNOWN) from None
@@ -41,7 +41,7 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
     return 0
 
 
-async def _capture(command: BackupCommand) -> Captured:
+async def _capture(command: BackupCommand) -> CaptureResult:
     source = await asyncio.to_thread(source_of, command)
     rules = _rules(command.arguments, command.now_ms())
     shell = CaptureShell(
@@ -59,13 +59,13 @@ def _rules(given: argparse.Namespace, now_ms: int) -> CaptureRules:
         raise WrongArguments(f"--from {given.begin} is not before --to {given.end}")
     if not 0 < given.sample <= 1:
         raise WrongArguments(f"--sample {given.sample:g} is not a share of the keys, above 0 and at most 1")
-    changes = MaskChanges(_mask_key(given.mask_key))
+    changes = MaskFunctions(_mask_key(given.mask_key))
     try:
-        masks = tuple(changes.rule(text) for text in given.mask)
+        masks = tuple(changes.parse_rule(text) for text in given.mask)
     except ValueError as problem:
         raise WrongArguments(f"--mask {problem}") from None
     return CaptureRules(
-        topics=given.topic, from_ms=begin, to_ms=end, share=given.sample, masks=masks, mask_texts=given.mask
+        topics=given.topic, from_ms=begin, to_ms=end, sample_ratio=given.sample, masks=masks, mask_texts=given.mask
     )
 
 
@@ -81,7 +81,7 @@ def _mask_key(file: str | None) -> bytes:
     return key
 
 
-def _show(command: BackupCommand, captured: Captured, size: int) -> None:
+def _show(command: BackupCommand, captured: CaptureResult, size: int) -> None:
     given, manifest = command.arguments, captured.manifest
     topics = [topic.name for topic in manifest.topics if not topic.name.startswith("__")]
     command.output.object(

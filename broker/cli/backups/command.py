@@ -151,9 +151,9 @@ def _opened(arguments: argparse.Namespace) -> RemoteStorage:
     """
     path = Path(arguments.store)
     if path.is_file():
-        from moldau.backup.capture.packed import PackedStore
+        from moldau.backup.capture.packed import ZipStore
 
-        return PackedStore.read(path)
+        return ZipStore.open_existing(path)
     url = arguments.store if "://" in arguments.store else str(path.absolute())
     options = ObjectStoreOptions(endpoint=arguments.endpoint, region=arguments.region)
     return open_storage(url, random.Random(), asyncio.sleep, options=options)

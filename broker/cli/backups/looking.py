@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.backup.manifest import Manifest
+from moldau.backup.manifest import BackupManifest
 from moldau.backup.store import NoSuchBackup
 from moldau.backup.verification import verify_backup
 from moldau.broker.cli.backups.command import BackupCommand
@@ -19,15 +19,15 @@ LATEST: Final = "latest"
 async def list_backups(command: BackupCommand) -> int:
     """Print the backups in the store, the oldest first. Returns the exit status."""
     store = command.store
-    cluster_id = await store.owner()
+    cluster_id = await store.read_cluster_id()
     rows, before = [], set[tuple[object, ...]]()
     for backup_id in await store.backup_ids():
-        manifest = await store.manifest(backup_id)
+        manifest = await store.read_manifest(backup_id)
         pieces = {(*key[1:], piece): piece.size for key, each in manifest.partitions() for piece in each.pieces}
         rows.append(
             {
                 "backup": backup_id,
-                "time": time_text(manifest.asked_ms),
+                "time": time_text(manifest.ends_known_ms),
                 "cluster_id": cluster_id,
                 "topics": len(manifest.topics),
                 "partitions": sum(len(topic.partitions) for topic in manifest.topics),
@@ -42,7 +42,7 @@ async def list_backups(command: BackupCommand) -> int:
 
 async def verify(command: BackupCommand) -> int:
     """Read a whole backup, and check it. Returns the exit status: 1 if a part of it is damaged."""
-    await command.store.owner()
+    await command.store.read_cluster_id()
     manifest = await _chosen(command)
     found = await verify_backup(
         command.store.storage,
@@ -67,10 +67,10 @@ async def verify(command: BackupCommand) -> int:
     return EXIT_FAILED if found.problems else 0
 
 
-async def _chosen(command: BackupCommand) -> Manifest:
+async def _chosen(command: BackupCommand) -> BackupManifest:
     if command.arguments.verify != LATEST:
-        return await command.store.manifest(command.arguments.verify)
-    newest = await command.store.latest()
+        return await command.store.read_manifest(command.arguments.verify)
+    newest = await command.store.read_latest_manifest()
     if newest is None:
         raise NoSuchBackup("there are no backups here yet")
     return newest

@@ -61,6 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Restore a backup, or print what would be restored. Returns the exit status. Raises `CommandError`."""
     from moldau.broker.cli.backups.command import run_action
-    from moldau.broker.cli.backups.restoring import restore_backup
+    from moldau.broker.cli.backups.restoring import run_restore
 
-    return run_action(restore_backup, arguments, invocation)
+    return run_action(run_restore, arguments, invocation)

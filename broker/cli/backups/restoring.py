@@ -9,11 +9,11 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Final
 
-from moldau.backup.cluster_image import Placement
-from moldau.backup.manifest import Manifest
-from moldau.backup.moment import BeyondBackups, backup_of
-from moldau.backup.report import RestoreReport, time_text
-from moldau.backup.restoring import RestoreRefused, RestoreRequest, Target, restore
+from moldau.backup.cluster_image import RestorePlacement
+from moldau.backup.manifest import BackupManifest
+from moldau.backup.moment import NoBackupForTime, backup_for_time
+from moldau.backup.report import RestoreReport, utc_time_text
+from moldau.backup.restoring import RestoreRefused, RestoreRequest, RestoreTarget, restore_backup
 from moldau.broker.cli.backups.command import BackupCommand
 from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check_can_write
 from moldau.broker.cli.daily.output import size_text
@@ -27,7 +27,7 @@ file.
 """
 
 
-async def restore_backup(command: BackupCommand) -> int:
+async def run_restore(command: BackupCommand) -> int:
     """Restore a backup, and print the report. Returns the exit status."""
     given = command.arguments
     if given.to is None and not given.dry_run:
@@ -37,16 +37,16 @@ async def restore_backup(command: BackupCommand) -> int:
     now_ms = command.now_ms()
     asked_ms = None if given.at is None else time_ms(given.at, "--at", now_ms)
     if asked_ms is not None and asked_ms > now_ms:
-        raise WrongArguments(f"--at {given.at}: {time_text(asked_ms)} is in the future")
+        raise WrongArguments(f"--at {given.at}: {utc_time_text(asked_ms)} is in the future")
     placement = _placement(command)
-    await command.store.owner()
+    await command.store.read_cluster_id()
     manifest = await _chosen(command, asked_ms)
     target = None
     if not given.dry_run:
-        target = Target(LocalFiles(), str(Path(given.to).absolute()), token_bytes)
+        target = RestoreTarget(LocalFiles(), str(Path(given.to).absolute()), token_bytes)
     request = RestoreRequest(asked_ms, placement)
     try:
-        report = await restore(
+        report = await restore_backup(
             command.store.storage,
             manifest,
             request,
@@ -63,7 +63,7 @@ async def restore_backup(command: BackupCommand) -> int:
     return 0
 
 
-def _placement(command: BackupCommand) -> Placement:
+def _placement(command: BackupCommand) -> RestorePlacement:
     """Which topics the arguments restore, under which names, and onto which nodes. Raises `WrongArguments`."""
     given = command.arguments
     topics = frozenset(name for names in given.topics for name in names.split(",") if name)
@@ -80,7 +80,7 @@ def _placement(command: BackupCommand) -> Placement:
         if {*voters} - {given.single_node}:
             raise WrongArguments(f"--controller: node {given.single_node} is the only one")
         voters.setdefault(given.single_node, SINGLE_NODE_ADDRESS)
-    return Placement(given.single_node, topics or None, renames, voters)
+    return RestorePlacement(given.single_node, topics or None, renames, voters)
 
 
 def _controller(text: str) -> tuple[int, Address]:
@@ -90,7 +90,7 @@ def _controller(text: str) -> tuple[int, Address]:
     return int(match[1]), (match[2].strip("[]"), int(match[3]))
 
 
-async def _chosen(command: BackupCommand, asked_ms: int | None) -> Manifest:
+async def _chosen(command: BackupCommand, asked_ms: int | None) -> BackupManifest:
     """The backup that the arguments name, or the one from which the state at `asked_ms` can be restored. Raises
     `Failure`.
     """
@@ -99,31 +99,31 @@ async def _chosen(command: BackupCommand, asked_ms: int | None) -> Manifest:
     if not known:
         raise Failure(f"{given.store}: there are no backups here yet", status=EXIT_UNKNOWN)
     if given.backup not in (None, "latest"):
-        candidates = [await store.manifest(given.backup)]
+        candidates = [await store.read_manifest(given.backup)]
     elif asked_ms is None:
-        return await store.manifest(known[-1])
+        return await store.read_manifest(known[-1])
     else:
-        candidates = [await store.manifest(backup_id) for backup_id in known]
+        candidates = [await store.read_manifest(backup_id) for backup_id in known]
     if asked_ms is None:
         return candidates[0]
     try:
-        return backup_of(candidates, asked_ms)
-    except BeyondBackups:
+        return backup_for_time(candidates, asked_ms)
+    except NoBackupForTime:
         last = candidates[-1]
         raise Failure(
-            f"--at {given.at}: {time_text(asked_ms)} is after the backup {last.backup_id}, which has what was"
-            f" there until {time_text(last.began_ms)}",
+            f"--at {given.at}: {utc_time_text(asked_ms)} is after the backup {last.backup_id}, which has what was"
+            f" there until {utc_time_text(last.began_ms)}",
             status=EXIT_UNKNOWN,
         ) from None
 
 
 def _show(command: BackupCommand, report: RestoreReport) -> None:
     given = command.arguments
-    fields = {**report.fields(), "is_dry_run": given.dry_run, "to": given.to}
+    fields = {**report.as_json_fields(), "is_dry_run": given.dry_run, "to": given.to}
     if given.report is not None:
         Path(given.report).write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     command.output.object(fields)
-    for line in report.lines():
+    for line in report.as_sentences():
         command.output.say(line)
     if given.dry_run:
         command.output.say("dry run: nothing was written")

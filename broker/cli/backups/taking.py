@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from moldau.backup.retention import DAY_MS, keep_newest
-from moldau.backup.taking import Progress, Shell, Taken, take_backup
-from moldau.backup.throttle import Throttle
+from moldau.backup.retention import UNNAMED_OBJECT_AGE_MS_MIN, remove_all_but_newest
+from moldau.backup.taking import BackupProgress, BackupResult, BackupShell, take_backup
+from moldau.backup.throttle import CopyThrottle
 from moldau.broker.cli.backups.command import BackupCommand, positive
 from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.output import size_text
@@ -20,7 +20,7 @@ from moldau.tables.client.settings import Address, parse_address
 from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
-    from moldau.backup.sources.port import Source
+    from moldau.backup.sources.port import BackupSource
 
 KEPT_SIZE: Final = 64 << 20
 """The bytes of freed memory that the process keeps for the next pieces of the backup, because memory that is given back
@@ -40,8 +40,8 @@ async def take(command: BackupCommand) -> int:
     Process.keep_blocks(KEPT_SIZE)
     loop.set_default_executor(Process.executor(THREADS_MAX))
     source = await asyncio.to_thread(source_of, command)
-    shell = Shell(
-        command.now_ms, asyncio.to_thread, Throttle(rate, loop.time, asyncio.sleep), _reporter(command, loop.time)
+    shell = BackupShell(
+        command.now_ms, asyncio.to_thread, CopyThrottle(rate, loop.time, asyncio.sleep), _reporter(command, loop.time)
     )
     try:
         taken = await take_backup(command.store, source, shell)
@@ -49,17 +49,17 @@ async def take(command: BackupCommand) -> int:
         command.note("stopped: no backup was made, and the next one goes on from here", "yellow")
         raise
     if isinstance(command.store.storage, RetryingStorage):
-        await command.store.storage.remove_uploads(command.now_ms() - DAY_MS)
+        await command.store.storage.remove_uploads(command.now_ms() - UNNAMED_OBJECT_AGE_MS_MIN)
     _show(command, taken)
     if keep is not None:
-        dropped = await keep_newest(command.store, keep, command.now_ms())
+        dropped = await remove_all_but_newest(command.store, keep, command.now_ms())
         command.output.object({"dropped": dropped.backup_ids, "freed_bytes": dropped.size})
         if dropped.backup_ids:
             command.output.say(f"{plural(len(dropped.backup_ids), 'older backup')} removed, {size_text(dropped.size)}")
     return 0
 
 
-def source_of(command: BackupCommand) -> Source:
+def source_of(command: BackupCommand) -> BackupSource:
     """The source of a backup that the arguments name: log directories, or a running cluster. Raises `CommandError`."""
     given = command.arguments
     if given.path is None:
@@ -73,7 +73,7 @@ def source_of(command: BackupCommand) -> Source:
     return DirectorySource(LocalFiles(), paths, command.now_ms)
 
 
-def _cluster(command: BackupCommand) -> Source:
+def _cluster(command: BackupCommand) -> BackupSource:
     """A running cluster as the source of a backup. Raises `Failure`, with the reason, if the cluster cannot be
     reached.
     """
@@ -95,10 +95,10 @@ def address(text: str) -> Address:
         raise WrongArguments(f"--bootstrap-controller {text} is not of the form host:port") from None
 
 
-def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[Progress], None]:
+def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[BackupProgress], None]:
     began_s = now_s()
 
-    def report(progress: Progress) -> None:
+    def report(progress: BackupProgress) -> None:
         rate = size_text(round(progress.copied_size / max(now_s() - began_s, 1)))
         command.progress(
             f"{progress.logs_done} of {plural(progress.log_count, 'partition')};"
@@ -108,14 +108,14 @@ def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[P
     return report
 
 
-def _show(command: BackupCommand, taken: Taken) -> None:
+def _show(command: BackupCommand, taken: BackupResult) -> None:
     manifest, progress = taken.manifest, taken.progress
     command.output.object(
         {
             "backup": manifest.backup_id,
             "cluster_id": manifest.cluster_id,
             "began_ms": manifest.began_ms,
-            "asked_ms": manifest.asked_ms,
+            "asked_ms": manifest.ends_known_ms,
             "ended_ms": manifest.ended_ms,
             "topics": len(manifest.topics),
             "partitions": progress.log_count,

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey
+from moldau.backup.manifest import BackupManifest, PartitionBackup, PartitionKey
 from moldau.backup.reading import read_batches
-from moldau.backup.sources.port import Asked, LogStartMoved, MetadataSnapshot
+from moldau.backup.sources.port import LogEnds, LogStartMoved, MetadataSnapshot
 from moldau.backup.store import BackupStore
-from moldau.backup.taking import Progress, Shell, Taken, take_backup
-from moldau.backup.throttle import Throttle
+from moldau.backup.taking import BackupProgress, BackupResult, BackupShell, take_backup
+from moldau.backup.throttle import CopyThrottle
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
@@ -63,11 +63,11 @@ class MemoryLog:
             return self.end
         return parse_header(self.log[-1], 0).next_offset if self.log else self.start_offset
 
-    def has(self, epoch: int, end_offset: int) -> bool:
+    def has_epoch_up_to(self, epoch: int, end_offset: int) -> bool:
         ends = [header.next_offset for header in map(parse_header, self.log) if header.partition_leader_epoch == epoch]
         return bool(ends) and max(ends) >= end_offset
 
-    def open(self) -> MemoryLog:
+    def open_reader(self) -> MemoryLog:
         return self
 
     def read(self, offset: int, taken: int) -> bytes:
@@ -84,14 +84,14 @@ class MemoryLog:
 
 @dataclass
 class MemorySource:
-    """A `Source`."""
+    """A `BackupSource`."""
 
     logs: Sequence[MemoryLog]
     cluster_id: str = CLUSTER
     readers_max: int = 1
 
-    def ask(self) -> Asked:
-        return Asked(NOW_MS, NOW_MS + 5, MetadataSnapshot(7, 1, b"metadata"), self.logs)
+    def list_log_ends(self) -> LogEnds:
+        return LogEnds(NOW_MS, NOW_MS + 5, MetadataSnapshot(7, 1, b"metadata"), self.logs)
 
 
 async def inline(function: Callable[[], T], /) -> T:
@@ -102,12 +102,15 @@ def offloaded(function: Callable[[], T], /) -> Awaitable[T]:
     return inline(function)
 
 
-def shell_of(reports: list[Progress] | None = None, *, now_ms: int = NOW_MS) -> Shell:
+def shell_of(reports: list[BackupProgress] | None = None, *, now_ms: int = NOW_MS) -> BackupShell:
     async def no_sleep(seconds: float) -> None:
         raise AssertionError("there is no bound")
 
-    return Shell(
-        lambda: now_ms, offloaded, Throttle(None, lambda: 0.0, no_sleep), ([] if reports is None else reports).append
+    return BackupShell(
+        lambda: now_ms,
+        offloaded,
+        CopyThrottle(None, lambda: 0.0, no_sleep),
+        ([] if reports is None else reports).append,
     )
 
 
@@ -116,17 +119,17 @@ def store_of(bucket: SimulatedBucket, faults: StorageFaults | None = None) -> Ba
     return BackupStore(storage)
 
 
-def backed_up(bucket: SimulatedBucket, *logs: MemoryLog, now_ms: int = NOW_MS) -> Taken:
+def backed_up(bucket: SimulatedBucket, *logs: MemoryLog, now_ms: int = NOW_MS) -> BackupResult:
     """Take a backup of some logs."""
 
-    async def take() -> Taken:
+    async def take() -> BackupResult:
         shell = shell_of(now_ms=now_ms)
         return await take_backup(store_of(bucket), MemorySource(logs), shell, piece_size=PIECE_SIZE)
 
     return asyncio.run(take())
 
 
-def restored(bucket: SimulatedBucket, manifest: Manifest) -> dict[str, list[bytes]]:
+def restored(bucket: SimulatedBucket, manifest: BackupManifest) -> dict[str, list[bytes]]:
     """The batches of each partition of a backup."""
 
     async def read() -> dict[str, list[bytes]]:
@@ -139,7 +142,7 @@ def restored(bucket: SimulatedBucket, manifest: Manifest) -> dict[str, list[byte
     return asyncio.run(read())
 
 
-def part_of(taken: Taken) -> PartitionBackup:
+def part_of(taken: BackupResult) -> PartitionBackup:
     """The one partition of a backup."""
     ((_, part),) = taken.manifest.partitions()
     return part

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from moldau.backup.observed import Moment, ObservedLog, ObservedStates
-from moldau.backup.settled_log import appended, settled
-from moldau.backup.settling import LogChanges, Settlement, settle
+from moldau.backup.observed import LogObserver, RestoreMoment, TransactionStateObserver
+from moldau.backup.settled_log import appended_markers, restored_batch
+from moldau.backup.settling import MarkerChanges, TransactionRepairs, find_transaction_repairs
 from moldau.coordinator.transaction.transaction import Transaction
 from moldau.protocol.record_batch import parse_header
 from moldau.storage.producers.producer_state import ProducerStates, read_transaction_marker
@@ -18,20 +18,20 @@ TopicPartition = tuple[str, int]
 class Restored:
     """The logs after a settlement, as a node reads them."""
 
-    def __init__(self, world: World, vector: Vector, moment: Moment, compacted_below: Mapping[int, int]) -> None:
+    def __init__(self, world: World, vector: Vector, moment: RestoreMoment, compacted_below: Mapping[int, int]) -> None:
         self.world = world
         self.logs = {
-            key: observed(ObservedLog(end, moment, has_commits=key == OFFSETS), batches_below(world.logs[key], end))
+            key: observed(LogObserver(end, moment, has_commits=key == OFFSETS), batches_below(world.logs[key], end))
             for key, end in vector.ends.items()
         }
         self.states = {
             index: observed_states(
-                ObservedStates(index, end, vector.decided[index], moment),
+                TransactionStateObserver(index, end, vector.decided[index], moment),
                 list(compacted(world.states[index], compacted_below.get(index, 0))),
             )
             for index, end in vector.states.items()
         }
-        self.settlement: Settlement = settle(self.logs, self.states, moment.time_ms)
+        self.settlement: TransactionRepairs = find_transaction_repairs(self.logs, self.states, moment.time_ms)
         self.outcomes: dict[TopicPartition, dict[Truth, bool]] = {}
         """By partition: whether each transaction with records there is committed in the restored log."""
         self.producers: dict[TopicPartition, ProducerStates] = {}
@@ -39,11 +39,11 @@ class Restored:
         for key in self.logs:
             self._read(key, moment)
 
-    def _read(self, key: TopicPartition, moment: Moment) -> None:
-        log, changes = self.logs[key], self.settlement.logs.get(key, LogChanges())
+    def _read(self, key: TopicPartition, moment: RestoreMoment) -> None:
+        log, changes = self.logs[key], self.settlement.marker_changes_by_log.get(key, MarkerChanges())
         below = batches_below(self.world.logs[key], log.end_offset)
-        batches = [bytes(settled(parse_header(batch), batch, changes)) for batch in below]
-        batches += appended(log, changes, moment.time_ms)
+        batches = [bytes(restored_batch(parse_header(batch), batch, changes)) for batch in below]
+        batches += appended_markers(log, changes, moment.time_ms)
         self.batches[key] = batches
         producers = self.producers[key] = ProducerStates()
         outcomes = self.outcomes[key] = {}
@@ -77,26 +77,26 @@ class Restored:
         """The states that a coordinator loads."""
         final: dict[str, Transaction] = {}
         for index, states in self.states.items():
-            final |= {name: known.transaction for name, known in states.known.items()}
+            final |= {name: known.transaction for name, known in states.state_by_transactional_id.items()}
             final |= {
                 change.transactional_id: change.value
-                for change in self.settlement.states.get(index, [])
+                for change in self.settlement.state_changes_by_partition.get(index, [])
                 if change.value is not None
             }
         return final
 
 
-def observed(log: ObservedLog, batches: Iterable[bytes]) -> ObservedLog:
+def observed(log: LogObserver, batches: Iterable[bytes]) -> LogObserver:
     for batch in batches:
-        if not log.observe(parse_header(batch), batch):
+        if not log.observe_batch(parse_header(batch), batch):
             break
-    log.finish()
+    log.finish_log()
     return log
 
 
-def observed_states(states: ObservedStates, batches: Iterable[bytes]) -> ObservedStates:
+def observed_states(states: TransactionStateObserver, batches: Iterable[bytes]) -> TransactionStateObserver:
     for batch in batches:
         header = parse_header(batch)
         if header.next_offset <= states.end_offset:
-            states.observe(header, batch)
+            states.observe_batch(header, batch)
     return states

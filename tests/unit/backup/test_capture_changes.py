@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.backup.capture.changes import MaskChanges
+from moldau.backup.capture.changes import MaskFunctions
 from moldau.protocol.record_builder import Record
 from moldau.tables.values.masks import Masks
 
-CHANGES = MaskChanges(bytes(32))
-OTHER = MaskChanges(b"\x01" * 32)
+CHANGES = MaskFunctions(bytes(32))
+OTHER = MaskFunctions(b"\x01" * 32)
 SECRET = {"name": "Ada Lovelace", "age": 36, "rate": 1.5, "vip": True, "notes": ["x"], "gone": None}
 
 
-def changed(rule: str, record: Record, changes: MaskChanges = CHANGES) -> Record:
-    return Masks([changes.rule(rule)], "orders").applied(record)
+def changed(rule: str, record: Record, changes: MaskFunctions = CHANGES) -> Record:
+    return Masks([changes.parse_rule(rule)], "orders").applied(record)
 
 
-def fields(rule: str, changes: MaskChanges = CHANGES) -> dict[str, Any]:
+def fields(rule: str, changes: MaskFunctions = CHANGES) -> dict[str, Any]:
     value = changed(rule, Record(value=json.dumps(SECRET).encode()), changes).value
     assert value is not None
     found: dict[str, Any] = json.loads(value)
@@ -60,7 +60,7 @@ def test_a_shape_keeps_length_case_and_punctuation() -> None:
 
 @given(st.floats())
 def test_the_shape_of_a_float_is_a_float(value: float) -> None:
-    shaped = CHANGES.shaped(value)
+    shaped = CHANGES.same_shape_value(value)
     assert isinstance(shaped, float)
     assert math.isfinite(shaped)
 
@@ -68,4 +68,4 @@ def test_the_shape_of_a_float_is_a_float(value: float) -> None:
 @pytest.mark.parametrize("rule", ["orders:value=erase", "orders=hash", "orders:body=hash"])
 def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match="is not"):
-        CHANGES.rule(rule)
+        CHANGES.parse_rule(rule)

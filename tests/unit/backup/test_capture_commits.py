@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.backup.capture.commits import Commit, Commits
+from moldau.backup.capture.commits import CommittedGroupOffset, GroupCommitCollector
 from moldau.coordinator.group.records import CommittedOffset, offset_key, offset_value, read_offset
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
@@ -15,12 +15,12 @@ def committed(time_ms: int, offset: int | None, *, group: str = "g", topic: str 
     return Record(offset_key(group, topic, 0), value, time_ms)
 
 
-def noted(*batches: bytes) -> Commits:
-    commits = Commits(frozenset(["orders"]), 100, 200)
+def noted(*batches: bytes) -> GroupCommitCollector:
+    commits = GroupCommitCollector(frozenset(["orders"]), 100, 200)
     for batch in batches:
         ((_, header),) = iterate_batches(batch)
-        commits.note(header, batch)
-    commits.end_log()
+        commits.add_batch(header, batch)
+    commits.end_partition()
     return commits
 
 
@@ -38,15 +38,15 @@ def test_a_position_is_the_last_commit_before_the_window() -> None:
     commits = noted(
         build_batch([committed(time_ms, offset) for time_ms, offset in ((1, 3), (99, 7), (100, 9), (200, 11))])
     )
-    assert commits.positions() == [("g", "orders", 0, 7)]
-    assert commits.in_window == [Commit(100, "g", "orders", 0, 9)]
+    assert commits.positions_at_window_start() == [("g", "orders", 0, 7)]
+    assert commits.commits_in_window == [CommittedGroupOffset(100, "g", "orders", 0, 9)]
 
 
 def test_other_topics_and_deleted_offsets_have_none() -> None:
     commits = noted(
         build_batch([committed(1, 3), committed(2, 4, topic="other"), committed(3, 5, group="h"), committed(4, None)])
     )
-    assert commits.positions() == [("h", "orders", 0, 5)]
+    assert commits.positions_at_window_start() == [("h", "orders", 0, 5)]
 
 
 def test_a_transaction_commits_at_its_marker_or_never() -> None:
@@ -57,7 +57,7 @@ def test_a_transaction_commits_at_its_marker_or_never() -> None:
         marker(8, commits=True),
         transactional(10, committed(3, 5, group="open")),
     )
-    assert commits.positions() == [("g", "orders", 0, 3)]
+    assert commits.positions_at_window_start() == [("g", "orders", 0, 3)]
 
 
 def test_the_batch_of_positions_is_what_a_coordinator_reads_without_the_metadata_of_commits() -> None:

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from moldau.backup.capture.changes import MaskChanges
+from moldau.backup.capture.changes import MaskFunctions
 from moldau.backup.capture.metadata import captured_metadata
-from moldau.backup.capture.packed import PackedStore, TooLarge
+from moldau.backup.capture.packed import CaptureTooLarge, ZipStore
 from moldau.backup.capture.taking import (
-    CAPTURE,
-    Captured,
+    CAPTURE_KEY,
+    CaptureResult,
     CaptureRules,
     CaptureShell,
     NothingToCapture,
     take_capture,
 )
 from moldau.backup.reading import read_batches, read_metadata
-from moldau.backup.sources.port import Asked, MetadataSnapshot
+from moldau.backup.sources.port import LogEnds, MetadataSnapshot
 from moldau.backup.store import BackupStore
 from moldau.backup.taking import DamagedLog
 from moldau.kraft.image.configs import ResourceType
@@ -91,7 +91,7 @@ IMAGE = image_of("orders", "payments", "_schemas", "__consumer_offsets", "__tran
 class ClusterSource(MemorySource):
     """A source whose metadata can be read."""
 
-    def ask(self) -> Asked:
+    def list_log_ends(self) -> LogEnds:
         batches = snapshot_batches(
             IMAGE.snapshot_records(),
             QuorumDescription(),
@@ -100,28 +100,28 @@ class ClusterSource(MemorySource):
             last_contained_ms=5,
             now_ms=NOW_MS,
         )
-        return super().ask()._replace(metadata=MetadataSnapshot(7, 1, b"".join(batches)))
+        return super().list_log_ends()._replace(metadata=MetadataSnapshot(7, 1, b"".join(batches)))
 
 
-def taken(path: Path, logs: Sequence[MemoryLog], rules: CaptureRules, *, size_max: int = 1 << 20) -> Captured:
+def taken(path: Path, logs: Sequence[MemoryLog], rules: CaptureRules, *, size_max: int = 1 << 20) -> CaptureResult:
     shell = CaptureShell(lambda: NOW_MS, offloaded, lambda read, written: None)
-    with PackedStore.new(path, size_max) as store:
+    with ZipStore.create_new(path, size_max) as store:
         captured = asyncio.run(take_capture(BackupStore(store), ClusterSource(logs), rules, shell))
         store.finish()
     return captured
 
 
-def read(path: Path, captured: Captured) -> tuple[dict[str, list[Record]], bytes, bytes]:
+def read(path: Path, captured: CaptureResult) -> tuple[dict[str, list[Record]], bytes, bytes]:
     """The records of each partition, the metadata, and capture.json."""
 
-    async def story(store: PackedStore) -> tuple[dict[str, list[Record]], bytes, bytes]:
+    async def story(store: ZipStore) -> tuple[dict[str, list[Record]], bytes, bytes]:
         logs = {
             str(key): [record async for _, batch in read_batches(store, key, part) for record in records_of(batch)]
             for key, part in captured.manifest.partitions()
         }
-        return logs, await read_metadata(store, captured.manifest), await get_all(store, CAPTURE, 1 << 20)
+        return logs, await read_metadata(store, captured.manifest), await get_all(store, CAPTURE_KEY, 1 << 20)
 
-    with PackedStore.read(path) as store:
+    with ZipStore.open_existing(path) as store:
         return asyncio.run(story(store))
 
 
@@ -180,15 +180,15 @@ def test_a_transaction_that_never_ended_is_aborted_behind_its_log(tmp_path: Path
 
 
 def test_no_masked_secret_is_in_the_file(tmp_path: Path) -> None:
-    changes = MaskChanges(bytes(32))
+    changes = MaskFunctions(bytes(32))
     texts = ["orders:value.card=hash", "orders:key=shape"]
-    rules = CaptureRules(topics=["*"], masks=[changes.rule(text) for text in texts], mask_texts=texts)
+    rules = CaptureRules(topics=["*"], masks=[changes.parse_rule(text) for text in texts], mask_texts=texts)
     captured = taken(tmp_path / "a", [MemoryLog("orders", [stored(0, 10, 20)])], rules)
     found, metadata, description = read(tmp_path / "a", captured)
     values = {record.value for record in found["orders-0"]}
     assert len(values) == 1
     assert b"4111" not in b"".join(value or b"" for value in values) + metadata + description
-    assert {record.key for record in found["orders-0"]} == {changes.shaped(b"key")}
+    assert {record.key for record in found["orders-0"]} == {changes.same_shape_value(b"key")}
 
 
 def test_what_cannot_be_captured_is_said_and_leaves_no_file(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_what_cannot_be_captured_is_said_and_leaves_no_file(tmp_path: Path) -> N
         taken(tmp_path / "a", [orders], CaptureRules(topics=["pay", "__x"]))
     with pytest.raises(NothingToCapture, match="no record is in the window"):
         taken(tmp_path / "a", [orders], CaptureRules(topics=["orders"], from_ms=30))
-    with pytest.raises(TooLarge, match="more than 10 bytes"):
+    with pytest.raises(CaptureTooLarge, match="more than 10 bytes"):
         taken(tmp_path / "a", [orders], CaptureRules(topics=["orders"]), size_max=10)
     damaged = bytearray(stored(0, 10))
     damaged[-1] ^= 1

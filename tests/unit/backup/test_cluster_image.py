@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from moldau.backup.cluster_image import (
-    Placement,
-    lowered_settings,
-    nodes_of,
+    RestorePlacement,
+    lowered_min_insync_settings,
     restored_image,
+    restored_node_ids,
     restored_quorum,
 )
 from moldau.kraft.image.configs import ConfigResource, ResourceType
@@ -76,7 +76,7 @@ def partition(
 
 
 def test_topics_settings_and_users_stay() -> None:
-    restored = restored_image(image(), Placement(), DIRECTORIES, {}, 0)
+    restored = restored_image(image(), RestorePlacement(), DIRECTORIES, {}, 0)
 
     assert restored.topics.by_name("orders") is not None and restored.topics.ids["audit"] == AUDIT
     assert restored.scram == image().scram and restored.features == image().features
@@ -85,7 +85,7 @@ def test_topics_settings_and_users_stay() -> None:
 
 
 def test_brokers_are_fenced_in_the_epoch_that_a_node_names_without_a_clean_shutdown() -> None:
-    restored = restored_image(image(), Placement(), DIRECTORIES, {}, 0)
+    restored = restored_image(image(), RestorePlacement(), DIRECTORIES, {}, 0)
 
     assert {node: (each.epoch, each.fenced, each.directories) for node, each in restored.cluster.brokers.items()} == {
         node: (UNKNOWN_BROKER_EPOCH, True, (DIRECTORIES[node],)) for node in (1, 2)
@@ -93,7 +93,7 @@ def test_brokers_are_fenced_in_the_epoch_that_a_node_names_without_a_clean_shutd
 
 
 def test_every_replica_is_in_sync_and_none_leads() -> None:
-    restored = restored_image(image(), Placement(), DIRECTORIES, {}, 0)
+    restored = restored_image(image(), RestorePlacement(), DIRECTORIES, {}, 0)
 
     found = restored.topics.partition("orders", 1)
     assert found is not None and (found.replicas, found.isr, found.leader) == ((2, 1), (2, 1), -1)
@@ -103,29 +103,29 @@ def test_every_replica_is_in_sync_and_none_leads() -> None:
 
 
 def test_the_next_leader_epoch_is_above_that_of_every_batch() -> None:
-    restored = restored_image(image(), Placement(), DIRECTORIES, {("orders", 0): 6, ("orders", 1): 0}, 0)
+    restored = restored_image(image(), RestorePlacement(), DIRECTORIES, {("orders", 0): 6, ("orders", 1): 0}, 0)
 
     epochs = {number: restored.topics.partition("orders", number) for number in (0, 1)}
     assert {number: found.leader_epoch for number, found in epochs.items() if found is not None} == {0: 6, 1: 1}
 
 
 def test_no_producer_id_of_a_log_is_given_again() -> None:
-    assert restored_image(image(), Placement(), DIRECTORIES, {}, 3).next_producer_id == 1000
-    assert restored_image(image(), Placement(), DIRECTORIES, {}, 2001).next_producer_id == 2001
+    assert restored_image(image(), RestorePlacement(), DIRECTORIES, {}, 3).next_producer_id == 1000
+    assert restored_image(image(), RestorePlacement(), DIRECTORIES, {}, 2001).next_producer_id == 2001
 
 
 def test_one_node_has_everything_and_can_write_it() -> None:
-    placement = Placement(single_node=7)
+    placement = RestorePlacement(single_node=7)
     restored = restored_image(image(), placement, DIRECTORIES, {}, 0)
 
     assert {found.replicas for _, _, found in restored.topics.partitions()} == {(7,)}
     assert restored.configs.settings_of(ResourceType.TOPIC, "orders")["min.insync.replicas"] == "1"
-    assert lowered_settings(image(), placement) == [(ConfigResource(ResourceType.TOPIC, "orders"), "2")]
-    assert nodes_of(image(), QUORUM, placement) == [7]
+    assert lowered_min_insync_settings(image(), placement) == [(ConfigResource(ResourceType.TOPIC, "orders"), "2")]
+    assert restored_node_ids(image(), QUORUM, placement) == [7]
 
 
 def test_some_topics_under_other_names() -> None:
-    placement = Placement(topics=frozenset({"orders"}), renames={"orders": "orders.v1"})
+    placement = RestorePlacement(topics=frozenset({"orders"}), renames={"orders": "orders.v1"})
     restored = restored_image(image(), placement, DIRECTORIES, {}, 0)
 
     assert [topic.name for topic in restored.topics.by_id.values()] == ["orders.v1"]
@@ -138,22 +138,22 @@ def test_some_topics_under_other_names() -> None:
 
 
 def test_voters_have_new_directories_and_the_addresses_that_are_given() -> None:
-    assert nodes_of(image(), QUORUM, Placement()) == [1, 2, 3]
-    kept = restored_quorum(QUORUM, Placement(), DIRECTORIES).voters
+    assert restored_node_ids(image(), QUORUM, RestorePlacement()) == [1, 2, 3]
+    kept = restored_quorum(QUORUM, RestorePlacement(), DIRECTORIES).voters
     assert kept is not None and kept.by_id[3].directory_id == DIRECTORIES[3]
     assert kept.by_id[3].endpoints == (("CONTROLLER", ADDRESS),)
-    moved = restored_quorum(QUORUM, Placement(voters={3: ("new", 1)}), DIRECTORIES).voters
+    moved = restored_quorum(QUORUM, RestorePlacement(voters={3: ("new", 1)}), DIRECTORIES).voters
     assert moved is not None and moved.by_id[3].endpoints == (("CONTROLLER", ("new", 1)),)
-    alone = restored_quorum(QUORUM, Placement(single_node=7, voters={7: ("here", 2)}), DIRECTORIES).voters
+    alone = restored_quorum(QUORUM, RestorePlacement(single_node=7, voters={7: ("here", 2)}), DIRECTORIES).voters
     assert alone is not None and alone.ids == (7,) and alone.by_id[7].endpoints == (("CONTROLLER", ("here", 2)),)
 
 
 def test_a_quorum_that_the_configuration_names_stays_so() -> None:
-    assert restored_quorum(QuorumDescription(), Placement(), DIRECTORIES) == QuorumDescription()
+    assert restored_quorum(QuorumDescription(), RestorePlacement(), DIRECTORIES) == QuorumDescription()
 
 
 def test_a_single_node_is_a_quorum_of_its_own() -> None:
-    placement = Placement(single_node=7, voters={7: ("here", 2)})
+    placement = RestorePlacement(single_node=7, voters={7: ("here", 2)})
     voter = VoterNode(7, DIRECTORIES[7], (("CONTROLLER", ("here", 2)),))
     assert restored_quorum(QuorumDescription(), placement, DIRECTORIES) == QuorumDescription(
         1, VoterSet.from_voters([voter])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.backup.cutting import CutPiece, Cutter, HeldContent
+from moldau.backup.cutting import CutPiece, HeldContent, LogCutter
 from moldau.protocol.primitives import MalformedMessage, crc32c
 from tests.unit.backup.logs import MemoryLog, batch, batches
 
@@ -12,8 +12,8 @@ SIZE = len(batch(0))
 
 
 def cut(log: MemoryLog, start: int, end: int, piece_size: int = 400) -> list[CutPiece[HeldContent]]:
-    cutter = Cutter(log, start, end, HeldContent, piece_size)
-    return list(iter(cutter.next_piece, None))
+    cutter = LogCutter(log, start, end, HeldContent, piece_size)
+    return list(iter(cutter.cut_next_piece, None))
 
 
 def content(pieces: list[CutPiece[HeldContent]]) -> bytes:

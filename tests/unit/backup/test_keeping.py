@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from moldau.backup.layout import BACKUPS, METADATA, PIECES
-from moldau.backup.retention import DAY_MS, Dropped, keep_newest
+from moldau.backup.layout import BACKUPS_PREFIX, METADATA_PREFIX, PIECES_PREFIX
+from moldau.backup.retention import UNNAMED_OBJECT_AGE_MS_MIN, RemovedBackups, remove_all_but_newest
 from moldau.backup.sources.port import MetadataSnapshot
 from moldau.backup.store import NoSuchBackup, NotABackupStore
-from moldau.backup.throttle import Throttle
-from moldau.backup.verification import Verified, verify_backup
+from moldau.backup.throttle import CopyThrottle
+from moldau.backup.verification import VerificationResult, verify_backup
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.snapshot.batches import snapshot_batches
 from moldau.testing.simulation.storage import SimulatedBucket
@@ -20,8 +20,8 @@ from tests.unit.backup.logs import NOW_MS, MemoryLog, backed_up, batches, restor
 from tests.unit.storage.tiered.storages import VirtualTime
 
 
-def kept(bucket: SimulatedBucket, count: int, now_ms: int = NOW_MS) -> Dropped:
-    return asyncio.run(keep_newest(store_of(bucket), count, now_ms))
+def kept(bucket: SimulatedBucket, count: int, now_ms: int = NOW_MS) -> RemovedBackups:
+    return asyncio.run(remove_all_but_newest(store_of(bucket), count, now_ms))
 
 
 def five_backups(bucket: SimulatedBucket) -> list[str]:
@@ -41,13 +41,13 @@ def test_the_newest_backups_stay_whole_and_nothing_else_stays(count: int) -> Non
     assert dropped.backup_ids == ids[:-count]
     store = store_of(bucket)
     assert asyncio.run(store.backup_ids()) == ids[-count:]
-    named = {key for key in bucket.objects if key.startswith((PIECES, METADATA))}
+    named = {key for key in bucket.objects if key.startswith((PIECES_PREFIX, METADATA_PREFIX))}
     for number, backup_id in enumerate(ids[-count:], 5 - count):
-        manifest = asyncio.run(store.manifest(backup_id))
+        manifest = asyncio.run(store.read_manifest(backup_id))
         got = restored(bucket, manifest)["orders-0"]
         assert got == batches(0, 40 + 20 * number)[-len(got) :] and got
-    first = asyncio.run(store.manifest(ids[-count])).topics[0].partitions[0].pieces[0].first_offset
-    ends = [int(key.split("/")[3].split("-")[1]) for key in named if key.startswith(PIECES)]
+    first = asyncio.run(store.read_manifest(ids[-count])).topics[0].partitions[0].pieces[0].first_offset
+    ends = [int(key.split("/")[3].split("-")[1]) for key in named if key.startswith(PIECES_PREFIX)]
     assert min(ends) > first
 
 
@@ -55,7 +55,7 @@ def test_more_than_there_are_keeps_all() -> None:
     bucket = SimulatedBucket()
     five_backups(bucket)
     before = bucket.contents()
-    assert kept(bucket, 9) == Dropped([], 0, 0)
+    assert kept(bucket, 9) == RemovedBackups([], 0, 0)
     assert bucket.contents() == before
 
 
@@ -74,12 +74,12 @@ def test_what_an_unfinished_run_has_stays() -> None:
 def test_objects_that_nothing_has_named_stay_for_a_day() -> None:
     bucket = SimulatedBucket()
     five_backups(bucket)
-    bucket.store(f"{PIECES}x/0/left", b"1234")
-    bucket.objects[f"{PIECES}x/0/left"].put_at_s = NOW_MS / 1_000
+    bucket.store(f"{PIECES_PREFIX}x/0/left", b"1234")
+    bucket.objects[f"{PIECES_PREFIX}x/0/left"].put_at_s = NOW_MS / 1_000
     for each in bucket.objects.values():
         each.put_at_s = NOW_MS / 1_000
-    assert kept(bucket, 9, NOW_MS + DAY_MS).object_count == 0
-    assert kept(bucket, 9, NOW_MS + DAY_MS + 1) == Dropped([], 1, 4)
+    assert kept(bucket, 9, NOW_MS + UNNAMED_OBJECT_AGE_MS_MIN).object_count == 0
+    assert kept(bucket, 9, NOW_MS + UNNAMED_OBJECT_AGE_MS_MIN + 1) == RemovedBackups([], 1, 4)
 
 
 def test_each_backup_has_an_id_of_its_own() -> None:
@@ -90,19 +90,19 @@ def test_each_backup_has_an_id_of_its_own() -> None:
 def test_a_backup_that_is_not_there_is_told() -> None:
     bucket = SimulatedBucket()
     with pytest.raises(NotABackupStore):
-        asyncio.run(store_of(bucket).owner())
+        asyncio.run(store_of(bucket).read_cluster_id())
     with pytest.raises(NoSuchBackup, match="no backup x"):
-        asyncio.run(store_of(bucket).manifest("x"))
+        asyncio.run(store_of(bucket).read_manifest("x"))
 
 
 # Verifying
 
 
-def verified(bucket: SimulatedBucket, backup_id: str) -> Verified:
+def verified(bucket: SimulatedBucket, backup_id: str) -> VerificationResult:
     store = store_of(bucket)
 
-    async def verify() -> Verified:
-        return await verify_backup(store.storage, await store.manifest(backup_id), lambda size, total: None)
+    async def verify() -> VerificationResult:
+        return await verify_backup(store.storage, await store.read_manifest(backup_id), lambda size, total: None)
 
     return asyncio.run(verify())
 
@@ -122,14 +122,14 @@ def test_a_sound_backup_is_verified() -> None:
     bucket = SimulatedBucket()
     taken = backed_up(bucket, MemoryLog("orders", batches(0, 60)))
     manifest = taken.manifest
-    assert verified(bucket, manifest.backup_id) == Verified(taken.piece_count + 1, manifest.size, [])
+    assert verified(bucket, manifest.backup_id) == VerificationResult(taken.piece_count + 1, manifest.size, [])
 
 
 @pytest.mark.usefixtures("metadata")
 def test_each_damaged_or_missing_object_is_named() -> None:
     bucket = SimulatedBucket()
     backup_id = backed_up(bucket, MemoryLog("orders", batches(0, 60))).manifest.backup_id
-    pieces = sorted(key for key in bucket.objects if key.startswith((PIECES, METADATA)))
+    pieces = sorted(key for key in bucket.objects if key.startswith((PIECES_PREFIX, METADATA_PREFIX)))
     for key in pieces:
         data = bucket.objects[key].data
         bucket.damage(key, len(data) // 2)
@@ -140,7 +140,7 @@ def test_each_damaged_or_missing_object_is_named() -> None:
         assert f"{key} does not exist" in problem
         bucket.store(key, data)
     assert not verified(bucket, backup_id).problems
-    assert len(pieces) > 5 and any(key.startswith(BACKUPS) for key in bucket.objects)
+    assert len(pieces) > 5 and any(key.startswith(BACKUPS_PREFIX) for key in bucket.objects)
 
 
 # Throttling
@@ -148,11 +148,11 @@ def test_each_damaged_or_missing_object_is_named() -> None:
 
 def test_the_mean_rate_stays_below_the_bound() -> None:
     time = VirtualTime()
-    throttle = Throttle(100.0, time.now, time.sleep)
+    throttle = CopyThrottle(100.0, time.now, time.sleep)
 
     async def spend() -> None:
         for _ in range(10):
-            await throttle.spend(50)
+            await throttle.wait_for_bytes(50)
 
     asyncio.run(spend())
     assert time.now_s == 4.5  # The last one may pass when the nine before it have taken their half second.
@@ -160,13 +160,13 @@ def test_the_mean_rate_stays_below_the_bound() -> None:
 
 def test_idle_time_is_not_saved_up() -> None:
     time = VirtualTime()
-    throttle = Throttle(100.0, time.now, time.sleep)
+    throttle = CopyThrottle(100.0, time.now, time.sleep)
 
     async def spend() -> None:
-        await throttle.spend(100)
+        await throttle.wait_for_bytes(100)
         time.now_s += 100
-        await throttle.spend(100)
-        await throttle.spend(100)
+        await throttle.wait_for_bytes(100)
+        await throttle.wait_for_bytes(100)
 
     asyncio.run(spend())
     assert time.now_s == 101

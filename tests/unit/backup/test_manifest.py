@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moldau.backup.manifest import (
-    Manifest,
+    BackupManifest,
     MetadataPiece,
     PartitionBackup,
     Piece,
@@ -18,11 +18,11 @@ from moldau.storage.tiered.port import CorruptObject
 
 ORDERS = bytes(range(16))
 FIRST, SECOND, EMPTY = Piece(0, 40, 900, 0xA1, 7), Piece(40, 60, 300, 0xFFFFFFFF, -1), Piece(60, 61, 0, 0, -1)
-MANIFEST = Manifest(
+MANIFEST = BackupManifest(
     "20261129T221701Z-1",
     "GxYvZLWkQkO8LtvI8XHoYQ",
     began_ms=1_000,
-    asked_ms=1_010,
+    ends_known_ms=1_010,
     ended_ms=2_000,
     metadata=MetadataPiece(512, 3, 4_096, 0xDEADBEEF),
     topics=(
@@ -35,11 +35,11 @@ MANIFEST = Manifest(
             ),
         ),
     ),
-    decided={0: 44},
+    transaction_log_ends={0: 44},
 )
 
 
-def with_partition(partition: PartitionBackup) -> Manifest:
+def with_partition(partition: PartitionBackup) -> BackupManifest:
     return replace(MANIFEST, topics=(TopicBackup("orders", ORDERS, (partition,)),))
 
 
@@ -48,7 +48,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_a_manifest_of_a_source_that_could_not_ask_first_decides_nothing() -> None:
-    assert decode_manifest("k", MANIFEST.encode().replace(b'"decided"', b'"other"')).decided == {}
+    assert decode_manifest("k", MANIFEST.encode().replace(b'"decided"', b'"other"')).transaction_log_ends == {}
 
 
 def test_the_size_is_that_of_all_objects() -> None:

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from moldau.backup.cluster_image import Placement
+from moldau.backup.cluster_image import RestorePlacement
 from moldau.backup.layout import metadata_key, piece_key
 from moldau.backup.manifest import (
-    Manifest,
+    BackupManifest,
     MetadataPiece,
     PartitionBackup,
     PartitionKey,
@@ -21,9 +21,9 @@ from moldau.backup.manifest import (
     TopicBackup,
     decode_manifest,
 )
-from moldau.backup.moment import moment_of
+from moldau.backup.moment import restore_moment
 from moldau.backup.report import RestoreReport
-from moldau.backup.restoring import RestoreRefused, RestoreRequest, Target, restore
+from moldau.backup.restoring import RestoreRefused, RestoreRequest, RestoreTarget, restore_backup
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange, offset_record, read_offset
 from moldau.coordinator.transaction.records import change_of
 from moldau.kraft.image.metadata_image import Provenance
@@ -78,7 +78,7 @@ class Store:
             )
             for name in names
         )
-        self.manifest = Manifest("20231114T221320Z-1", CLUSTER, began_ms, asked_ms, asked_ms, piece, topics)
+        self.manifest = BackupManifest("20231114T221320Z-1", CLUSTER, began_ms, asked_ms, asked_ms, piece, topics)
         decode_manifest("manifest", self.manifest.encode())
 
     def _partition(self, topic: str, index: int, batches: list[bytes]) -> PartitionBackup:
@@ -93,14 +93,14 @@ class Store:
             pieces.append(piece)
         return PartitionBackup(index, 0, end, 2, tuple(pieces))
 
-    def restore(
+    def restore_backup(
         self, request: RestoreRequest = WHOLE, files: MemoryFiles | None = None
     ) -> tuple[RestoreReport, MemoryFiles]:
         files = files if files is not None else memory()
         storage, _ = simulated(bucket=self.bucket)
-        target = Target(files, DIRECTORY, Random(7).randbytes)
+        target = RestoreTarget(files, DIRECTORY, Random(7).randbytes)
         now_ms = self.manifest.ended_ms
-        return asyncio.run(restore(storage, self.manifest, request, target, now_ms)), files
+        return asyncio.run(restore_backup(storage, self.manifest, request, target, now_ms)), files
 
 
 def snapshot(logs: dict[TopicPartition, list[bytes]]) -> Iterator[bytes]:
@@ -146,7 +146,8 @@ def history(seed: int, pause: int = 12, *, asks_first: bool = False) -> tuple[Wo
     store = Store(logs, vector.first_ms, vector.last_ms)
     if asks_first:
         store.manifest = replace(
-            store.manifest, decided={index: end for index, end in vector.decided.items() if end is not None}
+            store.manifest,
+            transaction_log_ends={index: end for index, end in vector.decided.items() if end is not None},
         )
         return world, vector, store
     return world, vector._replace(decided=dict.fromkeys(vector.states)), store
@@ -166,11 +167,11 @@ def stored_batches(files: MemoryFiles, directory: str) -> list[bytes]:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_replica_has_the_settled_log(seed: int, asks_first: bool) -> None:
     world, vector, store = history(seed, asks_first=asks_first)
-    expected = Restored(world, vector, moment_of(store.manifest, None), {})
+    expected = Restored(world, vector, restore_moment(store.manifest, None), {})
 
-    report, files = store.restore()
+    report, files = store.restore_backup()
 
-    assert len(report.settlement.undone) == len(expected.settlement.undone)
+    assert len(report.settlement.aborted_transactions) == len(expected.settlement.aborted_transactions)
     for (topic, index), batches in expected.batches.items():
         for node in NODES:
             restored = stored_batches(files, f"{DIRECTORY}/{node}/{topic}-{index}")
@@ -182,9 +183,9 @@ def test_every_replica_has_the_settled_log(seed: int, asks_first: bool) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_the_states_that_a_coordinator_loads_are_final(seed: int) -> None:
     world, vector, store = history(seed)
-    expected = Restored(world, vector, moment_of(store.manifest, None), {}).final_states()
+    expected = Restored(world, vector, restore_moment(store.manifest, None), {}).final_states()
 
-    _, files = store.restore()
+    _, files = store.restore_backup()
 
     loaded = {}
     for index in vector.states:
@@ -198,7 +199,7 @@ def test_the_states_that_a_coordinator_loads_are_final(seed: int) -> None:
 
 def test_the_directories_are_those_of_nodes_that_were_formatted() -> None:
     _, _, store = history(1)
-    _, files = store.restore()
+    _, files = store.restore_backup()
 
     assert files.list_directory(DIRECTORY) == ["1", "2"]
     identities = [read_meta_properties(files, f"{DIRECTORY}/{node}") for node in NODES]
@@ -222,8 +223,8 @@ def test_the_coordinators_next_epoch_is_above_that_of_every_marker() -> None:
     backup whose log of states is empty."""
     world, _, store = history(1)
     logs = {key: log.batches for key, log in world.logs.items()}
-    store = Store({**logs, (STATES, 0): []}, store.manifest.began_ms, store.manifest.asked_ms)
-    _, files = store.restore()
+    store = Store({**logs, (STATES, 0): []}, store.manifest.began_ms, store.manifest.ends_known_ms)
+    _, files = store.restore_backup()
 
     name = files.list_directory(f"{DIRECTORY}/1/__cluster_metadata-0")[0]
     (snapshot_id,) = snapshots_in([name])
@@ -234,10 +235,13 @@ def test_the_coordinators_next_epoch_is_above_that_of_every_marker() -> None:
 
 def test_checkpoints_name_the_ends() -> None:
     _, vector, store = history(1)
-    report, files = store.restore()
+    report, files = store.restore_backup()
 
     ends = read_offsets(files, f"{DIRECTORY}/1", "replication-offset-checkpoint")
-    appended = {partition: len(changes.markers) for partition, changes in report.settlement.logs.items()}
+    appended = {
+        partition: len(changes.appended_markers)
+        for partition, changes in report.settlement.marker_changes_by_log.items()
+    }
     for partition, end in vector.ends.items():
         if partition != OFFSETS:
             assert ends[partition] == end + appended.get(partition, 0)
@@ -278,22 +282,22 @@ def small() -> Store:
 
 
 def test_offsets_of_groups_beyond_the_end_go_back_to_it() -> None:
-    report, files = small().restore()
+    report, files = small().restore_backup()
 
     found = offsets_in(files)
     assert found["g", "in", 0] == CommittedOffset(2, 1, "note", START_MS)
     assert found["h", "in", 0] == CommittedOffset(3, 1, "note", START_MS)
     assert found["y", "in", 0] == CommittedOffset(3, -1, "note", START_MS)
     assert found["x", "gone", 0] is None
-    moved = [(each.group_id, each.before.offset, each.after) for each in report.moved]
+    moved = [(each.group_id, each.before.offset, each.after) for each in report.moved_offsets]
     assert sorted(moved) == [("x", 9, None), ("y", 4, 3)]
 
 
 def test_a_time_cuts_every_log_before_the_first_batch_that_is_later() -> None:
-    report, files = small().restore(RestoreRequest(time_ms=START_MS + 1500))
+    report, files = small().restore_backup(RestoreRequest(time_ms=START_MS + 1500))
 
     assert len(stored_batches(files, f"{DIRECTORY}/2/in-0")) == 2
-    (cut,) = report.cuts
+    (cut,) = report.cut_logs
     assert cut == ("in", 0, 2, 3, START_MS + 2000)
     found = offsets_in(files)
     assert found["g", "in", 0] == CommittedOffset(2, 1, "note", START_MS)
@@ -302,13 +306,13 @@ def test_a_time_cuts_every_log_before_the_first_batch_that_is_later() -> None:
 
 def test_a_batch_from_the_future_cuts_nothing() -> None:
     store = Store({("in", 0): plain(START_MS, START_MS + 10**10, START_MS + 1)}, START_MS + 5000, START_MS + 5001)
-    _, files = store.restore(RestoreRequest(time_ms=START_MS + 500))
+    _, files = store.restore_backup(RestoreRequest(time_ms=START_MS + 500))
     assert len(stored_batches(files, f"{DIRECTORY}/1/in-0")) == 3
 
 
 def test_a_log_whose_records_are_all_later_ends_at_its_start() -> None:
     store = Store({("in", 0): plain(START_MS + 1000), ("out", 0): plain(START_MS)}, START_MS + 5000, START_MS + 5001)
-    _, files = store.restore(RestoreRequest(time_ms=START_MS + 500))
+    _, files = store.restore_backup(RestoreRequest(time_ms=START_MS + 500))
     assert files.list_directory(f"{DIRECTORY}/1/in-0") == ["00000000000000000000.log", "partition.metadata"]
     assert files.file_size(f"{DIRECTORY}/1/in-0/00000000000000000000.log") == 0
 
@@ -322,7 +326,7 @@ def test_an_empty_log_keeps_its_offset() -> None:
     topic = store.manifest.topics[1]
     empty = PartitionBackup(0, 700, 700, -1, ())
     store.manifest = replace(store.manifest, topics=(store.manifest.topics[0], topic._replace(partitions=(empty,))))
-    _, files = store.restore()
+    _, files = store.restore_backup()
     assert "00000000000000000700.log" in files.list_directory(f"{DIRECTORY}/1/in-0")
 
 
@@ -331,13 +335,13 @@ def test_a_log_that_begins_within_its_first_piece_says_so() -> None:
     topic = store.manifest.topics[1]
     begun = topic.partitions[0]._replace(start_offset=1)
     store.manifest = replace(store.manifest, topics=(store.manifest.topics[0], topic._replace(partitions=(begun,))))
-    _, files = store.restore()
+    _, files = store.restore_backup()
     assert read_offsets(files, f"{DIRECTORY}/2", "log-start-offset-checkpoint") == {("in", 0): 1}
 
 
 def test_some_topics_under_another_name_on_one_node() -> None:
-    placement = Placement(single_node=5, topics=frozenset({"in"}), renames={"in": "in.before"})
-    report, files = small().restore(RestoreRequest(placement=placement))
+    placement = RestorePlacement(single_node=5, topics=frozenset({"in"}), renames={"in": "in.before"})
+    report, files = small().restore_backup(RestoreRequest(placement=placement))
 
     assert files.list_directory(DIRECTORY) == ["5"]
     assert "in.before-0" in files.list_directory(f"{DIRECTORY}/5")
@@ -347,25 +351,25 @@ def test_some_topics_under_another_name_on_one_node() -> None:
 
 def test_the_report_has_every_change_as_json_and_as_text() -> None:
     _, _, store = history(4, pause=40)
-    report, _ = store.restore()
+    report, _ = store.restore_backup()
 
-    fields = json.loads(json.dumps(report.fields()))
+    fields = json.loads(json.dumps(report.as_json_fields()))
     assert fields["backup_id"] == store.manifest.backup_id
-    assert len(fields["undone_transactions"]) == len(report.settlement.undone) > 0
-    assert len(fields["appended_markers"]) == len(report.settlement.ended) > 0
-    text = "\n".join(report.lines())
-    for undone in report.settlement.undone:
+    assert len(fields["undone_transactions"]) == len(report.settlement.aborted_transactions) > 0
+    assert len(fields["appended_markers"]) == len(report.settlement.appended_markers) > 0
+    text = "\n".join(report.as_sentences())
+    for undone in report.settlement.aborted_transactions:
         assert f"transactional id {undone.decision.transactional_id}: the transaction that was committed at" in text
 
 
 def test_a_dry_run_reports_the_same_and_writes_nothing() -> None:
     _, _, store = history(4, pause=40)
-    written, _ = store.restore()
+    written, _ = store.restore_backup()
     storage, _ = simulated(bucket=store.bucket)
 
-    report = asyncio.run(restore(storage, store.manifest, RestoreRequest(), None, store.manifest.ended_ms))
+    report = asyncio.run(restore_backup(storage, store.manifest, RestoreRequest(), None, store.manifest.ended_ms))
 
-    assert report.fields() == written.fields()
+    assert report.as_json_fields() == written.as_json_fields()
 
 
 # What is refused
@@ -376,7 +380,7 @@ def check_refused(store: Store, request: RestoreRequest, message: str, files: Me
     files = files if files is not None else memory()
     before = tree(files)
     with pytest.raises((RestoreRefused, CorruptObject), match=message):
-        store.restore(request, files)
+        store.restore_backup(request, files)
     assert tree(files) == before
 
 
@@ -396,12 +400,14 @@ def test_a_directory_that_is_not_empty() -> None:
 def test_what_an_ended_restore_has_left_is_removed() -> None:
     files = memory()
     files.make_directories(f"{DIRECTORY}/.restoring/1/in-0")
-    small().restore(files=files)
+    small().restore_backup(files=files)
     assert files.list_directory(DIRECTORY) == ["1", "2"]
 
 
 def test_topics_that_the_backup_does_not_have() -> None:
-    check_refused(small(), RestoreRequest(placement=Placement(topics=frozenset({"other"}))), "has no topic other")
+    check_refused(
+        small(), RestoreRequest(placement=RestorePlacement(topics=frozenset({"other"}))), "has no topic other"
+    )
 
 
 @pytest.mark.parametrize(
@@ -413,12 +419,12 @@ def test_topics_that_the_backup_does_not_have() -> None:
     ],
 )
 def test_names_that_cannot_be_given(renames: dict[str, str], message: str) -> None:
-    placement = Placement(topics=frozenset({"in"}), renames=renames)
+    placement = RestorePlacement(topics=frozenset({"in"}), renames=renames)
     check_refused(small(), RestoreRequest(placement=placement), message)
 
 
 def test_two_topics_of_one_name() -> None:
-    placement = Placement(renames={"in": "__consumer_offsets"})
+    placement = RestorePlacement(renames={"in": "__consumer_offsets"})
     check_refused(small(), RestoreRequest(placement=placement), "two topics would have the name __consumer_offsets")
 
 

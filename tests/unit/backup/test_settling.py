@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from moldau.backup.observed import Moment
+from moldau.backup.observed import RestoreMoment
 from moldau.coordinator.transaction.transaction import ONGOING
 from moldau.protocol.record_batch import parse_header
 from tests.support.transaction_histories import START_MS, Truth, World, ask, batches_below
@@ -24,7 +24,11 @@ def check_whole(restored: Restored) -> set[Truth]:
         for earlier in world.truths[: truth.number]:
             if earlier.transactional_id == truth.transactional_id and earlier.is_commit and earlier.records:
                 assert earlier in committed, "the transactions of an id are kept from its first to its last"
-    known = {name: each.transaction for states in restored.states.values() for name, each in states.known.items()}
+    known = {
+        name: each.transaction
+        for states in restored.states.values()
+        for name, each in states.state_by_transactional_id.items()
+    }
     for name, state in restored.final_states().items():
         is_fenced = state.producer_epoch > known[name].producer_epoch
         assert is_fenced or known[name].state is not ONGOING, f"the producer of {name} cannot go on"
@@ -49,7 +53,7 @@ def test_whatever_happens_between_the_questions_every_transaction_is_whole_or_ab
     vector = ask(world, random.choice((0, 3, 12, 40)))
     world.run(50)
 
-    restored = Restored(world, vector, Moment(vector.first_ms), early if random.random() < 0.5 else {})
+    restored = Restored(world, vector, RestoreMoment(vector.first_ms), early if random.random() < 0.5 else {})
 
     committed = check_whole(restored)
     for truth in world.truths:
@@ -65,7 +69,9 @@ def test_a_source_that_asks_for_the_decisions_last_alone_has_every_transaction_w
     vector = ask(world, 12)
     world.run(50)
 
-    restored = Restored(world, vector._replace(decided=dict.fromkeys(vector.states)), Moment(vector.first_ms), {})
+    restored = Restored(
+        world, vector._replace(decided=dict.fromkeys(vector.states)), RestoreMoment(vector.first_ms), {}
+    )
 
     committed = check_whole(restored)
     reads_complete = {truth for truth in complete if truth.is_commit and truth.records and all_read(truth) <= complete}
@@ -113,4 +119,6 @@ def taken_back(world: World, random: Random) -> tuple[Restored, int]:
     world.run(random.randint(100, 400))
     vector = ask(world, random.choice((0, 12)))
     time_ms = random.randint(START_MS, vector.first_ms)
-    return Restored(world, vector, Moment(time_ms, is_asked=True, asked_ms=vector.last_ms), {}), time_ms
+    return Restored(
+        world, vector, RestoreMoment(time_ms, is_requested_time=True, ends_known_ms=vector.last_ms), {}
+    ), time_ms

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from moldau.backup import taking
-from moldau.backup.layout import PIECES, UNFINISHED
+from moldau.backup.layout import PIECES_PREFIX, UNFINISHED_PREFIX
 from moldau.backup.store import NotABackupStore
-from moldau.backup.taking import DamagedLog, Progress, Taken, take_backup
+from moldau.backup.taking import BackupProgress, BackupResult, DamagedLog, take_backup
 from moldau.storage.tiered.port import AccessRefused, RemoteStorageError, StorageFull, WrongCluster
 from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
 from tests.unit.backup.logs import (
@@ -28,7 +28,7 @@ from tests.unit.backup.logs import (
 
 
 def pieces_in(bucket: SimulatedBucket) -> set[str]:
-    return {key for key in bucket.objects if key.startswith(PIECES)}
+    return {key for key in bucket.objects if key.startswith(PIECES_PREFIX)}
 
 
 def test_a_backup_has_the_logs() -> None:
@@ -36,7 +36,7 @@ def test_a_backup_has_the_logs() -> None:
     orders, empty = MemoryLog("orders", batches(0, 60)), MemoryLog("empty", [], start_offset=9)
     taken = backed_up(bucket, orders, empty)
     assert restored(bucket, taken.manifest) == {"empty-0": [], "orders-0": orders.log}
-    assert taken.progress == Progress(2, 2, len(b"".join(orders.log)), 0)
+    assert taken.progress == BackupProgress(2, 2, len(b"".join(orders.log)), 0)
 
 
 def test_a_second_backup_copies_what_is_new() -> None:
@@ -137,15 +137,15 @@ def test_a_damaged_log_is_refused_and_no_backup_is_made() -> None:
 # Runs that end
 
 
-def taken_with(bucket: SimulatedBucket, faults: StorageFaults, *logs: MemoryLog) -> Taken:
+def taken_with(bucket: SimulatedBucket, faults: StorageFaults, *logs: MemoryLog) -> BackupResult:
     store = store_of(bucket, faults)
     return asyncio.run(take_backup(store, MemorySource(logs), shell_of(), piece_size=PIECE_SIZE))
 
 
 def test_a_run_that_ended_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each of its reads the run is killed once; the next run copies what was not written down, and no more."""
-    monkeypatch.setattr(taking, "NOTED_EVERY", 1)
-    monkeypatch.setattr(taking, "NOTES_SHARE", 0)
+    monkeypatch.setattr(taking, "UNFINISHED_MANIFEST_BYTES_MIN", 1)
+    monkeypatch.setattr(taking, "UNFINISHED_MANIFEST_DIVISOR", 0)
     all_batches = batches(0, 60)
     total = len(MemoryLog("orders", all_batches).log)
 
@@ -167,7 +167,7 @@ def test_a_run_that_ended_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None
         taken = backed_up(bucket, log := MemoryLog("orders", all_batches))
         assert restored(bucket, taken.manifest)["orders-0"] == all_batches
         assert there <= pieces_in(bucket)
-        assert not any(key.startswith(UNFINISHED) for key in bucket.objects)
+        assert not any(key.startswith(UNFINISHED_PREFIX) for key in bucket.objects)
         copied.append(taken.progress.copied_size)
         assert taken.progress.kept_size == sum(len(bucket.objects[key].data) for key in there)
         assert log.reads[0] == max([0, *(int(key.rpartition("/")[2].split("-")[1]) for key in there)])
@@ -211,7 +211,7 @@ def test_faults_of_the_store_never_make_a_backup_that_is_not_whole() -> None:
                 pass
             store = store_of(bucket)
             for backup_id in asyncio.run(store.backup_ids()):
-                manifest = asyncio.run(store.manifest(backup_id))
+                manifest = asyncio.run(store.read_manifest(backup_id))
                 ((_, part),) = manifest.partitions()
                 assert restored(bucket, manifest)["orders-0"] == batches(0, part.end_offset)
                 finished += 1

@@ -13,14 +13,14 @@ import pytest
 pytest.importorskip("aiofiles")
 
 from moldau.backup.store import BackupStore
-from moldau.backup.taking import DamagedLog, Taken, take_backup
+from moldau.backup.taking import BackupResult, DamagedLog, take_backup
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.tiered.directory_storage import DirectoryStorage
 from moldau.testing.simulation.storage import SimulatedBucket
 from tests.unit.backup.logs import PIECE_SIZE, MemoryLog, MemorySource, backed_up, batch, batches, part_of, shell_of
 
 
-def taken_into(directory: Path, *logs: MemoryLog) -> Taken:
+def taken_into(directory: Path, *logs: MemoryLog) -> BackupResult:
     """A backup into a directory, whose pieces are files before they have their keys."""
     storage = DirectoryStorage(str(directory), Random(1))
     store = BackupStore(storage, storage)

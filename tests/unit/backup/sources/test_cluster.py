@@ -54,17 +54,22 @@ def test_the_pieces_are_those_of_the_directories(cluster: Cluster, tmp_path: Pat
 def test_what_a_log_says_of_itself(cluster: Cluster) -> None:
     source = source_of(cluster)
     try:
-        logs = {str(each.key): each for each in source.ask().logs}
+        logs = {str(each.key): each for each in source.list_log_ends().logs}
         log = logs["orders-0"]
         assert (log.start_offset, log.end_offset, log.place) == (0, 20, "the leader of orders-0")
-        assert log.has(0, 20) and not log.has(0, 21) and not log.has(5, 20) and not log.has(-1, 0)
+        assert (
+            log.has_epoch_up_to(0, 20)
+            and not log.has_epoch_up_to(0, 21)
+            and not log.has_epoch_up_to(5, 20)
+            and not log.has_epoch_up_to(-1, 0)
+        )
         with pytest.raises(DataLost, match="orders-0: the log ends before offset 21"):
-            log.open().read(21, 0)
+            log.open_reader().read(21, 0)
         DailyCommand(cluster.bootstrap_servers).done(
             "topic", "delete-records", "orders", "--partition", "0", "--before", "7", "--execute"
         )
         with pytest.raises(LogStartMoved) as moved:
-            log.open().read(3, 0)
+            log.open_reader().read(3, 0)
         assert moved.value.start_offset == 7
     finally:
         source.close()
@@ -74,7 +79,7 @@ def test_controllers_that_cannot_be_reached_are_told(cluster: Cluster) -> None:
     source = source_of(cluster, Address("127.0.0.1", 1))
     began = time.monotonic()
     with pytest.raises(Refused, match=r"the metadata of the cluster: controller .*--bootstrap-controller names"):
-        source.ask()
+        source.list_log_ends()
     assert time.monotonic() - began < 30
 
 

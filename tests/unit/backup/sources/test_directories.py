@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from moldau.backup.manifest import Manifest
+from moldau.backup.manifest import BackupManifest
 from moldau.backup.reading import read_metadata
 from moldau.backup.sources.directories import DirectoryLog, DirectorySource
-from moldau.backup.sources.order import OFFSETS, SHARE_STATE, TRANSACTIONS, rounds_of
+from moldau.backup.sources.order import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, listing_rounds_of
 from moldau.backup.taking import take_backup
 from moldau.kraft.snapshot.batches import load_snapshot
 from moldau.kraft.snapshot.names import SnapshotId
@@ -29,11 +29,11 @@ def source_of(node: Node) -> DirectorySource:
     return DirectorySource(node.broker.environment.fs, ["/data"], lambda: NOW_MS)
 
 
-async def taken_of(node: Node, bucket: SimulatedBucket) -> Manifest:
+async def taken_of(node: Node, bucket: SimulatedBucket) -> BackupManifest:
     return (await take_backup(store_of(bucket), source_of(node), shell_of())).manifest
 
 
-def read(bucket: SimulatedBucket, manifest: Manifest) -> dict[str, list[bytes]]:
+def read(bucket: SimulatedBucket, manifest: BackupManifest) -> dict[str, list[bytes]]:
     """The batches of a backup, read outside of the simulated world."""
     return restored(bucket, manifest)
 
@@ -47,7 +47,7 @@ async def fetched(client: Client, topic: str, partition: int = 0) -> bytes:
 
 def test_the_bytes_of_a_backup_are_those_that_a_consumer_gets() -> None:
     bucket, told = SimulatedBucket(), dict[str, bytes]()
-    manifests: list[Manifest] = []
+    manifests: list[BackupManifest] = []
 
     async def story(node: Node) -> None:
         client = await node.connect()
@@ -78,7 +78,7 @@ def test_the_bytes_of_a_backup_are_those_that_a_consumer_gets() -> None:
 
 def test_a_node_that_was_killed_has_all_of_its_only_replicas() -> None:
     """The checkpoint of the high watermarks is older than the log; what a client was told is in the backup."""
-    bucket, manifests = SimulatedBucket(), list[Manifest]()
+    bucket, manifests = SimulatedBucket(), list[BackupManifest]()
 
     async def story(node: Node) -> None:
         client = await node.connect()
@@ -111,8 +111,8 @@ def test_a_log_is_read_to_its_end_while_it_is_cleaned_and_deleted() -> None:
         for number in range(60):
             await client.produce("t", batch(f"k{number % 7}", f"k{number % 5}"))
             await asyncio.sleep(0.5)
-        (log,) = [each for each in source_of(node).ask().logs if each.key.topic == "t"]
-        reader, offset, taken, seen = log.open(), 0, 0, list[int]()
+        (log,) = [each for each in source_of(node).list_log_ends().logs if each.key.topic == "t"]
+        reader, offset, taken, seen = log.open_reader(), 0, 0, list[int]()
         while data := reader.read(offset, taken):
             header = parse_header(data, 0)
             seen.append(header.base_offset)
@@ -132,9 +132,15 @@ def test_an_epoch_agrees_as_far_as_it_reaches() -> None:
         await client.create("t")
         for _ in range(3):
             await client.produce("t", batch("a"))
-        (log,) = source_of(node).ask().logs
+        (log,) = source_of(node).list_log_ends().logs
         assert isinstance(log, DirectoryLog) and log.place == "/data/t-0"
-        assert log.has(0, 3) and log.has(0, 0) and not log.has(0, 4) and not log.has(1, 1) and not log.has(-1, 0)
+        assert (
+            log.has_epoch_up_to(0, 3)
+            and log.has_epoch_up_to(0, 0)
+            and not log.has_epoch_up_to(0, 4)
+            and not log.has_epoch_up_to(1, 1)
+            and not log.has_epoch_up_to(-1, 0)
+        )
 
     serve_and(story)
 
@@ -149,18 +155,18 @@ def test_what_is_missing_or_damaged_is_refused() -> None:
         node.host.kill()
         fs.rename("/data/orders-1", "/data/orders-1.0123456789abcdef0123456789abcdef-stray")
         with pytest.raises(Refused, match=r"no directory has orders-1 \(replicas on 1\): name"):
-            source.ask()
+            source.list_log_ends()
         fs.rename("/data/orders-1.0123456789abcdef0123456789abcdef-stray", "/data/orders-1")
-        assert len(source.ask().logs) == 2
+        assert len(source.list_log_ends().logs) == 2
         log = "/data/__cluster_metadata-0/00000000000000000000.log"
         file = fs.open(log)
         file.pwrite(b"\xff", 40)
         file.close()
         with pytest.raises(Refused, match="__cluster_metadata-0: the checksum of the metadata at offset 0 is wrong"):
-            source.ask()
+            source.list_log_ends()
         fs.rename("/data/__cluster_metadata-0", "/data/elsewhere")
         with pytest.raises(Refused, match="no __cluster_metadata-0 in /data"):
-            source.ask()
+            source.list_log_ends()
 
     serve_and(story)
 
@@ -181,7 +187,7 @@ def test_a_topic_that_is_made_while_the_ends_are_asked_for_is_asked_for_again() 
                 fs.rename(*moves.pop(0))
             return NOW_MS
 
-        found.extend(log.key.topic for log in DirectorySource(fs, ["/data"], now_ms).ask().logs)
+        found.extend(log.key.topic for log in DirectorySource(fs, ["/data"], now_ms).list_log_ends().logs)
 
     serve_and(story)
     assert found == ["new"]
@@ -200,8 +206,8 @@ def test_directories_that_no_node_has_formatted_are_refused() -> None:
 
 
 def test_transactions_are_asked_for_last_and_offsets_first() -> None:
-    assert rounds_of(["b", TRANSACTIONS, OFFSETS, "a", SHARE_STATE]) == [
-        [OFFSETS, SHARE_STATE],
+    assert listing_rounds_of(["b", TRANSACTIONS_TOPIC, OFFSETS_TOPIC, "a", SHARE_STATE_TOPIC]) == [
+        [OFFSETS_TOPIC, SHARE_STATE_TOPIC],
         ["a", "b"],
-        [TRANSACTIONS],
+        [TRANSACTIONS_TOPIC],
     ]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moldau.backup.sources.metadata_log import MetadataLog
-from moldau.backup.sources.quorum import Leader, _LeaderLog
+from moldau.backup.sources.metadata_log import ReplayedMetadata
+from moldau.backup.sources.quorum import QuorumLeader, _LeaderLog
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.record_frame import encode_record
 from moldau.kraft.snapshot.batches import load_snapshot, snapshot_batches
@@ -95,12 +95,12 @@ class Controller:
         return FetchSnapshotResponse(topics=[ResponseTopicSnapshot(name="", partitions=[part])])
 
 
-def read(controller: Controller, end_offset: int = 13) -> MetadataLog:
+def read(controller: Controller, end_offset: int = 13) -> ReplayedMetadata:
     connection: Any = controller
-    return _LeaderLog(connection, Leader(controller.address, EPOCH, end_offset), "cluster").read()
+    return _LeaderLog(connection, QuorumLeader(controller.address, EPOCH, end_offset), "cluster").read()
 
 
-def names(metadata: MetadataLog) -> set[str]:
+def names(metadata: ReplayedMetadata) -> set[str]:
     return {each.name for each in metadata.image.topics.by_id.values()}
 
 
@@ -140,7 +140,7 @@ def test_another_history_is_read_again() -> None:
 
 
 def test_a_log_with_a_hole_or_a_damaged_batch_is_refused() -> None:
-    metadata = MetadataLog(SnapshotId(10, 3), SNAPSHOT)
+    metadata = ReplayedMetadata(SnapshotId(10, 3), SNAPSHOT)
     with pytest.raises(MalformedMessage, match="no offset 10"):
         metadata.replay(LOG[1])
     damaged = bytearray(LOG[0])
