@@ -88,7 +88,7 @@ GROUPS: Final = (
     Group("cores", "bench.cores", "two processes of one machine beside one", 60),
     Group("transactions", "bench.transactions", "transactions of protocol 2, and read_committed", 260, rounds=2),
     Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", 220, rounds=1),
-    Group("tables", "bench.tables", "a topic as Arrow batches, without Spark", 150, rounds=2),
+    Group("tables", "bench.tables", "a topic as Arrow batches, without Spark", 180, rounds=2),
     Group("tls", "bench.tls", "loads under TLS, a thousand handshakes at once, 10,000 ACLs", 270, rounds=2),
     Group(
         "group_members", "bench.group_members", "members of consumer and classic groups, and heartbeats", 450, rounds=2

@@ -44,7 +44,7 @@ class ObjectServer:
             )
         self.pid = self._process.pid
         os.environ.update(CREDENTIALS)
-        _wait_for(port)
+        wait_for_port(port)
 
     def __enter__(self) -> ObjectServer:
         return self
@@ -82,7 +82,7 @@ def _built() -> str:
     return str(CACHE / PROGRAM)
 
 
-def _wait_for(port: int) -> None:
+def wait_for_port(port: int) -> None:
     deadline = time.monotonic() + STARTED_S_MAX
     while True:
         try:

@@ -224,6 +224,11 @@ ROWS: Final = (
     _not_below("tables: offsets and timestamps: skipped", "tables", 3000),
     _at_least("tables: into pandas, against confluent-kafka, dicts and pandas", "tables", 20),
     _percent("tables: from an object store, two cores: all columns, of what obstore alone downloads", "tables", 60),
+    _percent(
+        "tables: from an object store of 20 ms and 100 MB/s a connection: all columns, of what obstore alone downloads",
+        "tables",
+        80,
+    ),
     _within("lake: 10 MB/s followed: longest time until a record is in the table", "lake", 60),
     _percent("backup: rate, of cp and sync", "backup", 70),
     _within("backup: a second one with 1 % new: bytes, of the first's", "backup", 2),

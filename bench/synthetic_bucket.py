@@ -17,7 +17,7 @@ from moldau.storage.tiered.layout import (
 )
 from moldau.storage.tiered.manifest import ObjectSummary, SegmentManifest, encode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
-from moldau.storage.tiered.port import Content, ObjectEntry, ObjectNotFound
+from moldau.storage.tiered.port import Content, ObjectEntry, ObjectNotFound, directories_of
 
 CLUSTER: Final = "4L6g3nShT-eMCtK--X86sw"
 TOPIC_ID: Final = bytes(range(16))
@@ -48,6 +48,9 @@ class SyntheticBucket:
                 if len(found) >= limit:
                     return found[:limit]
         return found
+
+    async def list_directories(self, prefix: str) -> Sequence[str]:
+        return directories_of(self._prefixes, prefix)
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
         if key == CLUSTER_MANIFEST:

@@ -1,7 +1,8 @@
 """A tiered topic as Arrow batches from an object store, without Spark, beside what obstore alone downloads of it.
 
 A broker copies the segments to an S3 server on this machine (versitygw) and ends. Then the two take turns on all cores,
-which the server needs as well; of each the first of two passes warms it up.
+which the server needs as well; of each the first of two passes warms it up. Then both read the same objects through a
+process that makes a distant store of the server (`slow_store`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from statistics import median
 from typing import Final
@@ -19,6 +21,7 @@ from bench.cold_read import settings
 from bench.figures import OURS, Figure
 from bench.groups import Form
 from bench.object_server import REGION
+from bench.slow_store import DELAY_S, RATE, SlowStore
 from bench.spark_reads import PARTITIONS, TIERED, object_server, produce
 from bench.subjects import Bench, Running, remove
 
@@ -42,12 +45,22 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             spark_objects.await_copies(endpoint, count * TIERED.value_size - left)
         remove(server)
         size = sum(each for _, each in spark_objects.objects(endpoint))
-        runs = [(scanned(endpoint), downloaded(endpoint)) for _ in range(form.rounds)]
+        near = [(scanned(endpoint), downloaded(endpoint)) for _ in range(form.rounds)]
+        slow = stack.enter_context(SlowStore(bench.free_pair(), endpoint))
+        distant = [(scanned(slow.endpoint), downloaded(slow.endpoint)) for _ in range(form.rounds)]
+    what = f"of {DELAY_S * 1000:.0f} ms and {RATE / 1e6:.0f} MB/s a connection"
+    return [
+        *figures("tables: from an object store, two cores: all columns", size, near, "versitygw beside it"),
+        *figures(f"tables: from an object store {what}: all columns", size, distant, "a process in front of versitygw"),
+    ]
+
+
+def figures(name: str, size: int, runs: Sequence[tuple[float, float]], where: str) -> list[Figure]:
+    """`size`: the bytes of the objects. `runs`: the seconds of a scan and of obstore alone."""
     shares = [100 * alone / scan for scan, alone in runs]
     rates = [size / scan / 1e6 for scan, _ in runs]
     alone_rate = median(size / alone / 1e6 for _, alone in runs)
-    note = f"{size >> 20} MiB of segments, {TIERED}; obstore alone: {alone_rate:,.0f} MB/s; versitygw beside it"
-    name = "tables: from an object store, two cores: all columns"
+    note = f"{size >> 20} MiB of segments, {TIERED}; obstore alone: {alone_rate:,.0f} MB/s; {where}"
     return [
         Figure(f"{name}, of what obstore alone downloads", "%", {OURS: shares}, False, note),
         Figure(name, "MB/s", {OURS: rates}, False),

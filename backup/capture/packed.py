@@ -20,6 +20,7 @@ from moldau.storage.tiered.port import (
     ObjectNotFound,
     StorageMissing,
     content_bytes,
+    directories_of,
 )
 
 UNFINISHED_SUFFIX: Final = ".unfinished"
@@ -116,6 +117,10 @@ class ZipStore:
         """List at most `limit` objects whose keys begin with `prefix` and are greater than `after`, by key."""
         keys = sorted(key for key in self._archive.NameToInfo if key.startswith(prefix) and key > after)
         return [ObjectEntry(key, self._archive.getinfo(key).file_size) for key in keys[:limit]]
+
+    async def list_directories(self, prefix: str) -> Sequence[str]:
+        """List the prefixes one level below a prefix."""
+        return directories_of(self._archive.NameToInfo, prefix)
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Raise `AccessRefused` if one of the keys exists, because no object can be removed."""

@@ -86,6 +86,10 @@ class DirectoryStorage:
         with self._errors(prefix):
             return await self._run(self._list, prefix, after, limit)
 
+    async def list_directories(self, prefix: str) -> Sequence[str]:
+        with self._errors(prefix):
+            return await self._run(self._list_directories, prefix)
+
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             with self._errors(key), suppress(FileNotFoundError):
@@ -144,6 +148,19 @@ class DirectoryStorage:
             if len(found) == limit:
                 break
         return found
+
+    def _list_directories(self, prefix: str) -> Sequence[str]:
+        if not os.path.isdir(self._root):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", self._root)
+        try:
+            with os.scandir(f"{self._root}/{prefix}") as entries:
+                names = sorted(
+                    f"{each.name}/" for each in entries if each.is_dir() and (prefix or each.name != UPLOADS)
+                )
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        # The directories of deleted objects stay, without a file.
+        return [prefix + name for name in names if next(self._walk(prefix + name, ""), None) is not None]
 
     def _walk(self, prefix: str, after: str) -> Iterator[ObjectEntry]:
         """Yield the objects whose keys begin with `prefix` and are past `after`, in the order of their keys."""

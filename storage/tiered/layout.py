@@ -79,3 +79,14 @@ def parse_key(key: str) -> SegmentObject | None:
         return None
     # Each object has exactly one key: a partition "+0" and an id with stray bits are not taken for one.
     return found if object_key(*found) == key else None
+
+
+def parse_partition_prefix(prefix: str) -> RemotePartition | None:
+    """Parse the prefix of the keys of a partition; None for a prefix of another form."""
+    try:
+        topic_part, partition_part, _ = prefix.removeprefix(TOPICS).split("/")
+        topic, _, topic_id = topic_part.rpartition(".")
+        found = RemotePartition(topic, parse_uuid(topic_id), int(partition_part))
+    except ValueError:
+        return None
+    return found if partition_prefix(found) == prefix else None

@@ -133,14 +133,20 @@ class ObjectStorage:
         with self._errors(prefix):
             pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(limit, 1000))
             async for page in pages:
-                # obstore takes a prefix as whole parts of a path, and stores other than S3 may list in another order.
-                found += [
+                entries = [
                     ObjectEntry(each["path"], each["size"], round(each["last_modified"].timestamp() * 1000))
                     for each in page
                 ]
+                # obstore takes a prefix as whole parts of a path, and stores other than S3 may list in another order.
+                found += [each for each in entries if each.key.startswith(prefix) and each.key > after]
                 if len(found) >= limit:
                     break
-        return sorted(each for each in found if each.key.startswith(prefix) and each.key > after)[:limit]
+        return sorted(found)[:limit]
+
+    async def list_directories(self, prefix: str) -> Sequence[str]:
+        with self._errors(prefix):
+            answer = await obstore.list_with_delimiter_async(self._store, prefix or None)
+        return sorted(each.rstrip("/") + "/" for each in answer["common_prefixes"])
 
     async def delete(self, keys: Sequence[str]) -> None:
         with self._errors(", ".join(keys)):

@@ -126,6 +126,9 @@ class RetryingStorage:
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
         return await self._repeat(lambda: self._storage.list(prefix, after=after, limit=limit))
 
+    async def list_directories(self, prefix: str) -> Sequence[str]:
+        return await self._repeat(lambda: self._storage.list_directories(prefix))
+
     async def delete(self, keys: Sequence[str]) -> None:
         await self._repeat(lambda: self._storage.delete(keys))
 

@@ -11,7 +11,7 @@ Callers distinguish the errors by class; the message names the object or setting
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from moldau.protocol.errors import ErrorCode
@@ -67,8 +67,12 @@ class RemoteStorage(Protocol):
 
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
         """Return up to `limit` objects whose keys begin with `prefix` and are greater than `after`, in the order of
-        their keys. An empty list means that there are no more. The prefix ends with `/` or is empty. The list may lack
-        recent puts and deletions."""
+        their keys. Fewer than `limit` means that there are no more. The prefix ends with `/` or is empty. The list may
+        lack recent puts and deletions."""
+
+    async def list_directories(self, prefix: str) -> Sequence[str]:
+        """Return the prefixes one level below `prefix`, in their order: what the keys that begin with `prefix` have up
+        to the next `/`, this included. The prefix ends with `/` or is empty."""
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove objects. It is not an error if an object does not exist. After an error some of them
@@ -106,6 +110,12 @@ async def list_all(storage: RemoteStorage, prefix: str, *, page_size: int = 1000
         for entry in page:
             yield entry
         after = page[-1].key
+
+
+def directories_of(keys: Iterable[str], prefix: str) -> list[str]:
+    """The prefixes one level below `prefix` of some keys, for a storage that has all keys in memory."""
+    below = (key[len(prefix) :].partition("/") for key in keys if key.startswith(prefix))
+    return sorted({f"{prefix}{name}/" for name, slash, _ in below if slash})
 
 
 async def get_all(storage: RemoteStorage, key: str, size_max: int) -> bytes:

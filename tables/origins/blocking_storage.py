@@ -51,23 +51,31 @@ class BlockingStorage:
         """Read bytes of an object, as `RemoteStorage.get` does."""
         return self._begin(self._storage.get(key, position, size)).result()
 
+    def start_get_whole(self, key: str, size_max: int) -> Future[BytesLike]:
+        """Start to read a small object as a whole, or its first `size_max` bytes, and return the future at once."""
+        return self._begin(self._storage.get(key, 0, size_max))
+
     def start_get(self, key: str, position: int, size: int) -> Future[Sequence[BytesLike]]:
         """Start a read as `RemoteStorage.get_parts` does, and return its future at once."""
         return self._begin(self._storage.get_parts(key, position, size))
 
-    def first_after(self, prefix: str, after: str) -> ObjectEntry | None:
-        """The first object whose key begins with `prefix` and is greater than `after`; None if there is none."""
-        found = self._begin(self._listed(prefix, after, 1)).result()
-        return found[0] if found else None
+    def list_directories(self, prefixes: Sequence[str]) -> list[str]:
+        """List the prefixes one level below some prefixes, for many of these at once."""
+        return self.start_listing_directories(prefixes).result()
+
+    def start_listing_directories(self, prefixes: Sequence[str]) -> Future[list[str]]:
+        """Start `list_directories`, and return the future at once."""
+        return self._begin(self._listed_directories(prefixes))
 
     def list_all(self, prefix: str) -> Iterator[ObjectEntry]:
         """Yield all objects whose keys begin with `prefix`, in the order of their keys. The next page is fetched while
         the caller uses one."""
         page = self._begin(self._listed(prefix, "", PAGE_SIZE)).result()
-        while page:
+        while len(page) == PAGE_SIZE:
             following = self._begin(self._listed(prefix, page[-1].key, PAGE_SIZE))
             yield from page
             page = following.result()
+        yield from page
 
     def read_all(self, keys: Iterable[str], size_max: int, convert: Callable[[str, bytes], T]) -> list[T]:
         """Read small objects, many at once. `convert` makes a value from the key and the content of an object, and
@@ -87,6 +95,17 @@ class BlockingStorage:
 
     async def _listed(self, prefix: str, after: str, limit: int) -> Sequence[ObjectEntry]:
         return await self._storage.list(prefix, after=after, limit=limit)
+
+    async def _listed_directories(self, prefixes: Sequence[str]) -> list[str]:
+        left = enumerate(prefixes)
+        found: dict[int, Sequence[str]] = {}
+
+        async def list_next() -> None:
+            for number, prefix in left:
+                found[number] = await self._storage.list_directories(prefix)
+
+        await asyncio.gather(*(list_next() for _ in range(min(GETS_AT_ONCE, len(prefixes)))))
+        return [each for number in sorted(found) for each in found[number]]
 
     async def _read_some(self, keys: Sequence[str], size_max: int, convert: Callable[[str, bytes], T]) -> list[T]:
         left = enumerate(keys)

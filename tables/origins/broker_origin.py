@@ -133,6 +133,9 @@ class BrokerPartition:
         size = (min(end_offset, segment.end_offset) - max(start_offset, segment.start_offset)) * OFFSET_SIZE
         return [Cut(0, size, None)]
 
+    def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
+        """Do nothing: `cuts` does not wait for a storage."""
+
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The first offset whose record is at or after `timestamp_ms`, requested from the leader; None if there is
         none. Raises `Refused`."""

@@ -166,6 +166,9 @@ class LocalPartition:
         last_piece = len(pieces) - 1
         return [Cut(*each, last_offset if index == last_piece else None) for index, each in enumerate(pieces)]
 
+    def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
+        """Do nothing: `cuts` does not wait for a storage."""
+
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The first offset below the high watermark whose record is at or after `timestamp_ms`; None if there is none.
         Raises OSError and `MalformedMessage`."""

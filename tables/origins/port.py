@@ -121,6 +121,18 @@ class BatchSource(SegmentSource, Protocol):
         aborted transactions are left out. Raises `DataLost` and `Refused`."""
 
 
+@runtime_checkable
+class DistantSource(SegmentSource, Protocol):
+    """A `SegmentSource` whose bytes take long to arrive, so that they are requested before a task opens a segment."""
+
+    def request_ahead(self, wanted: Slice, *, must: bool) -> bool:
+        """Request the beginning of a slice that a task opens soon. Without `must` nothing is requested, and the result
+        is False, while as many requests are under way as the source allows."""
+
+    def drop_ahead(self, wanted: Slice) -> None:
+        """Cancel the requests of `request_ahead` for a slice that no task opens any more."""
+
+
 class Slice(NamedTuple):
     """A unit of reading: whole batches of one segment, and the offsets [start_offset, end_offset) of the records to
     take from them."""
@@ -231,6 +243,9 @@ class PartitionOrigin(Protocol):
 
         The last cut has its last offset set if it ends inside the segment, or if the segment is still growing.
         """
+
+    def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
+        """Start to read what `cuts` with the same arguments needs, if that takes long. `cuts` follows soon."""
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The first offset below the high watermark whose record is at or after `timestamp_ms`; None if

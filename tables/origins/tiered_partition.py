@@ -6,11 +6,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from operator import attrgetter
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from moldau.protocol.primitives import MalformedMessage, crc32c
+from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
 from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 from moldau.protocol.record_reader import records_of
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
@@ -28,6 +29,9 @@ from moldau.tables.origins.tiered_segments import TieredSegments
 _start_offset = attrgetter("start_offset")
 WALK_SIZE = 1 << 20
 """The bytes of one request for batches in which a record is searched for."""
+INDEX_SIZE = 4 << 20
+"""The most bytes of a small object that are requested together with its manifest. A larger one is requested again, with
+the size that the manifest states."""
 
 
 class TieredPartition:
@@ -51,6 +55,8 @@ class TieredPartition:
         self.node_id: int | None = None
         self.tier = "remote"
         self.source = source
+        self._started: dict[str, ObjectAnswers] = {}
+        """The reads of offset indexes that were started before they are needed, by the stem of the segment."""
         suffix = ObjectKind.LOG.value
         self.segments: Sequence[StoredSegment] = [
             StoredSegment(
@@ -111,8 +117,7 @@ class TieredPartition:
         (`PartitionOrigin.cuts`). A segment that fits into one slice needs only its manifest, any other one its index.
         The first and the last cut may have batches outside of the offsets, which the task leaves out."""
         tiered = self._stretches[self._slot_of(segment.start_offset)].segment
-        is_whole = start_offset <= tiered.start_offset and end_offset > tiered.last_offset
-        if is_whole and segment.size <= slice_size:
+        if _is_one_slice(tiered, start_offset, end_offset, slice_size):
             return [Cut(0, segment.size, None)]
         index = self._index(tiered)
         start = 0 if start_offset <= tiered.start_offset else index.position_at_or_before(start_offset)
@@ -122,6 +127,11 @@ class TieredPartition:
             return []
         starts = index.cuts(start, end, slice_size)
         return [Cut(*each, None) for each in zip(starts, [*starts[1:], end], strict=True)]
+
+    def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
+        tiered = self._stretches[self._slot_of(segment.start_offset)].segment
+        if tiered.stem not in self._started and not _is_one_slice(tiered, start_offset, end_offset, slice_size):
+            self._started[tiered.stem] = self._start_object(tiered, ObjectKind.OFFSET_INDEX)
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         for start_offset, end_offset, segment in self._stretches:
@@ -178,15 +188,24 @@ class TieredPartition:
 
     def _index(self, segment: TieredSegment) -> RemoteOffsetIndex:
         key = self._key(segment, ObjectKind.OFFSET_INDEX)
-        return RemoteOffsetIndex(key, self._object(segment, ObjectKind.OFFSET_INDEX), segment.start_offset)
+        started = self._started.pop(segment.stem, None)
+        return RemoteOffsetIndex(key, self._object(segment, ObjectKind.OFFSET_INDEX, started), segment.start_offset)
 
-    def _object(self, segment: TieredSegment, kind: ObjectKind) -> bytes:
+    def _start_object(self, segment: TieredSegment, kind: ObjectKind) -> ObjectAnswers:
+        """Start to read a small object of a segment, and the manifest that describes it."""
+        start = self._storage.start_get_whole
+        manifest = start(self._key(segment, ObjectKind.MANIFEST), MANIFEST_SIZE_MAX)
+        return ObjectAnswers(manifest, start(self._key(segment, kind), INDEX_SIZE))
+
+    def _object(self, segment: TieredSegment, kind: ObjectKind, started: ObjectAnswers | None = None) -> bytes:
         """Read a small object of a segment, and compare it with the manifest."""
-        manifest_key = self._key(segment, ObjectKind.MANIFEST)
-        manifest = decode_manifest(manifest_key, self._read(manifest_key, 0, MANIFEST_SIZE_MAX))
+        answers = started or self._start_object(segment, kind)
+        manifest = decode_manifest(self._key(segment, ObjectKind.MANIFEST), _found(answers.manifest))
         summary = manifest.objects[kind]
         key = self._key(segment, kind)
-        data = self._read(key, 0, summary.size + 1)
+        data = _found(answers.data)
+        if len(data) == INDEX_SIZE < summary.size:
+            data = self._read(key, 0, summary.size + 1)
         if (len(data), crc32c(data, 0)) != summary:
             raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
         return data
@@ -203,6 +222,27 @@ class TieredPartition:
 
     def _slot_of(self, offset: int) -> int:
         return max(0, bisect_right(self._stretches, offset, key=_start_offset) - 1)
+
+
+class ObjectAnswers(NamedTuple):
+    """The answers to the requests for a small object and for the manifest that describes it."""
+
+    manifest: Future[BytesLike]
+    data: Future[BytesLike]
+
+
+def _found(answer: Future[BytesLike]) -> bytes:
+    """Wait for an object. Raises FileNotFoundError if it does not exist, and other `RemoteStorageError`s."""
+    try:
+        return bytes(answer.result())
+    except ObjectNotFound as gone:
+        raise FileNotFoundError(str(gone)) from None
+
+
+def _is_one_slice(segment: TieredSegment, start_offset: int, end_offset: int, slice_size: int) -> bool:
+    """Whether a whole segment is read, as one slice, so that its index is not needed."""
+    is_whole = start_offset <= segment.start_offset and end_offset > segment.last_offset
+    return is_whole and segment.size <= slice_size
 
 
 ENTRY: Final = Struct(">ii")

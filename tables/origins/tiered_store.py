@@ -6,12 +6,13 @@ broker the manifests show them: a manifest is written last and removed first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_key, partition_prefix
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_partition_prefix
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from moldau.storage.tiered.port import InvalidStorageUrl, ObjectNotFound, StorageMissing
@@ -25,21 +26,25 @@ from moldau.tables.refusals import Refused
 
 COST: Final = 10
 """The cost of reading an offset from an object, relative to that from a local file, which is 1."""
-PAST_SEGMENTS: Final = "z"
-"""A text that is greater than the name of any segment, because such a name begins with a digit."""
+OPENED_AT_ONCE: Final = 16
+"""The most partitions whose segments are listed at the same time. Each takes three answers of the storage, one after
+another."""
 
 
 class TieredStore:
     """The `Origin` that reads from a tiered storage."""
 
-    def __init__(self, address: StoreAddress, storage: BlockingStorage | None = None) -> None:
-        """Open the storage. Raises `Refused` if there is no tiered storage at the address, and
-        `RemoteStorageError`.
-        """
+    def __init__(
+        self, address: StoreAddress, storage: BlockingStorage | None = None, topics: Collection[str] | None = None
+    ) -> None:
+        """Open the storage. `topics`: the names of the topics that are read; None if all may be. Raises `Refused` if
+        there is no tiered storage at the address, and `RemoteStorageError`."""
         self.cost = COST
         self._address = address
+        self._topics = topics
         try:
             self._storage = storage or storage_at(address)
+            self._listed_topics = self._storage.start_listing_directories([TOPICS])
             data = bytes(self._storage.get(CLUSTER_MANIFEST, 0, MANIFEST_SIZE_MAX))
         except (ObjectNotFound, StorageMissing) as problem:
             raise Refused(f"path: {address} is not a tiered storage: {problem}") from None
@@ -52,8 +57,8 @@ class TieredStore:
         """The partitions of a second topic that has the same name as a topic in `_found`."""
 
     def partitions(self) -> Mapping[TopicPartition, RemotePartition]:
-        """The partitions in the storage. One request finds each of them, because the listing skips the other segments
-        of a partition."""
+        """The partitions in the storage of the topics that are read, or of all topics if the storage lacks one of
+        these."""
         if self._found is None:
             self._found = self._partitions()
         return self._found
@@ -67,8 +72,7 @@ class TieredStore:
         """List the segments of these partitions. Raises `Refused` if two topics have the name of one of the partitions,
         and what `partitions` raises."""
         known = self.partitions()
-        assert self.cluster_id is not None
-        opened: list[PartitionOrigin] = []
+        chosen: list[RemotePartition] = []
         for key in keys:
             partition, other = known.get(key), self._others.get(key)
             if partition is not None and other is not None:
@@ -77,20 +81,25 @@ class TieredStore:
                     f"{uuid_text(other.topic_id)}: one of them was deleted, and its segments are still there"
                 )
             if partition is not None:
-                listed = list_tiered(self._storage, self.cluster_id, partition)
-                opened.append(TieredPartition(self._storage, TieredSegments(self._address), partition, listed))
-        return opened
+                chosen.append(partition)
+        if len(chosen) <= 1:
+            return [self._open(each) for each in chosen]
+        with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(chosen)), "moldau listing") as threads:
+            return list(threads.map(self._open, chosen))
+
+    def _open(self, partition: RemotePartition) -> PartitionOrigin:
+        assert self.cluster_id is not None
+        listed = list_tiered(self._storage, self.cluster_id, partition)
+        return TieredPartition(self._storage, TieredSegments(self._address), partition, listed)
 
     def _partitions(self) -> dict[TopicPartition, RemotePartition]:
+        prefixes = self._listed_topics.result()
+        if self._topics is not None:
+            named = {prefix: prefix.removeprefix(TOPICS).rpartition(".")[0] for prefix in prefixes}
+            if set(self._topics) <= set(named.values()):
+                prefixes = [prefix for prefix, name in named.items() if name in self._topics]
         found: dict[TopicPartition, RemotePartition] = {}
-        after = ""
-        while (entry := self._storage.first_after(TOPICS, after)) is not None:
-            named = parse_key(entry.key)
-            if named is None:
-                after = entry.key
-                continue
-            after = partition_prefix(named.partition) + PAST_SEGMENTS
-            topic, topic_id, number = named.partition
-            if found.setdefault((topic, number), named.partition).topic_id != topic_id:
-                self._others[topic, number] = named.partition
+        for each in map(parse_partition_prefix, self._storage.list_directories(prefixes)):
+            if each is not None and found.setdefault((each.topic, each.partition), each) != each:
+                self._others[each.topic, each.partition] = each
         return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ SLICE_SIZE_MIN: Final = 1 << 20
 slices of a large read are as large as its tasks, because more slices would take more reads of indexes."""
 TASKS_MAX: Final = 20_000
 """The most tasks of a read. A larger read gets larger tasks instead."""
+PIECES_AHEAD: Final = 16
+"""The pieces whose indexes are requested from remote storage before they are needed."""
 PLANS_MAX: Final = 10
 """The most times that a plan is made. It is made again if files changed meanwhile."""
 
@@ -257,7 +260,8 @@ def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata |
     if tiered or options.stores:
         from moldau.tables.origins.tiered_store import TieredStore
 
-        found += [TieredStore(each) for each in (*tiered, *options.stores)]
+        topics = topics_of(options.subscription)
+        found += [TieredStore(each, topics=topics) for each in (*tiered, *options.stores)]
     return found
 
 
@@ -293,7 +297,7 @@ def tasks_of(
     narrowed = [pushed.clip_offset_range(each) for each in ranges]
     tasks: list[Task] = []
     for group in groups_of(narrowed, options.records_per_task_max):
-        slices = [each for wanted in group for each in slices_of(wanted, options, slice_size, pushed)]
+        slices = list(slices_of(group, options, slice_size, pushed))
         tasks += packed_tasks(slices, task_size)
     return tasks
 
@@ -309,17 +313,17 @@ def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterato
             yield [OffsetRange(view, group_start, min(end, group_start + records_max))]
 
 
-def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filters: PushedFilters) -> Iterator[Slice]:
-    """Yield the slices with the records of a range. Offsets that no origin has are reported as data loss."""
-    view, start_offset, end_offset = wanted
-    for place in view.offers if view.may_have_gaps else ():
-        for base in place.lost_segments:
-            if start_offset <= base < end_offset:
-                report_data_loss(
-                    options, f"{view}: the segment at offset {base} is missing in {place.place}, its index is there"
-                )
-    aborted = Aborts(wanted) if options.is_committed or options.table == "batches" else None
-    for piece in view.pieces(start_offset, end_offset):
+def slices_of(
+    group: Sequence[OffsetRange], options: ReadOptions, slice_size: int, filters: PushedFilters
+) -> Iterator[Slice]:
+    """Yield the slices with the records of some ranges. Offsets that no origin has are reported as data loss."""
+    for wanted in group:
+        report_lost_segments(wanted, options)
+    aborted: Aborts | None = None
+    for wanted, piece in pieces_of(group, slice_size, filters):
+        view, _, _ = wanted
+        if options.is_committed or options.table == "batches":
+            aborted = aborted if aborted is not None and aborted.wanted is wanted else Aborts(wanted)
         offer, segment, piece_start, piece_end = piece
         if offer is None or segment is None:
             report_data_loss(options, f"{view}: offsets {piece_start} to {piece_end} are in no place")
@@ -346,6 +350,36 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
                 has_end=index == len(cuts) and cut.last_offset is None,
                 finds_markers=options.is_committed and offer.tier == "local",
             )
+
+
+def pieces_of(
+    group: Sequence[OffsetRange], slice_size: int, filters: PushedFilters
+) -> Iterator[tuple[OffsetRange, Piece]]:
+    """Yield the pieces of some ranges, each with its range. The reads of indexes that the next `PIECES_AHEAD` pieces
+    need are started before."""
+    pieces = ((wanted, piece) for wanted in group for piece in wanted.view.pieces(*wanted[1:]))
+    ahead: deque[tuple[OffsetRange, Piece]] = deque()
+    for each in pieces:
+        offer, segment, start, end = each[1]
+        if offer is None or segment is None or offer.tier != "remote":
+            pass
+        elif not filters.is_too_old(offer, segment):
+            offer.start_cuts(segment, start, end, slice_size)
+        ahead.append(each)
+        if len(ahead) > PIECES_AHEAD:
+            yield ahead.popleft()
+    yield from ahead
+
+
+def report_lost_segments(wanted: OffsetRange, options: ReadOptions) -> None:
+    """Report data loss if a segment of a range is missing whose index is there."""
+    view, start_offset, end_offset = wanted
+    for place in view.offers if view.may_have_gaps else ():
+        for base in place.lost_segments:
+            if start_offset <= base < end_offset:
+                report_data_loss(
+                    options, f"{view}: the segment at offset {base} is missing in {place.place}, its index is there"
+                )
 
 
 def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions, *, is_dense: bool) -> None:
@@ -375,13 +409,13 @@ class Aborts:
     segment than the records, and that segment may be in another origin."""
 
     def __init__(self, wanted: OffsetRange) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
         self._known: list[AbortedTransaction] | None = None
 
     def between(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records in [start_offset, end_offset)."""
         if self._known is None:
-            view, start, end = self._wanted
+            view, start, end = self.wanted
             self._known = sorted({each for offer in view.offers for each in offer.aborted(start, end)})
         return tuple(
             each for each in self._known if each.first_offset < end_offset and each.last_offset >= start_offset

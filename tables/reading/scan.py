@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from moldau.tables.origins.tasks_ahead import TasksAhead
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, intersection
 from moldau.tables.reading.decoding_threads import DecodingThreads
 from moldau.tables.reading.filter_bounds import FilterBounds
@@ -103,8 +104,9 @@ class Scan(ABC):
                 pushed = intersected_filters(pushed, bounds.pushed())
         reader = self.planned(needed, None if pushed == NOTHING_PUSHED else pushed)
         tasks = reader.tasks()
-        threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter).read, self._threads_max())
-        return self._counted(threads, tasks)
+        ahead = TasksAhead(tasks)
+        threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter, ahead).read, self._threads_max())
+        return self._counted(threads, tasks, ahead)
 
     def _counted_column(self) -> str:
         """The column that is read to count rows. It is `partition` if the table has it, which is not decoded from the
@@ -119,8 +121,9 @@ class Scan(ABC):
             raise Refused(f"threads: {self.threads} is below 0")
         return self.threads
 
-    def _counted(self, threads: DecodingThreads, tasks: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, none of them with more than `batch_rows` rows, and report the progress."""
+    def _counted(self, threads: DecodingThreads, tasks: Any, ahead: TasksAhead) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, none of them with more than `batch_rows` rows, and report the progress. Nothing is
+        requested ahead any more when the iterator is closed."""
         sizes = {id(task): size_of(task) for task in tasks}
         done = Progress(0, 0, len(tasks), 0, sum(sizes.values()))
 
@@ -130,29 +133,39 @@ class Scan(ABC):
             if self.progress is not None:
                 self.progress(done)
 
-        for batch in threads.batches(finished):
-            for start in range(0, batch.num_rows, self.batch_rows):
-                part = batch.slice(start, self.batch_rows)
-                done = done._replace(rows=done.rows + part.num_rows)
-                if self.progress is not None:
-                    self.progress(done)
-                yield part
+        try:
+            for batch in threads.batches(finished):
+                for start in range(0, batch.num_rows, self.batch_rows):
+                    part = batch.slice(start, self.batch_rows)
+                    done = done._replace(rows=done.rows + part.num_rows)
+                    if self.progress is not None:
+                        self.progress(done)
+                    yield part
+        finally:
+            ahead.stop()
 
 
 class FilteredTasks:
-    """Reads tasks, keeps the rows for which a filter is true, and returns only the columns of a schema."""
+    """Reads tasks, keeps the rows for which a filter is true, and returns only the columns of a schema. Of the tasks
+    that follow it requests bytes ahead."""
 
-    def __init__(self, reader: TableReader, schema: pa.Schema, wanted: pc.Expression | None) -> None:
+    def __init__(self, reader: TableReader, schema: pa.Schema, wanted: pc.Expression | None, ahead: TasksAhead) -> None:
         self._reader = reader
         self._schema = schema
         self._wanted = wanted
+        self._ahead = ahead
 
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
         """Yield the filtered batches of a task. Raises what `TableReader.read_task` raises."""
-        for batch in self._reader.read_task(task):
-            kept = batch if self._wanted is None else filter_rows(batch, self._wanted)
-            if kept.num_rows:
-                yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)
+        self._ahead.begin(task)
+        try:
+            for batch in self._reader.read_task(task):
+                self._ahead.begin(task)
+                kept = batch if self._wanted is None else filter_rows(batch, self._wanted)
+                if kept.num_rows:
+                    yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)
+        finally:
+            self._ahead.end(task)
 
 
 def filter_rows(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:

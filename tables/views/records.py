@@ -52,8 +52,16 @@ class RecordsReader:
 
     def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task with these columns, slice after slice."""
-        for each in task:
-            yield from self.batches_of(each, columns)
+        from moldau.tables.origins.tasks_ahead import TasksAhead
+
+        slices = [(each,) for each in task]
+        ahead = TasksAhead(slices)
+        try:
+            for each in slices:
+                ahead.begin(each)
+                yield from self.batches_of(*each, columns)
+        finally:
+            ahead.stop()
 
     def batches_of(self, wanted: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a slice with these columns. Missing records raise `DataLost`; with failOnDataLoss=false

@@ -22,6 +22,7 @@ from moldau.storage.tiered.port import (
     StorageMissing,
     StorageUnavailable,
     content_bytes,
+    directories_of,
 )
 
 
@@ -155,6 +156,10 @@ class SimulatedStorage:
                 shown.setdefault(key, ObjectEntry(key, size))
         keys = sorted(key for key in shown if key.startswith(prefix) and key > after)
         return [shown[key] for key in keys[:limit]]
+
+    async def list_directories(self, prefix: str) -> Sequence[str]:
+        listed = await self.list(prefix, limit=len(self.bucket.objects) + len(self.bucket.removed_until_s) + 1)
+        return directories_of((each.key for each in listed), prefix)
 
     async def delete(self, keys: Sequence[str]) -> None:
         is_answered = await self._begin(0)

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.layout import DATA_KINDS, ObjectKind, SegmentObject, object_key, parse_key
+from moldau.storage.tiered.layout import (
+    DATA_KINDS,
+    ObjectKind,
+    SegmentObject,
+    object_key,
+    parse_key,
+    parse_partition_prefix,
+    partition_prefix,
+)
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 ORDERS = RemotePartition("orders.v1", bytes(range(16)), 3)
@@ -31,6 +39,7 @@ def test_a_key_is_read_back(topic: str, topic_id: bytes, partition: int, offset:
     for kind in ObjectKind:
         found = SegmentObject(RemotePartition(topic, topic_id, partition), offset, ID, kind)
         assert parse_key(object_key(*found)) == found
+        assert parse_partition_prefix(partition_prefix(found.partition)) == found.partition
 
 
 @pytest.mark.parametrize(
@@ -47,3 +56,20 @@ def test_a_key_is_read_back(topic: str, topic_id: bytes, partition: int, offset:
 )
 def test_other_keys_stand_for_nothing(key: str) -> None:
     assert parse_key(key) is None
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "topics/",
+        "topics/a/3/",
+        partition_prefix(ORDERS) + "more/",
+        partition_prefix(ORDERS).rstrip("/"),
+        partition_prefix(ORDERS).replace("/3/", "/03/"),
+        partition_prefix(ORDERS).replace("/3/", "/x/"),
+        partition_prefix(ORDERS).replace("topics/", "other/"),
+    ],
+)
+def test_other_prefixes_are_of_no_partition(prefix: str) -> None:
+    assert parse_partition_prefix(prefix) is None

@@ -126,6 +126,21 @@ def test_listings_are_sorted_paged_and_of_one_prefix(storage: RemoteStorage) -> 
     run(story())
 
 
+def test_directories_are_one_level_below_a_prefix(storage: RemoteStorage) -> None:
+    async def story() -> None:
+        for key in ["t/a-b/1", "t/a/0", "t/a/1/z", "t/ab/0", "t/file", "u/0"]:
+            await storage.put(key, b"content")
+        assert list(await storage.list_directories("")) == ["t/", "u/"]
+        assert list(await storage.list_directories("t/")) == ["t/a-b/", "t/a/", "t/ab/"]
+        assert list(await storage.list_directories("t/a/")) == ["t/a/1/"]
+        assert list(await storage.list_directories("t/ab/")) == list(await storage.list_directories("none/")) == []
+        await storage.delete(["t/a/1/z", "u/0"])
+        assert list(await storage.list_directories("t/a/")) == []
+        assert list(await storage.list_directories("")) == ["t/"]
+
+    run(story())
+
+
 def test_deleting_removes_what_is_there(storage: RemoteStorage) -> None:
     async def story() -> None:
         for key in ("d/a", "d/b", "d/c"):

@@ -17,7 +17,7 @@ from moldau.tables.decoding.segment_batches import stored_batches
 from moldau.tables.origins import tiered_segments
 from moldau.tables.origins.blocking_storage import BlockingStorage
 from moldau.tables.origins.port import FileInPieces, Slice, StoredSegment
-from moldau.tables.origins.tiered_segments import TieredFile, TieredSegments
+from moldau.tables.origins.tiered_segments import SegmentRequests, TieredFile, TieredSegments
 from moldau.tables.refusals import DataLost, SegmentReplaced
 from tests.support.segments import mixed_batches
 
@@ -57,7 +57,11 @@ def slice_of(data: bytes, start: int = 0) -> Slice:
 
 
 def file_of(pieces: Pieces, wanted: Slice) -> TieredFile:
-    return TieredFile(cast("BlockingStorage", pieces), wanted)
+    return TieredFile(requests_of(pieces), wanted)
+
+
+def requests_of(pieces: Pieces) -> SegmentRequests:
+    return SegmentRequests(cast("BlockingStorage", pieces))
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +117,44 @@ def test_a_file_that_is_closed_drops_its_requests() -> None:
     file.pread(10, 700)
     file.close()
     assert [future.cancelled() for future in pieces.futures] == [False, False, False, True]
+
+
+def test_a_slice_is_requested_before_it_is_opened_and_each_byte_once() -> None:
+    pieces = Pieces(OBJECT, 1)
+    requests, wanted = requests_of(pieces), slice_of(OBJECT, 100)
+    assert requests.begin(wanted, must=False) and requests.begin(wanted, must=True)
+    assert pieces.asked == [(100, 700), (800, 700), (1_500, 700)]
+    assert bytes(TieredFile(requests, wanted).pread(4_900, 100)) == OBJECT[100:]
+    assert pieces.asked == [(start, min(700, 5_000 - start)) for start in range(100, 5_000, 700)]
+
+
+def test_no_more_is_requested_ahead_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiered_segments, "BEGUN_MAX", 4)
+    pieces = Pieces(OBJECT, 1)
+    pieces.answers = False
+    requests = requests_of(pieces)
+    slices = [slice_of(OBJECT[: 1_500 + 700 * number]) for number in range(4)]
+    assert [requests.begin(each, must=False) for each in slices] == [True, True, False, False]
+    assert requests.begin(slices[2], must=True)
+
+    for future in pieces.futures:
+        future.set_result([])
+    assert not requests.begin(slices[3], must=False), "the answers are still held"
+    for each in slices[:3]:
+        requests.drop(each)
+    assert requests.begin(slices[3], must=False)
+
+
+def test_what_no_task_opens_is_cancelled() -> None:
+    pieces = Pieces(OBJECT, 1)
+    pieces.answers = False
+    requests, wanted = requests_of(pieces), slice_of(OBJECT)
+    requests.begin(wanted, must=False)
+    requests.drop(wanted)
+    assert [future.cancelled() for future in pieces.futures] == [True, True, True]
+    requests.begin(wanted, must=False)
+    TieredFile(requests, wanted).close()
+    assert all(future.cancelled() for future in pieces.futures)
 
 
 def test_an_object_that_is_gone_or_short_is_told() -> None:

@@ -87,6 +87,30 @@ def test_the_rows_are_those_of_the_sealed_segments(local: Path, tier: Path) -> N
     assert len(planned(tier, minPartitions="40").tasks) > 20
 
 
+def test_an_index_that_was_requested_before_is_not_requested_again(tier: Path) -> None:
+    (partition,) = TieredStore(StoreAddress(str(tier))).open([("t", 0)])
+    segment = partition.segments[0]
+    wanted = (segment, segment.start_offset, segment.end_offset, segment.size // 3)
+    cuts = partition.cuts(*wanted)
+    assert len(cuts) > 1
+    partition.start_cuts(*wanted)
+    shutil.rmtree(tier / "topics")
+    assert partition.cuts(*wanted) == cuts
+    with pytest.raises(FileNotFoundError):
+        partition.cuts(*wanted)
+
+
+def test_a_named_topic_is_found_without_the_others_and_its_lack_names_them(tier: Path) -> None:
+    (topic,) = (tier / "topics").iterdir()
+    shutil.copytree(topic, topic.with_name(topic.name.replace("t.", "u.")))
+    address = StoreAddress(str(tier))
+    assert TieredStore(address, topics=["t"]).partitions().keys() == {("t", 0)}
+    assert TieredStore(address).partitions().keys() == {("t", 0), ("u", 0)}
+    assert TieredStore(address, topics=["t", "v"]).partitions().keys() == {("t", 0), ("u", 0)}
+    with pytest.raises(Refused, match="no partition of v is in the places that are read, only of t, u"):
+        planned(tier, subscribe="v")
+
+
 def test_two_topics_of_one_name_do_not_hide_the_others(tier: Path) -> None:
     (segment, *_) = (tier / "topics").rglob("*.manifest.json")
     other = Path(str(segment).replace(uuid_text(PARTITION.topic_id), uuid_text(bytes(16))))

@@ -1,0 +1,71 @@
+"""Requests the bytes of tasks that no thread has begun, from the sources that are far away (`DistantSource`).
+
+The tasks are begun about in their order. `begin` requests the slices of the tasks up to the begun one, and of those
+after it as far as the sources allow; a task that is called off has its requests cancelled by `end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+from moldau.tables.origins.port import DistantSource, Slice
+
+
+class TasksAhead:
+    """The requests of the tasks of one read. Threads may share it."""
+
+    def __init__(self, tasks: Sequence[Any]) -> None:
+        self._tasks = tasks
+        self._numbers = {id(task): number for number, task in enumerate(tasks)}
+        self._lock = Lock()
+        self._next = 0
+        """The number of the first task without requests."""
+        self._requested: set[int] = set()
+        """The numbers of the tasks with requests that have not ended."""
+
+    def begin(self, task: Any) -> None:
+        """Request what is to be read next. It is called when a task begins, and while it is read."""
+        if self._next == len(self._tasks):
+            return
+        number = self._numbers[id(task)]
+        with self._lock:
+            while self._next < len(self._tasks):
+                if not self._request(self._tasks[self._next], must=self._next <= number):
+                    return
+                self._requested.add(self._next)
+                self._next += 1
+
+    def end(self, task: Any) -> None:
+        """Cancel the requests of a task whose bytes nothing takes any more."""
+        number = self._numbers[id(task)]
+        with self._lock:
+            if number not in self._requested:
+                return
+            self._requested.remove(number)
+        for each in distant_slices(task):
+            each.source.drop_ahead(each)
+
+    def stop(self) -> None:
+        """Request nothing more, and cancel what is requested."""
+        with self._lock:
+            self._next = len(self._tasks)
+            requested = list(self._requested)
+        for number in requested:
+            self.end(self._tasks[number])
+
+    @staticmethod
+    def _request(task: Any, *, must: bool) -> bool:
+        """Request the slices of a task. Returns False if there was no room for the first of them."""
+        for position, each in enumerate(distant_slices(task)):
+            if not each.source.request_ahead(each, must=must or position > 0):
+                return False
+        return True
+
+
+def distant_slices(task: Any) -> Iterator[Any]:
+    """Yield the slices of a task that are far away. Tasks of tables that the plan has made have no slices."""
+    for each in task:
+        if isinstance(each, Slice) and isinstance(each.source, DistantSource):
+            yield each
