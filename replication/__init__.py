@@ -1,2 +1,3 @@
-"""The state of a broker's replica of a partition: its role, in-sync set, high watermark, and the fetches from it and by
-it."""
+"""Partition replicas on a broker: roles, in-sync sets and high watermarks, and the fetches that leaders answer and
+followers send.
+"""

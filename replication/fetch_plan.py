@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData, ReplicaState
-from moldau.replication.follower_fetch import NO_EPOCH, LocalReplicas, PartitionKey, divergence, refusal_of_replica
+from moldau.replication.follower_fetch import NO_EPOCH, LocalReplicas, PartitionKey, divergence_of, refusal_of_replica
 from moldau.replication.partition import Partition
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.replication.source import (
@@ -24,52 +24,55 @@ from moldau.replication.source import (
     LocatedBatches,
     PageCacheMiss,
     PendingRemoteRead,
-    Source,
+    RecordSource,
 )
 from moldau.storage.checkpoints.leader_epochs import EpochEnd
 from moldau.storage.files.file_slice import FileSlice
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-NONE: Final = ErrorCode.NONE
-MOVED_AWAY: Final = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+NO_ERROR: Final = ErrorCode.NONE
+MOVED_TO_TIERED_STORAGE: Final = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 """A module-level name for `OFFSET_MOVED_TO_TIERED_STORAGE`, because the lookup of an enum member costs as much as a
-call."""
+call.
+"""
 FOLLOWER_READS_VERSION: Final = 11
-"""From this version of Fetch on, consumers name their rack and may read from followers (KIP-392)."""
-NO_REPLICA: Final = -1
+"""The first version of Fetch in which consumers name their rack and may read from followers (KIP-392)."""
+NO_PREFERRED_REPLICA: Final = -1
 
 
 class ReplicaSelector(Protocol):
     """Chooses the replica from which a consumer should read (KIP-392)."""
 
     def select(self, partition: Partition, fetch_offset: int, rack: str) -> int:
-        """The id of the follower from which a consumer in this rack should read; `NO_REPLICA` if it should read from
-        the leader."""
+        """Return the id of the follower from which a consumer in this rack should read, or `NO_PREFERRED_REPLICA` for
+        the leader.
+        """
 
 
-class FetchRoom(Protocol):
-    """The limits on the records in the response to one fetch."""
+class FetchLimits(Protocol):
+    """The limits on the records that one fetch response carries."""
 
     @property
     def size_max(self) -> int:
-        """The most bytes of records in the response."""
+        """The maximum size of the records in the response, in bytes."""
 
     @property
-    def memory(self) -> int:
-        """The most bytes of records that are copied into memory for the response."""
+    def memory_size_max(self) -> int:
+        """The maximum size of the records that are copied into memory for the response, in bytes."""
 
     @property
-    def awaits_remote(self) -> bool:
-        """Whether the fetch may wait for reads of remote storage. If it may not, their partitions are answered without
-        records."""
+    def may_wait_for_remote(self) -> bool:
+        """Whether the fetch may wait for reads of remote storage. Otherwise partitions that need such a read are
+        answered without records.
+        """
 
-    def sends_from_file(self, place: FileSlice) -> bool:
-        """Whether the connection sends this part of a file without copying it into memory."""
+    def can_send_from_file(self, place: FileSlice) -> bool:
+        """Whether the connection can send this part of a file without a copy in memory."""
 
 
 class PlannedRead:
-    """The planned answer for one partition of a fetch. Its records are found but not read."""
+    """The planned answer for one partition of a fetch. It says where the records are; they are not read yet."""
 
     __slots__ = ("data", "fetch_offset", "key", "partition", "place")
 
@@ -86,7 +89,7 @@ class PlannedRead:
         self.partition = partition
         """The replica that is read; None if this broker does not have the partition."""
         self.place = place
-        """The part of a file that has the records; None if the answer has no records."""
+        """The part of a file with the records; None if the answer has none."""
         self.fetch_offset = fetch_offset
 
     @property
@@ -95,10 +98,11 @@ class PlannedRead:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the response must not wait for more records, because this partition has an error, a diverging log or
-        a preferred replica."""
+        """Whether the response must be sent without waiting for more records: the partition has an error, a diverging
+        log or a preferred replica.
+        """
         data = self.data
-        return data.error_code != NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
+        return data.error_code != NO_ERROR or data.diverging_epoch is not None or data.preferred_read_replica >= 0
 
 
 class FetchPlanner:
@@ -107,17 +111,14 @@ class FetchPlanner:
     def __init__(
         self,
         replicas: LocalReplicas,
-        source: Source,
+        source: RecordSource,
         leader_quota: ReplicationQuota,
         selector: ReplicaSelector | None,
         monotonic_ms: Callable[[], int],
-        remote: Source | None = None,
+        remote: RecordSource | None = None,
     ) -> None:
-        """Create the planner of a broker.
-
-        `leader_quota` is the quota of this broker's leaders for throttled followers. If `selector` is None, every
-        consumer reads from the leader. `remote` is the source from which consumers read offsets below the local log
-        start offset of a tiered topic.
+        """`leader_quota`: the replication quota of this broker's leaders. `selector`: None lets every consumer read
+        from the leader. `remote`: the source of records below the local log start offset of tiered topics.
         """
         self._replicas = replicas
         self._source = source
@@ -133,20 +134,20 @@ class FetchPlanner:
         wanted: Iterable[tuple[PartitionKey, FetchPartition]],
         replica: ReplicaState | None,
         agreeing: Mapping[PartitionKey, None],
-        room: FetchRoom,
+        room: FetchLimits,
         waits: bool,
     ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
         """Plan the answer for each wanted partition, or return what the caller has to wait for before it plans again:
 
             PageCacheMiss        a lookup needs bytes that the page cache lacks; with `waits` it reads them itself
-            PendingRemoteRead    remote storage is being read; returned only while `room.awaits_remote` is true
+            PendingRemoteRead    remote storage is being read; returned only while `room.may_wait_for_remote` is true
 
         `replica` is the follower that fetches; None for a consumer. `agreeing` has the partitions in which the
         follower's log was just found to be a prefix of the leader's log.
 
         DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
         """
-        left, memory = min(request.max_bytes, room.size_max), room.memory
+        left, memory = min(request.max_bytes, room.size_max), room.memory_size_max
         isolation = isolation_of(request, replica)
         is_over = replica is not None and not self._quota.is_idle and self._quota.is_exceeded(self._monotonic_ms())
         prefers_near = (
@@ -157,21 +158,21 @@ class FetchPlanner:
         for key, wish in wanted:
             partition = self._replicas.find(key)
             if partition is None:
-                topic, index = key
-                reads.append(PlannedRead(key, without_records(index, self._replicas.error_of(topic, index)), None))
+                data = unknown_partition_answer(key[1], self._replicas.error_of(*key))
+                reads.append(PlannedRead(key, data, None))
                 continue
             refusal = _refusal(version, partition, wish, replica)
-            if refusal is not NONE:
-                reads.append(PlannedRead(key, as_failed(_empty(partition, wish), refusal), partition))
+            if refusal is not NO_ERROR:
+                reads.append(PlannedRead(key, set_partition_error(_empty(partition, wish), refusal), partition))
                 continue
             if prefers_near and partition.is_leader:
                 near = self._near_replica(partition, wish, request.rack_id)
-                if near != NO_REPLICA:
+                if near != NO_PREFERRED_REPLICA:
                     data = _empty(partition, wish)
                     data.preferred_read_replica = near
                     reads.append(PlannedRead(key, data, partition))
                     continue
-            diverging = divergence(partition.log, wish) if key not in agreeing else None
+            diverging = divergence_of(partition.log, wish) if key not in agreeing else None
             if diverging is not None:
                 reads.append(_diverging(key, wish, partition, diverging))
                 continue
@@ -180,10 +181,10 @@ class FetchPlanner:
                 continue
             read = self._read(key, wish, partition, isolation, left, not found_records, waits)
             if isinstance(read, PendingRemoteRead):
-                if room.awaits_remote:
+                if room.may_wait_for_remote:
                     return read
                 read = PlannedRead(key, _empty(partition, wish), partition)
-            if isinstance(read, PlannedRead) and read.place is not None and not room.sends_from_file(read.place):
+            if isinstance(read, PlannedRead) and read.place is not None and not room.can_send_from_file(read.place):
                 if read.place.size > memory:
                     read = self._read(key, wish, partition, isolation, min(left, memory), not found_records, waits)
                     assert not isinstance(read, PendingRemoteRead), "what was just there is kept"
@@ -211,39 +212,46 @@ class FetchPlanner:
         if isolation is TXN_COMMITTED:
             data.aborted_transactions = []
         if not partition.log.log_start_offset <= wish.fetch_offset <= partition.log.end_offset:
-            return PlannedRead(key, as_failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
+            return PlannedRead(key, set_partition_error(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
         size_max = min(wish.partition_max_bytes, left)
         if size_max <= 0 and not at_least_one:
             return PlannedRead(key, data, partition)
-        found = self._source.read(partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits)
-        if found is MOVED_AWAY and isolation is not LOG_END and self._remote is not None:
-            found = self._remote.read(partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits)
+        found = self._source.find_batches(
+            partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits
+        )
+        if found is MOVED_TO_TIERED_STORAGE and isolation is not LOG_END and self._remote is not None:
+            found = self._remote.find_batches(
+                partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits
+            )
         if isinstance(found, LocatedBatches):
             if found.aborted_transactions is not None:
                 data.aborted_transactions = found.aborted_transactions
             return PlannedRead(key, data, partition, found.slice, wish.fetch_offset)
         if isinstance(found, PageCacheMiss | PendingRemoteRead):
             return found
-        if found is MOVED_AWAY:
+        if found is MOVED_TO_TIERED_STORAGE:
             data.error_code, data.aborted_transactions = found, None
             # The follower uses the offsets of this error: it takes the log start offset.
             return PlannedRead(key, data, partition)
-        return PlannedRead(key, as_failed(data, found), partition)
+        return PlannedRead(key, set_partition_error(data, found), partition)
 
     def _near_replica(self, partition: Partition, wish: FetchPartition, rack: str) -> int:
-        return self._selector.select(partition, wish.fetch_offset, rack) if self._selector is not None else NO_REPLICA
+        return (
+            self._selector.select(partition, wish.fetch_offset, rack)
+            if self._selector is not None
+            else NO_PREFERRED_REPLICA
+        )
 
     def _is_held_back(self, partition: Partition, replica: ReplicaState) -> bool:
-        """Whether a follower gets no records of a partition, because the partition is throttled and the quota of
-        leaders is exceeded.
-
-        An in-sync follower always gets records.
+        """Whether a follower must get no records of a partition now: the partition is throttled, and the leaders' quota
+        is exceeded. Never true for an in-sync follower.
         """
         return replica.replica_id not in partition.isr and self._quota.is_throttled(partition.topic, partition.index)
 
     def count_throttled(self, reads: Iterable[PlannedRead]) -> None:
-        """Count against the quota the bytes of throttled partitions that are about to be sent to followers, including
-        in-sync followers."""
+        """Count the bytes of throttled partitions that are about to be sent against the quota. Those sent to in-sync
+        followers count, too.
+        """
         if self._quota.is_idle:
             return
         now_ms = self._monotonic_ms()
@@ -254,36 +262,39 @@ class FetchPlanner:
                 and read.place is not None
                 and self._quota.is_throttled(partition.topic, partition.index)
             ):
-                self._quota.record(read.place.size, now_ms)
+                self._quota.record_bytes(read.place.size, now_ms)
 
 
 def isolation_of(request: FetchRequest, replica: ReplicaState | None) -> FetchIsolation:
-    """The isolation of a fetch, which determines the upper bound of what the client may read."""
+    """The isolation of a fetch, which limits the offsets that the client may read."""
     if replica is not None:
         return LOG_END
     return TXN_COMMITTED if request.isolation_level == READ_COMMITTED else HIGH_WATERMARK
 
 
 def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: ReplicaState | None) -> ErrorCode:
-    """The error of a fetch from this replica; NONE if the client may read from it.
+    """The error for a fetch of this partition by this replica; NONE if the fetch is allowed.
 
-    Followers may read only from the leader. Consumers may read from followers from version 11 of Fetch on.
+    Followers may read only from the leader. Consumers may read from followers since version 11 of Fetch.
     """
     refusal = partition.check_leader_epoch(max(wish.current_leader_epoch, NO_EPOCH))
-    if refusal is not NONE:
+    if refusal is not NO_ERROR:
         return refusal
     if replica is not None:
         return refusal_of_replica(partition, replica)
     may_read = partition.is_leader or version >= FOLLOWER_READS_VERSION
-    return NONE if may_read else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return NO_ERROR if may_read else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, found: EpochEnd) -> PlannedRead:
-    """The answer to a client whose log is longer in its last epoch than this log is in that epoch (KIP-595). The answer
-    has the end of the epoch in this log, or OFFSET_OUT_OF_RANGE if this log has no epoch at or below the client's."""
+    """Answer a client whose log diverges from this log in the client's last epoch (KIP-595).
+
+    The answer has the end of that epoch in this log, or OFFSET_OUT_OF_RANGE if this log has no epoch at or below the
+    client's.
+    """
     data = _empty(partition, wish)
     if found.epoch == NO_EPOCH:
-        return PlannedRead(key, as_failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
+        return PlannedRead(key, set_partition_error(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
     data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
     return PlannedRead(key, data, partition)
 
@@ -299,14 +310,14 @@ def _empty(partition: Partition, wish: FetchPartition) -> PartitionData:
     )
 
 
-def as_failed(data: PartitionData, error: ErrorCode) -> PartitionData:
-    """Turn the answer for a partition into an error. All its offsets become -1."""
+def set_partition_error(data: PartitionData, error: ErrorCode) -> PartitionData:
+    """Turn the answer for a partition into an error, with -1 for all offsets."""
     data.error_code = error
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
     data.aborted_transactions = None
     return data
 
 
-def without_records(index: int, error: ErrorCode) -> PartitionData:
-    """The answer, with an error, for a partition that this broker does not have."""
+def unknown_partition_answer(index: int, error: ErrorCode) -> PartitionData:
+    """Make the answer, with an error, for a partition that this broker does not have."""
     return PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=b"")

@@ -31,15 +31,15 @@ INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 NO_SESSION: Final = 0
 SESSION_PARTITIONS_MAX: Final = 1_000
-"""The most partitions of a consumer's session. It is limited because each fetch examines all of them. DIVERGES: Apache
-Kafka has no such limit."""
+"""The maximum number of partitions in a consumer's session, because every fetch examines all of them. DIVERGES: Apache
+Kafka has no such limit.
+"""
 TOPIC_ID_VERSION: Final = 13
-"""From this version of Fetch on, requests name topics by id."""
+"""The first version of Fetch in which requests name topics by id."""
 
 
 class CachedPartition:
-    """One partition of a fetch session: the parameters with which the client fetches it, and the offsets in the last
-    response."""
+    """A partition of a fetch session: its fetch parameters, and the offsets that the last response reported."""
 
     __slots__ = ("had_error", "high_watermark", "log_start_offset", "wish")
 
@@ -49,9 +49,10 @@ class CachedPartition:
         self.log_start_offset = -1
         self.had_error = False
 
-    def must_respond(self, data: PartitionData) -> bool:
-        """Whether the response must include this partition with the answer `data`. The offsets of the answer are stored
-        as the last reported ones."""
+    def has_changed_answer(self, data: PartitionData) -> bool:
+        """Whether the answer `data` must be in an incremental response, because it has records, an error or new
+        offsets. Stores its offsets as those reported last.
+        """
         must = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
@@ -75,8 +76,9 @@ class FetchSession:
     __slots__ = ("epoch", "id", "partitions", "updates", "used_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, updates: UpdatedPartitions | None) -> None:
-        """`updates` has the partitions that may have changed since the last response. It is None in a consumer's
-        session, in which every fetch examines all partitions."""
+        """`updates`: the partitions that may have changed since the last response. None for a consumer, whose
+        partitions are all examined at each fetch.
+        """
         self.updates = updates
         self.id = session_id
         self.epoch = 1
@@ -85,8 +87,9 @@ class FetchSession:
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
     def update(self, request: FetchRequest, *, is_full: bool = False) -> None:
-        """Apply the partitions that a request adds, changes and forgets. If `is_full`, the request opens the session,
-        and its list of forgotten partitions is ignored."""
+        """Apply the partitions that a request adds, changes and removes. With `is_full` the request opens the session,
+        and its list of removed partitions is ignored.
+        """
         for key, wish in requested_partitions(request, self.uses_topic_ids).items():
             cached = self.partitions.get(key)
             if cached is None:
@@ -96,16 +99,16 @@ class FetchSession:
                     cached.high_watermark = -1  # A follower drops the response to a request of an earlier leader epoch.
                 cached.wish = wish
             if self.updates is not None:
-                self.updates.note(key)
+                self.updates.note_change(key)
         for topic in () if is_full else request.forgotten_topics_data:
             for index in topic.partitions:
                 gone: PartitionKey = (topic.topic_id if self.uses_topic_ids else topic.topic, index)
                 self.partitions.pop(gone, None)
                 if self.updates is not None:
-                    self.updates.forget(gone)
+                    self.updates.stop_listening_to(gone)
 
     def wanted_partitions(self) -> list[tuple[PartitionKey, FetchPartition]]:
-        """The partitions to examine for the next response, in the order in which they are served."""
+        """Return the partitions to examine for the next response, in serving order."""
         partitions = self.partitions
         if self.updates is None:
             return [(key, cached.wish) for key, cached in partitions.items()]
@@ -116,46 +119,45 @@ class FetchSession:
         return cached.high_watermark, cached.log_start_offset
 
     def note_request(self, now_ms: int) -> None:
-        """Note that the client has sent a request at this time (ms), and look for changes without a notification."""
+        """Record the time (ms) of a request, and look for changes that come without a notification."""
         self.used_ms = now_ms
         if self.updates is not None:
             self.updates.note_request(now_ms)
-            self.updates.sweep(self._last_reported, now_ms)
+            self.updates.find_unnotified_changes(self._last_reported, now_ms)
 
     def close(self) -> None:
-        """End the session: stop listening to its partitions."""
+        """End the session, and stop listening to its partitions."""
         if self.updates is not None:
             self.updates.close()
 
-    def responds(self, read: PlannedRead, is_incremental: bool) -> bool:
-        """Whether the response includes the planned and read partition `read`.
-
-        The offsets of its answer are stored as the last reported ones. If `is_incremental` is False, every partition is
-        included.
+    def includes_in_response(self, read: PlannedRead, is_incremental: bool) -> bool:
+        """Whether the response includes this read. Without `is_incremental` it includes every partition. Stores the
+        offsets of the answer as those reported last.
         """
         key, data = read.key, read.data
         cached = self.partitions.get(key)
-        must_respond = cached is None or cached.must_respond(data)
+        must_respond = cached is None or cached.has_changed_answer(data)
         if self.updates is not None and cached is not None and _has_everything(read, cached.wish):
             self.updates.keys.pop(key, None)
         if is_incremental and not must_respond:
             return False
         if data.records and cached is not None:
-            self.note_served(key)
+            self.move_to_end(key)
         return True
 
-    def note_served(self, key: PartitionKey) -> None:
-        """Move a partition whose records were sent to the end of the order, so that full responses never starve the
-        others."""
+    def move_to_end(self, key: PartitionKey) -> None:
+        """Move a partition whose records were sent to the end of the serving order, so that full responses do not
+        starve the others.
+        """
         if self.updates is not None:
             self.updates.keys.pop(key, None)
-            self.updates.note(key)
+            self.updates.note_change(key)
         else:
             self.partitions[key] = self.partitions.pop(key)
 
 
 def _has_everything(read: PlannedRead, wish: FetchPartition) -> bool:
-    """Whether a follower has everything of a partition that its leader could report at this time."""
+    """Whether a follower already has everything of a partition that its leader can report now."""
     partition = read.partition
     return (
         partition is not None
@@ -167,7 +169,7 @@ def _has_everything(read: PlannedRead, wish: FetchPartition) -> bool:
 
 
 class FetchContext:
-    """How one fetch is answered: the partitions to examine, and the session, if there is one."""
+    """The partitions that one fetch examines, and its session if it has one."""
 
     __slots__ = ("error", "is_incremental", "session", "wanted")
 
@@ -182,9 +184,9 @@ class FetchContext:
         self.wanted = wanted
         self.session = session
         self.error = error
-        """The error of the session. After any error but NONE the client starts a new session."""
+        """The error of the session. After any error except NONE the client opens a new session."""
         self.is_incremental = is_incremental
-        """Whether the response contains only the partitions that have changed."""
+        """Whether the response contains only changed partitions."""
 
     @property
     def updates(self) -> UpdatedPartitions | None:
@@ -192,28 +194,29 @@ class FetchContext:
         return self.session.updates if self.session is not None else None
 
     def refresh_wanted(self) -> None:
-        """List the follower's partitions again, because one has changed since `wanted_partitions` was listed."""
+        """List the wanted partitions of a follower again, because one has changed since the last listing."""
         session = self.session
         if session is not None and session.updates is not None:
             self.wanted = session.wanted_partitions()
 
     def has_further_updates(self) -> bool:
-        """Whether further partitions of a follower's session have changed since `wanted_partitions` was
-        listed. The fetch itself may be the cause: it may commit a record, after which a coordinator appends a record to
-        another partition."""
+        """Whether more partitions of a follower's session have changed since the wanted partitions were listed.
+
+        The fetch itself may cause this: it commits a record, whereupon a coordinator appends to another partition.
+        """
         session = self.session
         updates = session.updates if session is not None else None
         return updates is not None and len(updates.keys) > len(self.wanted)
 
     def awaits_updates(self) -> bool:
-        """Whether the fetch is of a follower's session with partitions. Such a fetch waits for updates, even if there
-        are none yet."""
+        """Whether this fetch can wait for updates: it is of a follower's session with partitions."""
         session = self.session
         return session is not None and session.updates is not None and bool(session.partitions)
 
     def reports_deletion(self, reads: Iterable[PlannedRead]) -> bool:
-        """Whether the response reports to the follower a later log start offset than earlier responses. It is then not
-        delayed, because a client's DeleteRecords waits until the followers have deleted the same records."""
+        """Whether the response tells the follower of a new, later log start offset. Such a response is not delayed,
+        because a client's DeleteRecords waits until the followers have deleted the records, too.
+        """
         session = self.session
         if session is None or session.updates is None:
             return False
@@ -225,14 +228,14 @@ class FetchContext:
         )
 
     def respond(self, reads: Iterable[PlannedRead]) -> FetchResponse:
-        """Build the response after the records are read, and store in the session what it reports."""
+        """Build the response from the reads, and store in the session what it reports."""
         session = self.session
         topics: dict[TopicKey, FetchableTopicResponse] = {}
         for read in reads:
             data = read.data
             if read.partition is not None and data.records:
                 read.partition.bytes_out += len(data.records)
-            if session is not None and not session.responds(read, self.is_incremental):
+            if session is not None and not session.includes_in_response(read, self.is_incremental):
                 continue
             topic, _ = read.key
             response = topics.get(topic)
@@ -247,8 +250,11 @@ class FetchContext:
 
 
 class FetchSessions:
-    """The fetch sessions of one broker, at most `sessions_max`. If there is no room, a client is served without a
-    session. A session that was not used for `eviction_ms` is removed to make room for a new one."""
+    """The fetch sessions of one broker, at most `sessions_max`.
+
+    A session that was unused for `eviction_ms` may be replaced by a new one. If there is no room, clients are served
+    without a session.
+    """
 
     def __init__(self, sessions_max: int, eviction_ms: int, random_id: Callable[[], int]) -> None:
         self._sessions: dict[int, FetchSession] = {}
@@ -263,8 +269,9 @@ class FetchSessions:
     def open(
         self, request: FetchRequest, version: int, now_ms: int, *, is_follower: bool | None = None
     ) -> FetchContext:
-        """Open, continue or end the session of a request, by the table in this module's docstring. `is_follower` says
-        whether the client may replicate; by default it is taken from the request."""
+        """Open, continue or end the session of a request, as in the table of this module's docstring. `is_follower`:
+        whether the client is a follower; by default taken from the request.
+        """
         if is_follower is None:
             is_follower = is_of_follower(request)
         uses_topic_ids = version >= TOPIC_ID_VERSION
@@ -293,8 +300,9 @@ class FetchSessions:
         return FetchContext(session.wanted_partitions(), session, is_incremental=True)
 
     def throttled_response(self, fetch: FetchContext, throttle_ms: int) -> FetchResponse:
-        """The empty response to a client that is throttled (KIP-219). If this fetch opened a session, the session is
-        removed, and the client opens one again."""
+        """Return the empty response for a throttled client (KIP-219). A session that this fetch opened is removed; the
+        client will open it again.
+        """
         session = fetch.session
         if session is None or fetch.is_incremental:
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.id if session is not None else 0)
@@ -329,8 +337,9 @@ def is_of_follower(request: FetchRequest) -> bool:
 
 
 def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:
-    """The partitions that a request names, by topic name or id and index. If a partition is named twice, the last entry
-    counts."""
+    """Return the partitions of a request, by topic name or id and index. The last entry counts if a partition is named
+    twice.
+    """
     wanted: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
         key: TopicKey = topic.topic_id if uses_topic_ids else topic.topic

@@ -34,7 +34,7 @@ from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuar
 
 ACKS_ALL: Final = -1
 ACKS_LEADER: Final = 1
-NONE: Final = ErrorCode.NONE
+NO_ERROR: Final = ErrorCode.NONE
 """A module-level name for `ErrorCode.NONE`, because the lookup of an enum member costs as much as a call."""
 
 
@@ -47,30 +47,28 @@ class PartitionListener(Protocol):
     """
 
     def on_log_end_offset_updated(self) -> None:
-        """React to an append of the leader, which moved the log end offset."""
+        """Called after the leader appended records."""
 
     def on_high_watermark_updated(self) -> None:
-        """React to a move of the high watermark. The last stable offset has moved with it, unless an open transaction
-        prevents that."""
+        """Called after the high watermark moved. The last stable offset has moved, too, unless a transaction is
+        open.
+        """
 
     def on_log_start_offset_updated(self) -> None:
-        """React to a move of the log start offset.
+        """Called after the log start offset moved. The low watermark and the last stable offset may have moved, too.
 
-        The low watermark may have moved with it, and also the last stable offset, if the first open transaction began
-        before the new log start offset. A leader also calls this when a follower's log start offset has moved, or when
-        the in-sync replicas have changed.
+        A leader also calls it when a follower's log start offset moved or the in-sync replicas changed.
         """
 
     def on_becoming_follower(self) -> None:
-        """React to the end of this replica's leadership."""
+        """Called when this replica stops leading."""
 
     def on_gone(self, error: ErrorCode) -> None:
-        """React to the removal of the replica from this broker; `error` is the reason. No further call follows."""
+        """Called when the replica is removed from this broker, for the reason `error`. It is the last call."""
 
 
 class HighWatermarkListener:
-    """A listener that calls a function when the high watermark moves, when the replica stops leading, and when it is
-    removed."""
+    """Calls one function when the high watermark moves, the replica stops leading, or it is removed."""
 
     __slots__ = ("_moved",)
 
@@ -106,7 +104,7 @@ class Partition:
         "index",
         "is_internal",
         "isr",
-        "lag",
+        "lag_behind_leader",
         "leader_epoch",
         "leader_id",
         "leadership",
@@ -135,18 +133,20 @@ class Partition:
         self.is_internal = False
         """Whether the topic is internal: only coordinators may append, and batches of clients are refused."""
         self.verifies_transactions = True
-        """transaction.partition.verification.enable: whether a client's batch that opens a transaction needs a
-        verification guard."""
+        """transaction.partition.verification.enable: whether a client's batch needs a verification guard to open a
+        transaction.
+        """
         self.high_watermark = high_watermark
-        self.lag = 0
-        """On a follower, the number of offsets below the leader's high watermark that this log lacked after the last
-        fetch."""
+        self.lag_behind_leader = 0
+        """For a follower: the number of offsets between this log's end and the leader's high watermark, at the last
+        fetch.
+        """
         self.has_fetched = False
-        """On a follower, whether it has appended a response of its current leader."""
+        """For a follower: whether it has appended a response of its current leader."""
         self.bytes_in = 0
-        """The number of bytes appended for clients since this object was created."""
+        """The bytes appended for clients since this object was created."""
         self.bytes_out = 0
-        """The number of bytes in responses to fetches since this object was created. The fetch session counts them."""
+        """The bytes in fetch responses since this object was created. The fetch session counts them."""
         self._first_end_offset = log.end_offset
         log.note_change()
         self._listeners: tuple[PartitionListener, ...] = ()
@@ -177,8 +177,11 @@ class Partition:
         partition_epoch: int = 0,
         now_ms: int = 0,
     ) -> None:
-        """Become the leader in this leader epoch. If this replica leads in the epoch already, apply the in-sync set and
-        the replicas that the controller has confirmed since; an older partition epoch is ignored."""
+        """Become the leader in this leader epoch.
+
+        If the replica already leads in the epoch, apply the confirmed in-sync set and the replicas; an older partition
+        epoch is ignored.
+        """
         replicas = replicas or isr
         in_sync, has_other_replicas_in_sync = InSyncSet(isr, partition_epoch), False
         if leader_epoch > self.leader_epoch or self.leadership is None:
@@ -190,14 +193,14 @@ class Partition:
             self.leadership = Leadership(leader_id, replicas, in_sync, self.log.end_offset, now_ms)
             # DIVERGES: in Apache Kafka a verification survives a change of leaders.
             self.log.producers.verifications.clear()
-            self.lag = 0
+            self.lag_behind_leader = 0
             if self.log.erase_orders.offsets:
                 self.log.hide_records_to_erase()  # Other replicas may have erased these records long ago.
         elif partition_epoch >= self.partition_epoch:
             if replicas != self.leadership.replicas:
                 self.leadership.apply_reassignment(replicas, now_ms)
             if partition_epoch > self.partition_epoch:
-                self.leadership.apply(in_sync)
+                self.leadership.apply_in_sync_set(in_sync)
                 has_other_replicas_in_sync = True
             # Otherwise the set is known already: the controller's response came earlier, or a change is still in
             # progress.
@@ -210,7 +213,7 @@ class Partition:
         if has_other_replicas_in_sync:
             for listener in self._listeners:
                 listener.on_log_start_offset_updated()  # From now on the low watermark depends on other replicas.
-        self.advance()
+        self.advance_high_watermark()
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> None:
         """Become a follower in this leader epoch. `leader_id` is -1 if there is no leader."""
@@ -224,9 +227,10 @@ class Partition:
             for listener in self._listeners:
                 listener.on_becoming_follower()
 
-    def gone(self, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
-        """Notify all listeners that this broker does not have the replica any more, and remove them. `error` is the
-        reason, with which they answer waiting requests."""
+    def notify_removed(self, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
+        """Tell all listeners that this broker no longer has the replica, and drop them. They answer waiting requests
+        with `error`.
+        """
         self.leadership = None
         listeners, self._listeners = self._listeners, ()
         for listener in listeners:
@@ -254,12 +258,12 @@ class Partition:
     ) -> AppendResult:
         """Append a client's batch. If the result has an error, nothing was written.
 
-        The error is INVALID_TXN_STATE if the batch would open a transaction and `guard` is not the one that
-        `batch_verification` returned. It is NOT_LEADER_OR_FOLLOWER if the guard is of another leader epoch; the client
-        then tries again.
+        INVALID_TXN_STATE is the error if the batch would open a transaction and `guard` is not the one that
+        `guard_for_client_batch` returned. It is NOT_LEADER_OR_FOLLOWER if the guard is of another leader epoch; the
+        client then tries again.
         """
         refusal = _append_refusal(self, required_acks, guard)
-        if refusal is not NONE:
+        if refusal is not NO_ERROR:
             return _refused(self.log, refusal)
         result = self.log.append_as_leader(
             records,
@@ -268,28 +272,31 @@ class Partition:
             produce_version=produce_version,
             guard=guard if self.verifies_transactions else NOT_REQUIRED,
         )
-        if result.error is NONE:
+        if result.error is NO_ERROR:
             self.bytes_in += len(records)
             self._appended()
         elif result.record_errors:
             _name_partition(result, f"{self.topic}-{self.index}")
         return result
 
-    def append_run(
+    def append_batches(
         self, batches: list[memoryview], required_acks: int, now_ms: int, produce_version: int
     ) -> list[AppendResult]:
-        """Append batches that one client sent one after the other, in one write, up to the first one that needs more
-        than that, or is refused. It and those after it have no result, and can still be appended by `append`."""
-        if _append_refusal(self, required_acks, None) is not NONE:
+        """Append consecutive batches of one client in one write. Stops before the first batch that is refused or needs
+        a single append.
+
+        Returns the results of the appended batches. The others can be appended by `append`.
+        """
+        if _append_refusal(self, required_acks, None) is not NO_ERROR:
             return []
         results = self.log.append_run_as_leader(batches, self.leader_epoch, now_ms, produce_version)
-        if results and results[0].error is NONE:
+        if results and results[0].error is NO_ERROR:
             for index in range(len(results)):
                 self.bytes_in += len(batches[index])
             self._appended()
         return results
 
-    def append_examined(
+    def append_examined_batch(
         self,
         examined: ValidBatch | RejectedBatch,
         size: int,
@@ -297,14 +304,13 @@ class Partition:
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> AppendResult:
-        """Append a client's batch of `size` bytes that an executor thread has examined. The errors are those of
-        `append`."""
+        """Append a client's batch of `size` bytes that an executor thread has checked. Has the errors of `append`."""
         refusal = _append_refusal(self, required_acks, guard)
-        if refusal is not NONE:
+        if refusal is not NO_ERROR:
             return _refused(self.log, refusal)
         guard = guard if self.verifies_transactions else NOT_REQUIRED
         result = self.log.append_examined(examined, self.leader_epoch, now_ms, guard)
-        if result.error is NONE:
+        if result.error is NO_ERROR:
             self.bytes_in += size
             self._appended()
         elif result.record_errors:
@@ -319,15 +325,14 @@ class Partition:
         transaction_version: int = 0,
         required_acks: int = ACKS_ALL,
     ) -> AppendResult:
-        """Append a batch that a coordinator of this broker made.
+        """Append a batch of a coordinator on this broker.
 
-        With `required_acks` other than -1 the batch is appended even while fewer replicas are in sync than
-        min.insync.replicas; it is committed when there are enough. A coordinator that has requested a verification
-        (`coordinator_verification`) passes its guard. A marker is checked by the transaction.version of the transaction
-        that it ends.
+        Unless `required_acks` is -1, the batch is appended even while fewer replicas are in sync than
+        min.insync.replicas, and is committed once there are enough. `guard`: from `guard_for_coordinator_batch`, if the
+        coordinator asked for a verification. A marker is checked by the transaction.version of its transaction.
         """
         refusal = _append_refusal(self, required_acks, guard if guard is not NOT_REQUIRED else None)
-        if refusal is not NONE:
+        if refusal is not NO_ERROR:
             return _refused(self.log, refusal)
         result = self.log.append_as_leader(
             batch,
@@ -369,19 +374,17 @@ class Partition:
 
     @property
     def commit_error(self) -> ErrorCode:
-        """The error of an acks=all request at the time when its records are committed.
-
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas are in sync than min.insync.replicas, otherwise NONE.
+        """The error of an acks=all request when its records are committed: NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer
+        replicas are in sync than min.insync.replicas, else NONE.
         """
-        return NONE if len(self.isr) >= self.min_insync_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return NO_ERROR if len(self.isr) >= self.min_insync_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
-    def follower_fetched(
+    def note_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> FollowerProgress:
-        """Note that a follower fetched from `offset`, so that it has every record before it. Returns the follower's
-        progress.
+        """Store a follower's fetch from `offset`, below which it has every record. Returns the follower's progress.
 
-        The caller calls `advance` afterwards, because more records may be committed. `log_start_offset` and
+        The caller then calls `advance_high_watermark`, because more records may be committed. `log_start_offset` and
         `broker_epoch` are the follower's.
         """
         assert self.leadership is not None
@@ -393,11 +396,9 @@ class Partition:
                 listener.on_log_start_offset_updated()
         return follower
 
-    def delete_before(self, offset: int) -> ErrorCode:
-        """Move the log start offset forward to `offset`. Returns OFFSET_OUT_OF_RANGE if `offset` is above the high
-        watermark, otherwise NONE.
-
-        Followers move their own log start offsets when they fetch.
+    def delete_records_before(self, offset: int) -> ErrorCode:
+        """Delete the records below `offset`, by moving the log start offset. Returns OFFSET_OUT_OF_RANGE if `offset` is
+        above the high watermark, else NONE. Followers follow at their next fetch.
         """
         refusal = self.log.advance_log_start(offset, self.high_watermark)
         for listener in self._listeners:
@@ -405,65 +406,68 @@ class Partition:
         return refusal
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The lowest log start offset of the leader and of the followers for whose broker `is_alive` is true; -1 if one
-        of them has not fetched in this term."""
+        """The lowest log start offset among the leader and the followers on live brokers (`is_alive`); -1 if one of
+        them has not fetched in this term.
+        """
         assert self.leadership is not None
         starts = (each.log_start_offset for replica, each in self.leadership.followers.items() if is_alive(replica))
         return min((self.log.log_start_offset, *starts))
 
-    def propose(self, isr: tuple[int, ...]) -> None:
-        """Note that the leader proposes this in-sync set to the controller."""
+    def propose_in_sync_set(self, isr: tuple[int, ...]) -> None:
+        """Record that this in-sync set is proposed to the controller."""
         assert self.leadership is not None
-        self.leadership.apply(self.leadership.in_sync.propose(isr))
+        self.leadership.apply_in_sync_set(self.leadership.in_sync.with_proposal(isr))
 
-    def in_sync_set_refused(self) -> None:
-        """Drop the proposed in-sync set, because the controller refused it. The confirmed set remains."""
+    def drop_in_sync_proposal(self) -> None:
+        """Drop the proposed in-sync set that the controller refused. The confirmed set remains."""
         if self.leadership is not None:
-            self.leadership.apply(self.leadership.in_sync.without_proposal())
-            self.advance()
+            self.leadership.apply_in_sync_set(self.leadership.in_sync.without_proposal())
+            self.advance_high_watermark()
 
-    def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """Apply an in-sync set that the controller confirmed. It is ignored if this leader has the same or a later
-        partition epoch already."""
+    def confirm_in_sync_set(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """Apply the in-sync set that the controller confirmed. Ignored unless its partition epoch is newer than that of
+        this leader.
+        """
         if self.leadership is not None and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.isr = isr
-            self.leadership.apply(InSyncSet(isr, partition_epoch))
-            self.advance()
+            self.leadership.apply_in_sync_set(InSyncSet(isr, partition_epoch))
+            self.advance_high_watermark()
 
     # Following
 
     def append_fetched(
         self, records: BytesLike, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> AppendResult:
-        """Append the leader's batches unchanged. The high watermark becomes that of the leader, but at most this log's
-        end offset."""
-        start_with_batch(self.log, records, self.leader_epoch, now_ms)
+        """Append batches fetched from the leader, unchanged. The high watermark becomes the leader's, but at most this
+        log's end offset.
+        """
+        start_log_at_batch(self.log, records, self.leader_epoch, now_ms)
         result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
-        self.lag = max(0, high_watermark - self.log.end_offset)
-        if result.error is NONE:
+        self.lag_behind_leader = max(0, high_watermark - self.log.end_offset)
+        if result.error is NO_ERROR:
             self.has_fetched = True
-            self.follow_high_watermark(high_watermark)
+            self.apply_leader_high_watermark(high_watermark)
             if log_start_offset > self.log.log_start_offset:
                 self.log.advance_log_start(min(log_start_offset, self.log.end_offset), self.log.end_offset)
         return result
 
-    def follow_high_watermark(self, high_watermark: int) -> None:
+    def apply_leader_high_watermark(self, high_watermark: int) -> None:
         """Apply the high watermark of a fetch response, but at most this log's end offset.
 
         A follower's high watermark lags behind the leader's. Only a truncation moves it back.
         """
         self._move_high_watermark(min(high_watermark, self.log.end_offset))
 
-    def truncated(self) -> None:
-        """Adapt the high watermark to the log after a truncation."""
+    def adapt_to_truncation(self) -> None:
+        """Lower the high watermark to the log end offset after a truncation."""
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.end_offset)
         self.log.note_change()
 
     # Listening
 
     def add_listener(self, listener: PartitionListener) -> None:
-        """Add a listener. It is notified until `remove_listener`, or until the replica is removed from this broker."""
+        """Add a listener. It is called until it is removed, or the replica is removed from this broker."""
         self._listeners = (*self._listeners, listener)
 
     def remove_listener(self, listener: PartitionListener) -> None:
@@ -472,7 +476,7 @@ class Partition:
     def _appended(self) -> None:
         for listener in self._listeners:
             listener.on_log_end_offset_updated()
-        self.advance()
+        self.advance_high_watermark()
 
     @property
     def awaits_flush(self) -> bool:
@@ -481,17 +485,16 @@ class Partition:
 
     @property
     def awaits_write_back(self) -> bool:
-        """Whether so much of the active segment is dirty in the page cache that its write-back to the disk should
-        start."""
+        """Whether the active segment has so many dirty pages that their write-back to the disk should start."""
         active = self.log.active
         return active.size >= active.write_back_at
 
-    def advance(self) -> None:
-        """Advance the high watermark to the offset before which every replica that may be in sync has all records.
+    def advance_high_watermark(self) -> None:
+        """Move the high watermark to the offset below which every replica that may be in sync has all records.
 
-        It is called after an append, a fetch of a follower, a sync, or a change of the in-sync set. The high watermark
-        does not move while fewer replicas are in sync than min.insync.replicas: a replica that is elected later must
-        have every committed record, and the last in-sync replica alone may lose its disk (KIP-966).
+        Called after an append, a follower's fetch, a sync, or a change of the in-sync set. It does not move while fewer
+        replicas are in sync than min.insync.replicas: a replica elected later must have every committed record, and the
+        last in-sync replica may lose its disk (KIP-966).
         """
         leadership = self.leadership
         if leadership is None or len(self.isr) < self.min_insync_replicas:
@@ -534,16 +537,16 @@ def _append_refusal(partition: Partition, required_acks: int, guard: Verificatio
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if required_acks == ACKS_ALL and len(partition.isr) < partition.min_insync_replicas:
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    return NONE
+    return NO_ERROR
 
 
-def start_with_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> None:
-    """Move the start of an empty log back from its leader's log start offset to the base offset of the fetched batch
-    that contains this offset.
+def start_log_at_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> None:
+    """Move the start of an empty log back to the base offset of the fetched batch that contains the leader's log start
+    offset.
 
-    DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens if the log
-    has records, or if the batch does not contain the offset. Nothing happens either if the batch is damaged, cut short,
-    or of a later epoch than `leader_epoch`; then the append that follows reports the error.
+    DeleteRecords may leave the log start offset inside a batch, but batches are replicated whole. Does nothing if the
+    log has records, if the batch does not contain the offset, or if it is damaged, cut short, or of a later epoch than
+    `leader_epoch`; the following append then reports the error.
     """
     if log.end_offset != log.log_start_offset or len(records) < HEADER_SIZE or log.failure is not None:
         return

@@ -43,54 +43,57 @@ SESSION_ERRORS: Final = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-UNDEFINED: Final = -1
+UNDEFINED_EPOCH: Final = -1
 BACKOFF_MS_FIRST: Final = 20
-DOUBLINGS_MAX: Final = 16
-SWEEP_MS: Final = 5000
-THROTTLE_MS: Final = 100
-"""The time (ms) for which a throttled partition is left out of the fetches before the quota is checked again."""
+BACKOFF_DOUBLINGS_MAX: Final = 16
+SWEEP_INTERVAL_MS: Final = 5000
+THROTTLE_DELAY_MS: Final = 100
+"""The time (ms) for which a throttled partition is not fetched before the quota is checked again."""
 
-FLUSHING_WAIT_MS: Final = 10
-"""The longest wait (ms) at the leader for a request that leaves out partitions which are being flushed. It is short
-because only the next request can confirm their records, and producers with acks=all wait for that."""
+WAIT_MS_MAX_WHILE_FLUSHING: Final = 10
+"""The maximum wait (ms) at the leader for a request that leaves out partitions being flushed.
 
-
-class TruncateTo(NamedTuple):
-    """The effect: make a lowered recovery point durable, then truncate the log to this offset. Report it with
-    `on_truncated`."""
-
-    partition: Partition
-    leader_epoch: int
-    offset: int
+It is short, because producers with acks=all wait for the next request, which confirms the flushed records.
+"""
 
 
-class StartAt(NamedTuple):
-    """The effect: remove all records from the log, and let it begin at this offset. Report it with `on_truncated`."""
+class TruncateLog(NamedTuple):
+    """Effect: truncate the log to this offset, after a lower recovery point is durable. Report it with
+    `on_truncated`.
+    """
 
     partition: Partition
     leader_epoch: int
     offset: int
 
 
-class Flush(NamedTuple):
-    """The effect: make the log durable. Report it with `on_flushed`."""
+class RestartLogAt(NamedTuple):
+    """Effect: remove all records of the log, and start it at this offset. Report it with `on_truncated`."""
+
+    partition: Partition
+    leader_epoch: int
+    offset: int
+
+
+class FlushLog(NamedTuple):
+    """Effect: make the log durable. Report it with `on_flushed`."""
 
     partition: Partition
     leader_epoch: int
 
 
-class LookUp(NamedTuple):
-    """The effect: ask the leader for its log start offset and log end offset. Report them with `on_looked_up`."""
+class LookUpLeaderOffsets(NamedTuple):
+    """Effect: ask the leader for its log start and log end offset. Report them with `on_looked_up`."""
 
     partition: Partition
     leader_epoch: int
 
 
-class Rebuild(NamedTuple):
-    """The effect: remove all records from the log, and let it begin at the leader's local log start offset, with the
-    state of the remote part. Report it with `on_rebuilt`.
+class RebuildFromRemote(NamedTuple):
+    """Effect: remove all records of the log, and start it at the leader's local log start offset, with the state of the
+    remote log before it. Report it with `on_rebuilt`.
 
-    It is needed because the leader has the next offset only in remote storage.
+    It is needed if the leader has the next offset only in remote storage.
     """
 
     partition: Partition
@@ -100,12 +103,12 @@ class Rebuild(NamedTuple):
 
 
 class LogWarning(NamedTuple):
-    """The effect: log a warning for the operator."""
+    """Effect: log a warning for the operator."""
 
     message: str
 
 
-Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Rebuild | LogWarning
+Effect: TypeAlias = TruncateLog | RestartLogAt | FlushLog | LookUpLeaderOffsets | RebuildFromRemote | LogWarning
 Key = tuple[bytes, int]
 """A partition: topic id and partition index."""
 NO_SESSION: Final = 0
@@ -114,8 +117,9 @@ EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class FetchState(Enum):
-    """The state of a followed partition. It is fetched in the state FETCHING, and otherwise not until a truncation, a
-    lookup, a rebuild, a flush or a delay has ended."""
+    """The state of a followed partition. It is fetched only in FETCHING; in every other state it waits for something to
+    end.
+    """
 
     FETCHING = auto()
     TRUNCATING = auto()
@@ -151,12 +155,14 @@ class FollowedPartition:
 
 
 class ReplicaFetcher:
-    """Fetches the partitions that one leader leads and this broker follows. It makes one request at a time with
-    `next_request`; `on_response` or `on_request_failed` handles the outcome. Requests leave out partitions whose fetch
-    parameters have not changed since the last request (fetch session, KIP-227)."""
+    """Fetches the partitions that one leader leads and this broker follows.
+
+    One request is in flight at a time: `next_request` makes it, `on_response` or `on_request_failed` handles its
+    outcome. Requests name only partitions with changed fetch parameters (fetch session, KIP-227).
+    """
 
     def __init__(self, replica_id: int, settings: FetcherSettings, quota: ReplicationQuota | None = None) -> None:
-        """`quota` is the replication quota that all followers of this broker share."""
+        """`quota`: the replication quota that all followers of this broker share."""
         self._replica_id = replica_id
         self._quota = quota or ReplicationQuota()
         self._settings = settings
@@ -181,12 +187,11 @@ class ReplicaFetcher:
 
     # Followed partitions
 
-    def follow(self, partition: Partition) -> Flush | None:
-        """Begin to fetch a partition from its log end offset, in its leader epoch. It is called again when the epoch
-        changes.
+    def follow(self, partition: Partition) -> FlushLog | None:
+        """Start to fetch a partition from its log end offset, in its leader epoch. Called again when the epoch changes.
 
-        The caller first carries out the returned effect: if flush.messages requires it, records that an earlier epoch
-        or process left unflushed must be durable before the first fetch confirms them to the leader.
+        The caller first carries out the returned effect: with flush.messages, records left unflushed must be durable
+        before the first fetch confirms them to the leader.
         """
         followed = FollowedPartition(partition)
         self._followed[followed.key] = followed
@@ -195,7 +200,7 @@ class ReplicaFetcher:
         self._flushing.discard(followed.key)
         if partition.awaits_flush:
             self._enter(followed, FetchState.FLUSHING)
-            return Flush(partition, partition.leader_epoch)
+            return FlushLog(partition, partition.leader_epoch)
         return None
 
     def unfollow(self, partition: Partition) -> None:
@@ -208,14 +213,15 @@ class ReplicaFetcher:
     # Fetching
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
-        """Make the next fetch request. Returns None if there is nothing to fetch until an effect is done, or until
-        `next_deadline_ms`."""
+        """Make the next fetch request. None if there is nothing to fetch until an effect is done, or until
+        `next_deadline_ms`.
+        """
         if now_ms < self._ready_ms:
             return None
         self._look_around(now_ms)
         wishes: dict[Key, FetchPartition] = {}
         forgotten: list[Key] = []
-        known = self._session.known
+        known = self._session.session_partitions
         more = 0
         if self._quota.is_exceeded(now_ms):
             self._hold_back(now_ms)
@@ -232,48 +238,51 @@ class ReplicaFetcher:
         settings = self._settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._replica_id, replica_epoch=broker_epoch),
-            max_wait_ms=min(settings.wait_max_ms, FLUSHING_WAIT_MS) if self._flushing else settings.wait_max_ms,
+            max_wait_ms=min(settings.wait_max_ms, WAIT_MS_MAX_WHILE_FLUSHING)
+            if self._flushing
+            else settings.wait_max_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
         )
-        self._session.fill(request, wishes, forgotten)
+        self._session.fill_request(request, wishes, forgotten)
         return request
 
     def _hold_back(self, now_ms: int) -> None:
-        """Delay the throttled partitions that lag by `THROTTLE_MS`, because the replication quota is exceeded."""
+        """Delay the throttled partitions that lag by `THROTTLE_DELAY_MS`, because the replication quota is exceeded."""
         for key in self._changed:
             followed = self._followed.get(key)
-            if followed is not None and followed.state is FetchState.FETCHING and followed.partition.lag:
+            if followed is not None and followed.state is FetchState.FETCHING and followed.partition.lag_behind_leader:
                 partition = followed.partition
                 if self._quota.is_throttled(partition.topic, partition.index):
                     followed.state = FetchState.DELAYED
-                    followed.ready_ms = now_ms + THROTTLE_MS
+                    followed.ready_ms = now_ms + THROTTLE_DELAY_MS
                     self._delayed[key] = followed
 
     def next_deadline_ms(self) -> int | None:
-        """The time (ms) at which the next delayed partition is fetched again; None if no partition is delayed."""
+        """The time (ms) when the next delayed partition may be fetched; None if none is delayed."""
         if not self._delayed:
             return None
         return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
 
-    def retry_ms(self, now_ms: int) -> int:
-        """The time (ms) from `now_ms` for which no fetch may be sent, because the leader did not respond; 0 if one may
-        be sent."""
+    def retry_delay_ms(self, now_ms: int) -> int:
+        """The delay (ms) before the next fetch may be sent to a leader that did not respond; 0 if one may be sent
+        now.
+        """
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:
-        """Fetch the delayed partitions whose delay is over.
+        """Resume the delayed partitions whose delay is over.
 
-        Every `SWEEP_MS`, also note the partitions whose log start offset this broker's retention has moved, so that the
-        next request reports it to the leader.
+        Every `SWEEP_INTERVAL_MS` also mark the partitions whose log start offset moved by retention, so that the next
+        request reports it to the leader.
         """
         for key, followed in list(self._delayed.items()):
             if now_ms >= followed.ready_ms:
                 del self._delayed[key]
                 self._enter(followed, FetchState.FETCHING)
-        if now_ms - self._swept_ms >= SWEEP_MS:
+        if now_ms - self._swept_ms >= SWEEP_INTERVAL_MS:
             self._swept_ms = now_ms
-            for key, wish in self._session.known.items():
+            for key, wish in self._session.session_partitions.items():
                 moved = self._followed.get(key)
                 if moved is not None and wish.log_start_offset != moved.partition.log.log_start_offset:
                     self._changed[key] = None
@@ -296,20 +305,19 @@ class ReplicaFetcher:
             partition=partition.index,
             current_leader_epoch=partition.leader_epoch,
             fetch_offset=log.end_offset,
-            last_fetched_epoch=UNDEFINED if is_empty else log.epochs.latest_epoch,
+            last_fetched_epoch=UNDEFINED_EPOCH if is_empty else log.epochs.latest_epoch,
             log_start_offset=log.log_start_offset,
             partition_max_bytes=self._settings.max_bytes,
         )
 
     def on_request_failed(self, now_ms: int) -> None:
-        """Handle a request without a response: the fetch session is lost, and the next request is sent after a
-        backoff."""
+        """Handle a request without a response: drop the fetch session, and wait for a backoff."""
         self._begin_anew()
         self._ready_ms = now_ms + self._backoff_ms(self._failure_count)
         self._failure_count += 1
 
     def _begin_anew(self) -> None:
-        self._session.reset()
+        self._session.reset_session()
         self._changed = dict.fromkeys(self._followed)
 
     def _backoff_ms(self, failure_count: int) -> int:
@@ -318,10 +326,10 @@ class ReplicaFetcher:
         The first backoffs are short, because a leader that has not learnt of its election yet, or that restarts,
         responds soon, and its acks=all requests wait for this follower.
         """
-        return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, DOUBLINGS_MAX))
+        return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, BACKOFF_DOUBLINGS_MAX))
 
     def on_response(self, response: FetchResponse, wall_ms: int, now_ms: int) -> list[Effect]:
-        """Handle a response. Returns the effects, which the caller must begin before it calls `next_request` again."""
+        """Handle a response. Returns effects that the caller must begin before it calls `next_request` again."""
         effects: list[Effect] = []
         if response.error_code != ErrorCode.NONE:
             if response.error_code in SESSION_ERRORS:
@@ -335,7 +343,7 @@ class ReplicaFetcher:
                 )
             return effects
         self._failure_count = 0
-        known = self._session.known
+        known = self._session.session_partitions
         is_kept = self._session.note_accepted(response.session_id)
         for topic in response.responses:
             for data in topic.partitions:
@@ -362,13 +370,13 @@ class ReplicaFetcher:
         error = data.error_code
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._enter(followed, FetchState.LOOKING_UP)
-            effects.append(LookUp(partition, partition.leader_epoch))
+            effects.append(LookUpLeaderOffsets(partition, partition.leader_epoch))
         elif error == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self._enter(followed, FetchState.REBUILDING)
-            effects.append(Rebuild(partition, partition.leader_epoch, max(data.log_start_offset, 0)))
+            effects.append(RebuildFromRemote(partition, partition.leader_epoch, max(data.log_start_offset, 0)))
         elif error != ErrorCode.NONE:
             self._delay(followed, now_ms)
-        elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED:
+        elif data.diverging_epoch is not None and data.diverging_epoch.epoch != UNDEFINED_EPOCH:
             self._enter(followed, FetchState.TRUNCATING)
             offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             if offset < partition.high_watermark:
@@ -378,7 +386,7 @@ class ReplicaFetcher:
                         f" {partition.high_watermark}: the leader's log lacks records that were committed"
                     )
                 )
-            effects.append(TruncateTo(partition, partition.leader_epoch, offset))
+            effects.append(TruncateLog(partition, partition.leader_epoch, offset))
         else:
             self._append(followed, data, wall_ms, now_ms, effects)
 
@@ -390,15 +398,15 @@ class ReplicaFetcher:
         assert isinstance(records, bytes | memoryview), "a response that was received lies in memory"
         result = partition.append_fetched(records, data.high_watermark, data.log_start_offset, wall_ms)
         is_taken = result.error is ErrorCode.NONE
-        followed.failure_count = 0 if is_taken else DOUBLINGS_MAX  # The error does not pass by itself.
+        followed.failure_count = 0 if is_taken else BACKOFF_DOUBLINGS_MAX  # The error does not pass by itself.
         if not is_taken:
             complaint = f"{partition.topic}-{partition.index}: the leader's batches cannot be appended: {result}"
             effects.append(LogWarning(complaint))
         elif records and self._quota.is_throttled(partition.topic, partition.index):
-            self._quota.record(len(records), now_ms)
+            self._quota.record_bytes(len(records), now_ms)
         if partition.awaits_flush:  # The batches before the refused one too: the next fetch confirms them.
             self._enter(followed, FetchState.FLUSHING)
-            effects.append(Flush(partition, partition.leader_epoch))
+            effects.append(FlushLog(partition, partition.leader_epoch))
         elif not is_taken:
             self._delay(followed, now_ms)
 
@@ -414,11 +422,12 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
     def on_truncation_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """Handle a failed truncation. The partition is fetched again after the longest backoff. The leader's response
-        then reports the divergence again."""
+        """Handle a failed truncation: fetch the partition again after the maximum backoff. The leader then reports the
+        divergence again.
+        """
         followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
         if followed is not None:
-            followed.failure_count = DOUBLINGS_MAX
+            followed.failure_count = BACKOFF_DOUBLINGS_MAX
             self._delay(followed, now_ms)
 
     def on_flushed(self, partition: Partition, leader_epoch: int) -> None:
@@ -428,9 +437,8 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.REBUILDING)
 
     def on_rebuild_failed(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """Handle a failed rebuild: the leader or the remote storage did not give the state of the remote part.
-
-        The partition is fetched again after a backoff. The leader's response then leads to another rebuild.
+        """Handle a failed rebuild, in which the leader or the remote storage did not give the state of the remote log.
+        The partition is fetched again after a backoff, which leads to another rebuild.
         """
         followed = self._current(partition, leader_epoch, FetchState.REBUILDING)
         if followed is not None:
@@ -444,8 +452,9 @@ class ReplicaFetcher:
     def on_looked_up(
         self, partition: Partition, leader_epoch: int, start_offset: int, end_offset: int
     ) -> Iterator[Effect]:
-        """Handle the result of a lookup: the leader's log has the offsets from `start_offset` to `end_offset`
-        (exclusive). Yields the effects that truncate or empty this log, if necessary."""
+        """Handle the leader's offsets, from `start_offset` to `end_offset` (exclusive). Yields the effects that
+        truncate or empty this log, if needed.
+        """
         followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is None:
             return
@@ -454,9 +463,9 @@ class ReplicaFetcher:
             yield LogWarning(
                 f"{partition.topic}-{partition.index}: the leader's log ends at {end_offset}, before this replica's"
             )
-            yield TruncateTo(partition, leader_epoch, end_offset)
+            yield TruncateLog(partition, leader_epoch, end_offset)
         elif partition.log.end_offset < start_offset:
-            yield StartAt(partition, leader_epoch, start_offset)
+            yield RestartLogAt(partition, leader_epoch, start_offset)
         else:
             self._enter(followed, FetchState.FETCHING)
 
@@ -473,15 +482,14 @@ class ReplicaFetcher:
 
 
 def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
-    """The last offset at which this log may agree with the leader's log, in which the epochs up to `epoch` end at
-    `end_offset`.
+    """Return the offset to truncate to: the highest one at which this log may agree with the leader's, whose epochs up
+    to `epoch` end at `end_offset`.
 
-    The result is at most the end of either log. If this log does not have that epoch, the end of the epoch before it is
-    taken, and the next fetch checks again from that offset: after two fast elections the logs may have diverged in any
-    of several epochs (KIP-279).
+    If this log does not have that epoch, the end of its previous epoch is taken, and the next fetch checks again: after
+    two quick elections the logs may diverge in several epochs (KIP-279). Never past the end of either log.
     """
     ours = partition.log.end_offset_for_epoch(epoch)
-    if ours.epoch == UNDEFINED:
+    if ours.epoch == UNDEFINED_EPOCH:
         # This log has no epoch at or below the leader's: nothing in it is the leader's.
         return min(partition.log.log_start_offset, end_offset)
     return min(ours.end_offset, end_offset)
@@ -490,36 +498,37 @@ def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
 class FetchSessionHandler:
     """The follower's side of the fetch session with one leader (KIP-227).
 
-    For one request after the other the caller calls `fill`, and then `note_accepted` or `reset`.
+    For each request the caller calls `fill_request`, then `note_accepted` or `reset_session`.
     """
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self.known: dict[Key, FetchPartition] = {}
-        """The partitions of the session with their fetch parameters, as the leader has them after the current
-        request."""
+        self.session_partitions: dict[Key, FetchPartition] = {}
+        """The partitions of the session and their fetch parameters, as the leader knows them after the current
+        request.
+        """
 
-    def fill(self, request: FetchRequest, wishes: dict[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
-        """Fill in a request: the session's id and epoch, the partitions whose parameters have changed, and the removed
-        partitions."""
+    def fill_request(self, request: FetchRequest, wishes: dict[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
+        """Fill a request with the session's id and epoch, and with the changed and the removed partitions."""
         request.session_id = self._id
         request.session_epoch = self._epoch
         topics: dict[bytes, FetchTopic] = {}
         for (topic_id, index), wish in wishes.items():
-            if self.known.get((topic_id, index)) != wish:
+            if self.session_partitions.get((topic_id, index)) != wish:
                 topics.setdefault(topic_id, FetchTopic(topic_id=topic_id)).partitions.append(wish)
         given_up: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in forgotten:
-            if self.known.pop((topic_id, index), None) is not None:
+            if self.session_partitions.pop((topic_id, index), None) is not None:
                 given_up.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
-        self.known.update(wishes)
+        self.session_partitions.update(wishes)
         request.topics = list(topics.values())
         request.forgotten_topics_data = list(given_up.values())
 
     def note_accepted(self, session_id: int) -> bool:
-        """Note that the leader responded without an error of the session. Returns False if the leader has no session
-        for this follower, so that the next request has to name every partition."""
+        """Handle a response without a session error. Returns False if the leader keeps no session for this follower;
+        the next request then names every partition.
+        """
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
             return False
@@ -527,8 +536,8 @@ class FetchSessionHandler:
         self._id = session_id
         return True
 
-    def reset(self) -> None:
-        """Begin a new session, because the connection was lost or the leader does not have the session any more."""
+    def reset_session(self) -> None:
+        """Begin a new session, because the connection was lost or the leader dropped the session."""
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self.known = {}
+        self.session_partitions = {}

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Final
 
 UNLIMITED: Final = (1 << 63) - 1
-ALL: Final = "*"
+ALL_PARTITIONS: Final = "*"
 
 
-class Window:
-    """A moving window over a number of bytes: the last `count_max` samples of `sample_ms` each."""
+class RateWindow:
+    """Measures a rate over a moving window: the last `count_max` samples of `sample_ms` each."""
 
     __slots__ = ("_count_max", "_sample_ms", "_samples", "_size")
 
@@ -30,7 +30,7 @@ class Window:
         """The start time (ms) and the number of bytes of each sample."""
         self._size = 0
 
-    def record(self, size: int, now_ms: int) -> None:
+    def record_bytes(self, size: int, now_ms: int) -> None:
         self._forget_old(now_ms)
         samples = self._samples
         if samples and now_ms - samples[-1][0] < self._sample_ms:
@@ -48,8 +48,9 @@ class Window:
         return self._size * 1000 / self._span_ms(now_ms)
 
     def delay_ms(self, rate_max: float, now_ms: int) -> int:
-        """The time (ms) without traffic after which the rate falls to `rate_max` (bytes per second); 0 if it is not
-        above it."""
+        """The time (ms) without traffic until the rate falls to `rate_max` (bytes per second); 0 if it is not
+        higher.
+        """
         rate = self.rate(now_ms)
         return max(1, round((rate - rate_max) / rate_max * self._span_ms(now_ms))) if rate > rate_max else 0
 
@@ -63,24 +64,24 @@ class Window:
 
 
 class ReplicationQuota:
-    """The quota on replication traffic that all leaders, or all followers, of a broker share (KIP-73)."""
+    """The quota that all leaders, or all followers, of a broker share for throttled replication traffic (KIP-73)."""
 
-    __slots__ = ("_throttled", "_window", "rate_max")
+    __slots__ = ("_throttled", "_window", "bytes_per_s_max")
 
     def __init__(self, count_max: int = 11, sample_ms: int = 1000) -> None:
-        self.rate_max = UNLIMITED
+        self.bytes_per_s_max = UNLIMITED
         """The limit in bytes per second."""
         self._throttled: dict[str, frozenset[int] | None] = {}
         """The throttled partition indexes of each topic; None for all partitions."""
-        self._window = Window(count_max, sample_ms)
+        self._window = RateWindow(count_max, sample_ms)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no replica is throttled, so that the quota need not be checked or recorded."""
+        """Whether no replica is throttled, so that the quota need not be checked."""
         return not self._throttled
 
-    def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """Throttle exactly these partitions of a topic from now on; None throttles all partitions."""
+    def set_throttled_partitions(self, topic: str, partitions: frozenset[int] | None) -> None:
+        """Set the throttled partitions of a topic; None throttles all."""
         if partitions is None or partitions:
             self._throttled[topic] = partitions
         else:
@@ -92,29 +93,34 @@ class ReplicationQuota:
         partitions = self._throttled[topic]
         return partitions is None or partition in partitions
 
-    def record(self, size: int, now_ms: int) -> None:
+    def record_bytes(self, size: int, now_ms: int) -> None:
         """Count `size` bytes of throttled replicas that were sent or received."""
-        self._window.record(size, now_ms)
+        self._window.record_bytes(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        return bool(self._throttled) and self.rate_max < UNLIMITED and self._window.rate(now_ms) > self.rate_max
+        return (
+            bool(self._throttled)
+            and self.bytes_per_s_max < UNLIMITED
+            and self._window.rate(now_ms) > self.bytes_per_s_max
+        )
 
     def rate(self, now_ms: int) -> float:
         return self._window.rate(now_ms)
 
 
-def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions that a setting throttles on one broker. `text` is a list of partition:broker pairs. Returns None
-    for `*`, which throttles all partitions."""
+def parse_throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
+    """Parse a list of partition:broker pairs, and return the partitions that are throttled on this broker. None for
+    `*`, which throttles all partitions.
+    """
     pairs = [each.strip() for each in text.split(",") if each.strip()]
-    if ALL in pairs:
+    if ALL_PARTITIONS in pairs:
         return None
     split = [pair.partition(":") for pair in pairs]
     return frozenset(int(partition) for partition, _, broker in split if broker == str(broker_id))
 
 
-def rate_of(*layers: Mapping[str, str], name: str) -> int:
-    """The value of the setting `name` in the first mapping that has it; `UNLIMITED` if none has."""
+def throttle_rate_setting(*layers: Mapping[str, str], name: str) -> int:
+    """Read the rate `name` from the first of the mappings that has it; `UNLIMITED` if none has."""
     for layer in layers:
         if name in layer:
             return int(layer[name])

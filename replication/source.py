@@ -27,15 +27,16 @@ from moldau.storage.log.reading import LogRead
 
 
 class FetchIsolation(Enum):
-    """The isolation of a fetch, by the upper bound of what it may read. The values are Kafka's names of the bounds."""
+    """The isolation of a fetch, named like in Kafka by the upper bound of the offsets it may read."""
 
     LOG_END = "log end offset"
-    """For followers, which also replicate records that are not committed yet."""
+    """For followers, which also replicate uncommitted records."""
     HIGH_WATERMARK = "high watermark"
-    """For consumers that read committed records (read_uncommitted)."""
+    """For consumers with read_uncommitted: they read up to the high watermark."""
     TXN_COMMITTED = "last stable offset"
-    """For consumers that read up to the first open transaction, and get the list of aborted transactions
-    (read_committed)."""
+    """For consumers with read_committed: they read up to the first open transaction, and get the list of aborted
+    transactions.
+    """
 
 
 LOG_END: Final = FetchIsolation.LOG_END
@@ -45,13 +46,13 @@ TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 class LocatedBatches:
-    """The place in a file of the batches that a read found. The last batch may be cut short."""
+    """The location in a file of the batches that were found. The last one may be cut short."""
 
     __slots__ = ("aborted_transactions", "size", "slice")
 
     def __init__(self, place: FileSlice | None, aborted_transactions: list[AbortedTransaction] | None = None) -> None:
         self.slice = place
-        """The part of the file; None if there is nothing to read below the upper bound."""
+        """The part of the file with the batches; None if there is nothing to read below the upper bound."""
         self.size = place.size if place is not None else 0
         self.aborted_transactions = aborted_transactions
         """With TXN_COMMITTED, the aborted transactions that may overlap the batches, sorted by first offset; None
@@ -59,8 +60,7 @@ class LocatedBatches:
 
 
 class PageCacheMiss:
-    """The result of a read that needs bytes which the page cache lacks. `log` is marked as failed if they cannot be
-    read."""
+    """The result for a read that needs bytes from the disk. `log` is marked as failed if they cannot be read."""
 
     __slots__ = ("log", "place")
 
@@ -70,7 +70,7 @@ class PageCacheMiss:
 
 
 class PendingRemoteRead:
-    """The result of a read for which remote storage is being read."""
+    """The result for a read that waits for remote storage."""
 
     __slots__ = ("_is_done", "_listeners")
 
@@ -78,23 +78,24 @@ class PendingRemoteRead:
         self._is_done = False
         self._listeners: list[Callable[[], None]] = []
 
-    def when_done(self, listener: Callable[[], None]) -> None:
-        """Call the listener when the read of remote storage has ended, so that the same read gives the records or the
-        error."""
+    def add_done_listener(self, listener: Callable[[], None]) -> None:
+        """Add a listener that is called when the read of remote storage has ended. The same read then gives records or
+        an error.
+        """
         assert not self._is_done
         self._listeners.append(listener)
 
-    def done(self) -> None:
-        """Note that the read of remote storage has ended, and call the listeners."""
+    def mark_done(self) -> None:
+        """Call the listeners, because the read of remote storage has ended."""
         self._is_done = True
         for listener in self._listeners:
             listener()
 
 
-class Source(Protocol):
-    """A source of records for fetches: it finds the place of records, without reading them."""
+class RecordSource(Protocol):
+    """A source of records for fetches: finds where records are, without reading them."""
 
-    def read(
+    def find_batches(
         self,
         partition: Partition,
         offset: int,
@@ -103,22 +104,22 @@ class Source(Protocol):
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
-        """Find up to `size_max` bytes of batches, from the batch that contains `offset` on.
+        """Find up to `size_max` bytes of batches, starting with the one that contains `offset`.
 
-        If `at_least_one`, the first batch is included whole, even if it is larger. If `waits`, the lookup reads from
-        the disk what the page cache lacks, and the result is never PageCacheMiss.
+        `at_least_one`: include the first batch whole, even if it is larger. `waits`: read from the disk if the page
+        cache lacks something, so that the result is never PageCacheMiss.
         """
 
 
-NOTHING: Final = LocatedBatches(None)
+NOTHING_FOUND: Final = LocatedBatches(None)
 
 
-class LocalLog:
-    """The source that finds records in the local log of this broker's replica."""
+class LocalLogSource:
+    """Finds records in the local log of this broker's replica."""
 
     __slots__ = ()
 
-    def read(
+    def find_batches(
         self,
         partition: Partition,
         offset: int,
@@ -127,10 +128,11 @@ class LocalLog:
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | ErrorCode:
-        """Find batches in the local log, as `Source.read`. The error is OFFSET_OUT_OF_RANGE outside of the log, and
-        OFFSET_MOVED_TO_TIERED_STORAGE before the local log. It is KAFKA_STORAGE_ERROR if the disk fails, or if the
-        batch is not at its place in the file. The log is then marked as failed, unless the cause is temporary (no file
-        descriptor is left)."""
+        """Find batches in the local log, as `RecordSource.find_batches`. The error is OFFSET_OUT_OF_RANGE outside of
+        the log, and OFFSET_MOVED_TO_TIERED_STORAGE before the local log. It is KAFKA_STORAGE_ERROR if the disk fails,
+        or if the batch is not at its place in the file. The log is then marked as failed, unless the cause is temporary
+        (no file descriptor is left).
+        """
         log = partition.log
         end_offset = upper_bound(partition, isolation)
         try:
@@ -138,7 +140,7 @@ class LocalLog:
             if isinstance(found, ErrorCode):
                 return found
             if isolation is not LOG_END and log.erase_orders.hidden and found.size and log.is_hidden(found.base_offset):
-                return NOTHING  # Until this replica has carried out the erase order.
+                return NOTHING_FOUND  # Until this replica has carried out the erase order.
             aborted = None
             if isolation is TXN_COMMITTED and found.size:
                 aborted = _aborted(log, offset, end_offset, found, waits)
@@ -147,17 +149,17 @@ class LocalLog:
         except OSError as error:  # An error of the transaction index.
             log.fail_unless_transient(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return LocatedBatches(found.slice, aborted) if found.size else NOTHING
+        return LocatedBatches(found.slice, aborted) if found.size else NOTHING_FOUND
 
 
 def upper_bound(partition: Partition, isolation: FetchIsolation) -> int:
-    """The offset before which a fetch with this isolation may read."""
+    """The offset below which a fetch with this isolation may read."""
     if isolation is HIGH_WATERMARK:
         return partition.high_watermark
     return partition.log.end_offset if isolation is LOG_END else partition.last_stable_offset
 
 
 def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead, waits: bool) -> list[AbortedTransaction]:
-    """The aborted transactions that may overlap the result of a read, in the form of the Fetch response."""
+    """The aborted transactions that may overlap a read, as a Fetch response lists them."""
     found = log.aborted_in_read(read, fetch_offset, end_offset, waits=waits)
     return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in found]

@@ -1,8 +1,8 @@
-"""The choice of the transactional batches that a leader verifies with the transaction coordinator before the append
+"""Decides which transactional batches a leader verifies with the transaction coordinator before it appends them
 (KIP-890).
 
-The leader verifies once for each transaction and partition. From its first batch to its marker the transaction is open
-in the log, and further batches need no verification.
+One verification for each transaction and partition is enough: from the first batch to the marker the transaction is
+open in the log.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from moldau.replication.partition import Partition
 
 EPOCH_BUMP_PRODUCE_VERSION: Final = 12
-"""From this version of Produce on, a client speaks the protocol of transaction.version 2: the leader adds the partition
-to the client's transaction, even if verification is off."""
+"""The first version of Produce whose clients use transaction.version 2. The leader then adds the partition to the
+client's transaction, even if verification is off.
+"""
 
 
-def batch_verification(
+def guard_for_client_batch(
     partition: Partition, records: BytesLike, now_ms: int, produce_version: int
 ) -> VerificationGuard | None:
-    """The verification guard for a client's batch that would open a transaction; None if the batch needs no
+    """Return the verification guard for a client's batch that would open a transaction; None if the batch needs no
     verification.
 
-    None, if its transaction is open in this log, if it repeats a batch that was appended, if it is not transactional,
-    or if verification is off for this client. None also if the append will refuse the batch, because the replica does
-    not lead, the batch is malformed, or its producer epoch is fenced.
+    No verification is needed if the transaction is open already, the batch repeats an appended one or is not
+    transactional, or verification is off for the client. Nor is it if the append will be refused, because the replica
+    does not lead, the batch is malformed, or its producer epoch is fenced.
     """
     supports_epoch_bump = produce_version >= EPOCH_BUMP_PRODUCE_VERSION
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):
@@ -56,13 +57,11 @@ def batch_verification(
     )
 
 
-def coordinator_verification(
+def guard_for_coordinator_batch(
     partition: Partition, producer_id: int, producer_epoch: int, now_ms: int, *, supports_epoch_bump: bool
 ) -> VerificationGuard | None:
-    """The verification guard for a batch of offsets that a coordinator of this broker writes as part of a producer's
-    transaction; None if the batch needs no verification, as in `batch_verification`.
-
-    Such a batch has no sequence number.
+    """Return the verification guard for offsets that a coordinator of this broker writes in a producer's transaction;
+    None if no verification is needed, as in `guard_for_client_batch`. Such a batch has no sequence number.
     """
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):
         return None

@@ -44,7 +44,7 @@ from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
 from moldau.replication.partition import Partition
 from moldau.replication.replication_quota import ReplicationQuota
-from moldau.replication.source import LocalLog
+from moldau.replication.source import LocalLogSource
 from moldau.security.quotas.sampled_rate import Windows
 from moldau.storage.files.local_files import LocalFile, LocalFiles
 from moldau.storage.log.log import Log
@@ -150,7 +150,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
         fetch_size_max=55 << 20,
         reply_memory=ReplyMemory(-1, loop),
         quotas=ClientQuotas(Windows()),
-        fetch_planner=FetchPlanner(replicas, LocalLog(), ReplicationQuota(), None, lambda: 0),
+        fetch_planner=FetchPlanner(replicas, LocalLogSource(), ReplicationQuota(), None, lambda: 0),
     )
     listener = SimpleNamespace(
         routes=routes(ListenerRole.BROKER, cast("Any", broker)),

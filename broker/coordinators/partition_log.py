@@ -109,7 +109,7 @@ class LeaderLog:
         return append(batch, wall_ms, guard=transaction.guard, required_acks=acks)
 
     def delete_before(self, offset: int) -> ErrorCode:
-        return self._partition.delete_before(offset)
+        return self._partition.delete_records_before(offset)
 
     def watch(self, moved: Callable[[], None]) -> None:
         listener = self._listeners[moved] = HighWatermarkListener(moved)

@@ -107,7 +107,7 @@ async def collect_partitions(page: Page, node: Observed, series_max: int) -> int
     page.add(f"{REPLICAS}isrshrinks_total", changes.shrink_count)
     page.add(f"{REPLICAS}isrexpands_total", changes.expand_count)
     page.add(f"{REPLICAS}failedisrupdates_total", changes.failure_count)
-    lag = max((each.lag for each in partitions), default=0)
+    lag = max((each.lag_behind_leader for each in partitions), default=0)
     page.add("moldau_replica_lag_max", lag)
     page.add(f"{REPLICAS}offlinereplicacount", node.replicas.offline_count)
     now_ms = node.environment.monotonic_ms()

@@ -67,7 +67,7 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
 from moldau.replication.share.sessions import ShareSessions
-from moldau.replication.source import LocalLog
+from moldau.replication.source import LocalLogSource
 from moldau.storage.log.changed_logs import ChangedLogs
 
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ class NodeParts:
             ),
             fetch_planner=FetchPlanner(
                 self.replicas,
-                LocalLog(),
+                LocalLogSource(),
                 self.throttles.leader,
                 RackAwareReplicaSelector(rack, self.cluster) if near else None,
                 environment.monotonic_ms,

@@ -223,7 +223,7 @@ class DamagedReplicas:
         partition, topic = self._replicas.find(key), self._cluster.image.topics.by_id.get(key[0])
         if partition is None or partition.log is not repaired or topic is None:
             return
-        if partition.has_fetched and not partition.lag:
+        if partition.has_fetched and not partition.lag_behind_leader:
             self._assignments.report_log(partition, topic.partitions[key[1]])
         else:
             self._loop.call_later(CAUGHT_UP_MS / 1000, self._tell_when_caught_up, key, repaired)

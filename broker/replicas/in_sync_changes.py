@@ -90,7 +90,7 @@ class InSyncChanges:
         """The job that checks for lagging followers, twice in replica.lag.time.max.ms."""
         return Job("in-sync sets", max(1, self._lag_ms_max // 2), self._shrink)
 
-    def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
+    def propose_if_caught_up(self, partition: Partition, replica_id: int, now_ms: int) -> None:
         """Propose a follower for the in-sync set if it has caught up, is not fenced, and fetches with the broker epoch
         of its registration.
         """
@@ -99,9 +99,9 @@ class InSyncChanges:
             return
         follower = leadership.followers[replica_id]
         is_eligible = self._is_eligible(partition, replica_id, follower.broker_epoch)
-        keeps_up = not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
+        keeps_up = not follower.has_lagged_longer_than(partition.log.end_offset, self._lag_ms_max, now_ms)
         leadership.set_joining(replica_id, is_eligible and keeps_up)
-        isr = leadership.set_with(replica_id, partition.high_watermark)
+        isr = leadership.in_sync_set_with(replica_id, partition.high_watermark)
         if isr is not None and is_eligible:
             self._propose(partition, isr)
 
@@ -121,7 +121,7 @@ class InSyncChanges:
                 await asyncio.sleep(0)
             leadership = partition.leadership
             if leadership is not None and leadership.followers:
-                isr = leadership.set_without_lagging(partition.log.end_offset, self._lag_ms_max, now_ms)
+                isr = leadership.in_sync_set_without_lagging(partition.log.end_offset, self._lag_ms_max, now_ms)
                 if isr is not None:
                     self._propose(partition, isr)
                 self._give_up_joining(partition, now_ms)
@@ -135,18 +135,18 @@ class InSyncChanges:
         """
         leadership = partition.leadership
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
-            if not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms):
-                self.may_join(partition, replica_id, now_ms)
+            if not follower.has_lagged_longer_than(partition.log.end_offset, self._lag_ms_max, now_ms):
+                self.propose_if_caught_up(partition, replica_id, now_ms)
 
     def _give_up_joining(self, partition: Partition, now_ms: int) -> None:
         leadership = partition.leadership
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
             if follower.is_joining and leadership is not None:
-                lags = follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
+                lags = follower.has_lagged_longer_than(partition.log.end_offset, self._lag_ms_max, now_ms)
                 leadership.set_joining(
                     replica_id, not lags and self._is_eligible(partition, replica_id, follower.broker_epoch)
                 )
-                partition.advance()
+                partition.advance_high_watermark()
 
     def _is_eligible(self, partition: Partition, replica_id: int, broker_epoch: int) -> bool:
         """Whether the controller would accept the replica in the in-sync set."""
@@ -158,7 +158,7 @@ class InSyncChanges:
         return broker.has_online(assigned.directory_of(replica_id))
 
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        partition.propose(isr)
+        partition.propose_in_sync_set(isr)
         self._proposed[partition] = Proposal(isr, partition.leader_epoch, partition.partition_epoch)
         self._ask()
 
@@ -219,7 +219,7 @@ class InSyncChanges:
             elif not is_unchanged(partition, proposal) or error in METADATA_WILL_TELL:
                 continue
             elif error in REFUSED:
-                partition.in_sync_set_refused()
+                partition.drop_in_sync_proposal()
             else:
                 again[partition] = proposal
         self._proposed = again | self._proposed
@@ -234,7 +234,7 @@ class InSyncChanges:
         else:
             self.shrink_count += 1
         if partition.leader_epoch == proposal.leader_epoch:
-            partition.in_sync_set_confirmed(isr, partition_epoch)
+            partition.confirm_in_sync_set(isr, partition_epoch)
             self._let_in(partition, self._environment.monotonic_ms())
 
 

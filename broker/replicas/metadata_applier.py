@@ -26,7 +26,7 @@ from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from moldau.kraft.image.topics import Topic
 from moldau.protocol.late_dataclass import dataclass
 from moldau.replication.partition import Partition
-from moldau.replication.replication_quota import ReplicationQuota, rate_of, throttled_partitions
+from moldau.replication.replication_quota import ReplicationQuota, parse_throttled_partitions, throttle_rate_setting
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 
@@ -198,7 +198,7 @@ class MetadataApplier:
                 assigned = image.topics.by_id[partition.topic_id].partitions[partition.index]
                 partition.log.note_change()
                 partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
-                partition.advance()
+                partition.advance_high_watermark()
 
     # New partitions
 
@@ -305,8 +305,8 @@ class ReplicationThrottles:
         own = configs.settings_of(ResourceType.BROKER, str(self._broker_id))
         default = configs.settings_of(ResourceType.BROKER, "")
         for quota, prefix in ((self.leader, LEADER), (self.follower, FOLLOWER)):
-            quota.rate_max = rate_of(own, default, name=f"{prefix}rate")
+            quota.bytes_per_s_max = throttle_rate_setting(own, default, name=f"{prefix}rate")
             for resource in changed:
                 if resource.type == ResourceType.TOPIC:
                     text = configs.settings_of(ResourceType.TOPIC, resource.name).get(f"{prefix}replicas", "")
-                    quota.throttle(resource.name, throttled_partitions(text, self._broker_id))
+                    quota.set_throttled_partitions(resource.name, parse_throttled_partitions(text, self._broker_id))

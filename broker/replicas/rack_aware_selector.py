@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.replication.fetch_plan import NO_REPLICA
+from moldau.replication.fetch_plan import NO_PREFERRED_REPLICA
 from moldau.replication.partition import Partition
 
 
@@ -18,15 +18,15 @@ class RackAwareReplicaSelector:
         self._cluster = cluster
 
     def select(self, partition: Partition, fetch_offset: int, rack: str) -> int:
-        """The id of the follower that a consumer in `rack` should read from; `NO_REPLICA` if it should read from this
-        leader.
+        """The id of the follower that a consumer in `rack` should read from; `NO_PREFERRED_REPLICA` if it should read
+        from this leader.
 
         A follower must be in sync and have `fetch_offset`. Of several followers the one with the highest end offset is
         chosen, then the one that was caught up last, then the one with the largest id.
         """
         leadership = partition.leadership
         if leadership is None or not leadership.followers or self._rack == rack:
-            return NO_REPLICA
+            return NO_PREFERRED_REPLICA
         brokers = self._cluster.image.cluster.brokers
         best = None
         for replica_id, follower in leadership.followers.items():
@@ -40,4 +40,4 @@ class RackAwareReplicaSelector:
             ):
                 rank = (follower.end_offset, follower.last_caught_up_ms, replica_id)
                 best = rank if best is None else max(best, rank)
-        return best[2] if best is not None else NO_REPLICA
+        return best[2] if best is not None else NO_PREFERRED_REPLICA

@@ -33,13 +33,13 @@ from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import (
     Effect,
     FetcherSettings,
-    Flush,
+    FlushLog,
     LogWarning,
-    LookUp,
-    Rebuild,
+    LookUpLeaderOffsets,
+    RebuildFromRemote,
     ReplicaFetcher,
-    StartAt,
-    TruncateTo,
+    RestartLogAt,
+    TruncateLog,
 )
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.storage.log.truncation import RemoteStart
@@ -173,7 +173,7 @@ class RunningFetcher:
             leader[0].ask(request, self._answered, self._timeout_ms)
             return
         deadline_ms = self._machine.next_deadline_ms()
-        retry_ms = self._machine.retry_ms(now_ms)
+        retry_ms = self._machine.retry_delay_ms(now_ms)
         if deadline_ms is not None or retry_ms:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
@@ -222,18 +222,18 @@ class RunningFetcher:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case TruncateTo() | StartAt():
+            case TruncateLog() | RestartLogAt():
                 self._ports.spawn(self._truncate(effect))
-            case Flush(partition, leader_epoch):
+            case FlushLog(partition, leader_epoch):
                 self._flush(partition, leader_epoch)
-            case LookUp(partition, leader_epoch):
+            case LookUpLeaderOffsets(partition, leader_epoch):
                 self._look_up(partition, leader_epoch)
-            case Rebuild():
+            case RebuildFromRemote():
                 self._ports.spawn(self._rebuild(effect))
             case LogWarning(message):
                 log.warning("following broker %d: %s", self._leader_id, message)
 
-    async def _rebuild(self, effect: Rebuild) -> None:
+    async def _rebuild(self, effect: RebuildFromRemote) -> None:
         """Rebuild a follower's log from the state of the leader's remote log. That state is read and checked before the
         log is changed.
         """
@@ -245,7 +245,7 @@ class RunningFetcher:
                 raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
             if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
                 partition.log.start_after_remote(start, ports.environment.wall_ms())
-                partition.truncated()
+                partition.adapt_to_truncation()
                 log.info(
                     "%s-%d begins at offset %d, after its remote part", partition.topic, partition.index, start.offset
                 )
@@ -260,7 +260,7 @@ class RunningFetcher:
         self._machine.on_rebuilt(partition, effect.leader_epoch)
         self.fetch_next()
 
-    async def _truncate(self, effect: TruncateTo | StartAt) -> None:
+    async def _truncate(self, effect: TruncateLog | RestartLogAt) -> None:
         """Truncate a follower's log as the effect says.
 
         The lowered recovery point is made durable first, because otherwise a recovery after a crash would report the
@@ -273,11 +273,11 @@ class RunningFetcher:
                 raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
             if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
                 now_ms = ports.environment.wall_ms()
-                if isinstance(effect, TruncateTo):
+                if isinstance(effect, TruncateLog):
                     partition.log.truncate_to(effect.offset, now_ms)
                 else:
                     partition.log.truncate_fully_and_start_at(effect.offset, now_ms)
-                partition.truncated()
+                partition.adapt_to_truncation()
                 log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
         except MalformedMessage as malformed:
             partition.log.damaged(str(malformed))
@@ -358,7 +358,7 @@ class RemoteState(Protocol):
         """
 
 
-async def remote_start(state: RemoteState | None, effect: Rebuild) -> RemoteStart:
+async def remote_start(state: RemoteState | None, effect: RebuildFromRemote) -> RemoteStart:
     """Find the offset at which the follower's log is to start, and the state at that offset. Raises `NoRemoteState`,
     also if tiered storage is off.
     """

@@ -76,7 +76,7 @@ class Replicas:
         """Advance the high watermark of a log's partition after a sync of the log."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
-            partition.advance()
+            partition.advance_high_watermark()
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get(topic, {}).get(index)
@@ -132,7 +132,7 @@ class Replicas:
         self.by_name[partition.topic].pop(partition.index)
         self.add_offline(partition.topic, partition.topic_id, partition.index)
         self.gone.add(partition)
-        partition.gone(ErrorCode.KAFKA_STORAGE_ERROR)
+        partition.notify_removed(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def error_of(self, topic: str | bytes, index: int) -> ErrorCode:
         """The error code with which requests for a partition are answered that this broker does not serve."""
@@ -152,7 +152,7 @@ class Replicas:
         return sum(map(len, self._offline.values()))
 
     def remove_topic(self, topic: str) -> list[Partition]:
-        """Forget a topic. Returns its partitions, on each of which the caller calls `Partition.gone`."""
+        """Forget a topic. Returns its partitions, on each of which the caller calls `Partition.notify_removed`."""
         self.generation += 1
         topic_id = self._ids.pop(topic, b"")
         self.by_id.pop(topic_id, None)

@@ -101,7 +101,7 @@ class ReplicaRoles:
         if partition.is_leader:
             self._coordinators.on_leadership_lost(partition)
         self._fetchers.unfollow(partition)
-        partition.gone()
+        partition.notify_removed()
         self._flusher.forget(partition.log)
 
     def take_offline(self, partition: Partition) -> None:

@@ -34,12 +34,12 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.record_builder import Record
 from moldau.replication.share.changes import DeadLetter
 from moldau.replication.share.dead_letters import (
-    RETRIABLE,
-    Originals,
-    QueueTopic,
-    Source,
-    collect_originals,
-    next_batch,
+    RETRIABLE_PRODUCE_ERRORS,
+    DeadLetterSource,
+    DeadLetterTopic,
+    SourceRecords,
+    collect_source_records,
+    next_dead_letter_batch,
     refusal_of_queue,
 )
 
@@ -113,7 +113,7 @@ class DeadLetterWriting:
         self._letter = letter
         self._is_wanted = is_wanted
         self._next_offset = letter.first_offset
-        self._originals = Originals({}, 0, self._next_offset, is_full=False)
+        self._originals = SourceRecords({}, 0, self._next_offset, is_full=False)
         self._failed_attempts = 0
 
     async def run(self) -> bool:
@@ -131,7 +131,7 @@ class DeadLetterWriting:
             if self._copies_records and self._originals.next_offset <= self._next_offset:
                 await self._read_originals(self._size_max(queue))
             error = await self._produce(queue)
-            if error in RETRIABLE:
+            if error in RETRIABLE_PRODUCE_ERRORS:
                 await self._pause()
             elif error is not ErrorCode.NONE:
                 self._give_up(error.name)
@@ -182,7 +182,7 @@ class DeadLetterWriting:
         config = ports.settings.config
         prefix = config.text("errors.deadletterqueue.topic.name.prefix")
         may_be_created = config.flag("errors.deadletterqueue.auto.create.topics.enable")
-        refusal = refusal_of_queue(QueueTopic(name, prefix, is_enabled, may_be_created))
+        refusal = refusal_of_queue(DeadLetterTopic(name, prefix, is_enabled, may_be_created))
         if refusal is not None:
             return Refused(refusal)
         if topic is None:
@@ -203,7 +203,9 @@ class DeadLetterWriting:
         while next_offset < end_offset:
             fetched = await self._fetch(next_offset)
             wanted = range(next_offset, end_offset)
-            found = await self._ports.environment.offload(partial(collect_originals, fetched, wanted, size_max - size))
+            found = await self._ports.environment.offload(
+                partial(collect_source_records, fetched, wanted, size_max - size)
+            )
             records |= found.records
             size += found.size
             if found.is_full and found.next_offset > self._next_offset:
@@ -214,7 +216,7 @@ class DeadLetterWriting:
                 next_offset = end_offset
                 break
             next_offset = found.next_offset
-        self._originals = Originals(records, size, next_offset, is_full=False)
+        self._originals = SourceRecords(records, size, next_offset, is_full=False)
 
     async def _fetch(self, offset: int) -> bytes:
         """Fetch record batches of the source partition from an offset on. Returns no bytes if they cannot be read."""
@@ -244,8 +246,8 @@ class DeadLetterWriting:
         if self._copies_records:
             end_offset = max(self._next_offset + 1, min(end_offset, self._originals.next_offset))
         name = key.topic_id.hex() if source is None else source.name
-        batch, next_offset = next_batch(
-            Source(key.group_id, name, key.partition),
+        batch, next_offset = next_dead_letter_batch(
+            DeadLetterSource(key.group_id, name, key.partition),
             letter,
             self._originals.records,
             range(self._next_offset, end_offset),

@@ -29,12 +29,12 @@ from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey, Stat
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.replication.partition import Partition
-from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch, acquire
+from moldau.replication.share.acquisition import AcquiredRecords, AcquireParameters, FetchedBatch, acquire_records
 from moldau.replication.share.changes import (
     AcknowledgementBatch,
+    AcknowledgeRefusal,
     DeadLetter,
-    LoadError,
-    Refusal,
+    InconsistentShareState,
     StateWrite,
     StoredBatch,
 )
@@ -205,7 +205,7 @@ class SharePartitionRunner:
         batches = [StoredBatch(*batch) for batch in answer.batches]
         try:
             self.machine.load(answer.state_epoch, start_offset, batches)
-        except (LoadError, ValueError) as error:
+        except (InconsistentShareState, ValueError) as error:
             self.fence(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             return
         self.is_loaded = True
@@ -228,10 +228,10 @@ class SharePartitionRunner:
         """
         self.record_size = size / records if records else None
 
-    def acquire(
-        self, wish: AcquireWish, fetched: Sequence[FetchedBatch], aborted: Iterable[tuple[int, int]]
-    ) -> tuple[list[Acquired], int]:
-        acquired = acquire(self.machine, wish, fetched, aborted, self._ports.environment.monotonic_ms())
+    def acquire_records(
+        self, wish: AcquireParameters, fetched: Sequence[FetchedBatch], aborted: Iterable[tuple[int, int]]
+    ) -> tuple[list[AcquiredRecords], int]:
+        acquired = acquire_records(self.machine, wish, fetched, aborted, self._ports.environment.monotonic_ms())
         self._arm()
         return acquired
 
@@ -247,7 +247,7 @@ class SharePartitionRunner:
 
         answer = self.machine.acknowledge(member_id, batches, self._ports.environment.monotonic_ms())
         self._arm()
-        if isinstance(answer, Refusal):
+        if isinstance(answer, AcknowledgeRefusal):
             answered(answer.error, answer.message)
         elif answer is None:
             answered(ErrorCode.NONE, None)
@@ -288,7 +288,7 @@ class SharePartitionRunner:
         is_stored = answer.error is ErrorCode.NONE
         error = ErrorCode.NONE if is_stored else ERRORS.get(answer.error, ErrorCode.UNKNOWN_SERVER_ERROR)
         for write, answered in writes:
-            self.machine.end_write(write, is_stored=is_stored)
+            self.machine.finish_state_write(write, is_stored=is_stored)
             if answered is not None:
                 answered(error, answer.message)
         if error in FENCING_ERRORS:
@@ -339,7 +339,7 @@ class SharePartitionRunner:
             writing = DeadLetterWriting(self._ports.dead_letters, self.key, letter, lambda: self._writes_letters)
             has_ended = await writing.run()
             if has_ended and (self.error is None or self._is_left):
-                self._store(self.machine.end_dead_letter(letter), None)
+                self._store(self.machine.archive_dead_letter(letter), None)
                 self.wake()
             self._letters.popleft()
         self._letters.clear()

@@ -294,7 +294,7 @@ class SegmentCopier:
         followed.retention_ms = (self._environment.precise_ns() - began_ns) / 1e6
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:
-            partition.delete_before(start_offset)
+            partition.delete_records_before(start_offset)
         segments = (*followed.remote_log.in_deletion(), *found.segments)
         followed.delete_lag_segments = len(segments)
         followed.delete_lag_bytes = sum(each.size for each in segments)

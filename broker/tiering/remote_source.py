@@ -1,5 +1,5 @@
-"""Reads records before the local log start offset from remote storage: a `Source` of fetches, like the one of the local
-log.
+"""Reads records before the local log start offset from remote storage: a `RecordSource` of fetches, like the one of the
+local log.
 
     read(offset) ──▶ kept from an earlier read?  ──▶ LocatedBatches, or the error, which is returned once
                  └▶ else PendingRemoteRead: a task reads    ──▶ the fetch waits, at most remote.fetch.max.wait.ms, then
@@ -47,7 +47,7 @@ from moldau.protocol.record_batch import (
 from moldau.protocol.record_builder import assemble
 from moldau.replication.partition import Partition
 from moldau.replication.source import (
-    NOTHING,
+    NOTHING_FOUND,
     TXN_COMMITTED,
     FetchIsolation,
     LocatedBatches,
@@ -115,8 +115,8 @@ class CachedRead(NamedTuple):
 
 
 class RemoteSource:
-    """A `Source` of the records in remote storage. Its methods are called on the event loop; every read of the storage
-    runs in its own task.
+    """A `RecordSource` of the records in remote storage. Its methods are called on the event loop; every read of the
+    storage runs in its own task.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class RemoteSource:
         self.read_ms = 0.0
         """The total duration (ms) of the reads that have ended."""
 
-    def read(
+    def find_batches(
         self,
         partition: Partition,
         offset: int,
@@ -173,7 +173,7 @@ class RemoteSource:
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
-        """The records at an offset, as `Source.read` returns them. Errors:
+        """The records at an offset, as `RecordSource.find_batches` returns them. Errors:
 
         - KAFKA_STORAGE_ERROR, after which clients try again, while the storage or the metadata cannot be read, and if
         too many reads wait.
@@ -201,7 +201,7 @@ class RemoteSource:
         under_way = self._under_way.get(key)
         if under_way is None:
             if self._quota.is_exceeded():
-                return NOTHING  # A fetch past the end: other partitions of the request are answered.
+                return NOTHING_FOUND  # A fetch past the end: other partitions of the request are answered.
             if len(self._waiting) >= self._pending_max:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             under_way = self._start(key, partition.log, followed, min(max(size_max, HEADER_SIZE), READ_SIZE_MAX))
@@ -277,7 +277,7 @@ class RemoteSource:
             if self._waiting:
                 self._running += 1
                 self._waiting.popleft()()
-        remote.done()
+        remote.mark_done()
 
     async def _read(self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, size_max: int) -> CachedRead:
         offset, epoch = key.offset, key.leader_epoch
@@ -459,7 +459,7 @@ def _located(kept: CachedRead, size_max: int, at_least_one: bool, end_offset: in
         size = max(size, parse_header(kept.data, 0).size)
     if kept.next_offset > end_offset:
         size = min(size, _size_below(kept.data, end_offset))
-    return LocatedBatches(memory_slice(kept.data[:size]), kept.aborted) if size else NOTHING
+    return LocatedBatches(memory_slice(kept.data[:size]), kept.aborted) if size else NOTHING_FOUND
 
 
 class ReaderPlace(NamedTuple):

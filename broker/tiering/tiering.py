@@ -173,7 +173,7 @@ class Tiering:
             followed.is_led_here = partition.is_leader
             if partition.is_leader and followed.is_being_removed:
                 # Tiering was switched off and on again: the part that was only remote is given up.
-                partition.delete_before(min(its_log.local_start_offset, partition.high_watermark))
+                partition.delete_records_before(min(its_log.local_start_offset, partition.high_watermark))
             if copies and partition.is_leader:
                 self.copier.begin_round(partition, followed)
         for followed in self.reader:

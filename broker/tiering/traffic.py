@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
-from moldau.replication.replication_quota import Window
+from moldau.replication.replication_quota import RateWindow
 from moldau.security.quotas.throttling import ThrottleTimes
 
 LOOK_AGAIN_S: Final = 1.0
@@ -83,13 +83,13 @@ class TransferQuota:
         self._settings = settings
         self._monotonic_ms = monotonic_ms
         config = settings.config
-        self._window = Window(config.integer(names.samples), 1000 * config.integer(names.sample_seconds))
+        self._window = RateWindow(config.integer(names.samples), 1000 * config.integer(names.sample_seconds))
         self._turn = asyncio.Lock()
         self.throttle_times = ThrottleTimes()
 
     def record(self, size: int) -> None:
         """Count `size` bytes that were transferred, or are about to be."""
-        self._window.record(size, self._monotonic_ms())
+        self._window.record_bytes(size, self._monotonic_ms())
 
     def throttle_ms(self) -> int:
         """The time (ms) for which no transfer should begin; 0 if the rate is within the limit."""

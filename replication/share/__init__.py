@@ -1,2 +1,1 @@
-"""The records of a partition that share groups have in flight (KIP-932), and the share sessions of the groups'
-members."""
+"""Share groups (KIP-932): the records of a partition that are in flight, and the share sessions of members."""

@@ -31,9 +31,8 @@ from moldau.replication.share.in_flight import (
 )
 from moldau.replication.share.share_partition import SharePartition
 
-FEW_DELIVERIES: Final = 2
-"""The delivery count below which a record is delivered together with all others, however low the group's delivery count
-limit is."""
+UNTHROTTLED_DELIVERY_COUNT: Final = 2
+"""The delivery count below which a record is delivered together with any others, whatever the group's limit is."""
 
 
 class FetchedBatch(NamedTuple):
@@ -43,12 +42,12 @@ class FetchedBatch(NamedTuple):
     last_offset: int
     producer_id: int = -1
     is_transactional: bool = False
-    aborts: bool = False
+    is_abort_marker: bool = False
     """Whether the batch is the marker that aborts the producer's transaction."""
 
 
-class Acquired(NamedTuple):
-    """Consecutive records that the member has acquired, with the same delivery count."""
+class AcquiredRecords(NamedTuple):
+    """A run of records that a member acquired, all with the same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -59,32 +58,31 @@ class Acquired(NamedTuple):
         return self.last_offset - self.first_offset + 1
 
 
-class AcquireWish(NamedTuple):
+class AcquireParameters(NamedTuple):
     """The parameters of a ShareFetch for one partition."""
 
     member_id: str
     records_max: int
-    """The most records to acquire. Whole record batches may exceed it, unless `is_strict`."""
+    """The maximum number of records to acquire. Without `is_strict` whole batches may exceed it."""
     batch_size: int
-    """The number of records after which a run of acquired records is cut, at the next end of a record batch."""
+    """The number of records after which an acquired run ends, at the next end of a record batch."""
     is_strict: bool
-    """Whether `records_max` must not be exceeded (acquire mode RECORD_LIMIT)."""
+    """Whether `records_max` is a strict limit (acquire mode RECORD_LIMIT)."""
     fetch_offset: int
     """The offset from which the records were fetched."""
 
 
-def acquire(
+def acquire_records(
     partition: SharePartition,
-    wish: AcquireWish,
+    wish: AcquireParameters,
     fetched: Sequence[FetchedBatch],
     aborted_transactions: Iterable[tuple[int, int]],
     now_ms: int,
-) -> tuple[list[Acquired], int]:
-    """Acquire fetched records for a member. Returns the acquired runs in the order of offsets, and the number of
-    offsets that count towards the limit of the request.
+) -> tuple[list[AcquiredRecords], int]:
+    """Acquire fetched records for a member. Returns the acquired runs in offset order, and the number of offsets that
+    count towards the request's limit.
 
-    `aborted_transactions` has the (first offset, producer id) of the aborted transactions whose records the isolation
-    level leaves out.
+    `aborted_transactions`: (first offset, producer id) of the transactions that the isolation level leaves out.
     """
     if not fetched or wish.records_max <= 0 or fetched[-1].last_offset < partition.start_offset:
         return [], 0
@@ -92,32 +90,32 @@ def acquire(
     if records_max <= 0:
         return [], 0
     acquisition = Acquisition(partition, wish, fetched, last_offset, records_max, now_ms)
-    acquired, count = acquisition.acquire()
+    acquired, count = acquisition.acquire_records()
     if not acquired:
-        partition.advance_start()  # What is missing in the log may have been all that it waited for.
+        partition.advance_start_offset()  # What is missing in the log may have been all that it waited for.
         return acquired, count
     left_out = aborted_batches(fetched, aborted_transactions)
     if not left_out:
         return acquired, count
     for batch in left_out:
-        first = partition.batches.floor(batch.first_offset)
+        first = partition.batches.last_starting_at_or_before(batch.first_offset)
         if first is not None:
-            found = partition.batches.between(first.first_offset, batch.last_offset)
-            archived = partition.archive(found, batch.first_offset, batch.last_offset, ACQUIRED)
+            found = partition.batches.starting_between(first.first_offset, batch.last_offset)
+            archived = partition.archive_records(found, batch.first_offset, batch.last_offset, ACQUIRED)
             partition.delivery_complete_count += archived or 0
-    acquired = without_batches(acquired, left_out)
+    acquired = without_records_of(acquired, left_out)
     if not acquired:
         # DIVERGES: in Apache Kafka the start offset waits for an acknowledgement. A transaction with as many records as
         # may be in flight has none, and nothing is acquired any more.
-        partition.advance_start()
+        partition.advance_start_offset()
     return acquired, sum(each.size for each in acquired)
 
 
-def acquirable_range(partition: SharePartition, wish: AcquireWish, last_offset: int) -> tuple[int, int]:
-    """The last offset and the number of records that may be acquired.
+def acquirable_range(partition: SharePartition, wish: AcquireParameters, last_offset: int) -> tuple[int, int]:
+    """Return the last offset and the number of records that may be acquired.
 
-    If as many records are in flight as the group allows, only records before the end offset may be acquired, because
-    they are only delivered again.
+    When the group has its maximum of records in flight, only records before the end offset may be acquired, because
+    they are delivered again.
     """
     records_max = min(wish.records_max, partition.limits().records_max - partition.records_count)
     if records_max > 0 or wish.fetch_offset > partition.end_offset:
@@ -127,12 +125,12 @@ def acquirable_range(partition: SharePartition, wish: AcquireWish, last_offset: 
 
 
 class Acquisition:
-    """One acquisition of fetched records: its limits, and what it has acquired so far."""
+    """Acquires fetched records for one request, within its limits."""
 
     def __init__(
         self,
         partition: SharePartition,
-        wish: AcquireWish,
+        wish: AcquireParameters,
         fetched: Sequence[FetchedBatch],
         last_offset: int,
         records_max: int,
@@ -147,22 +145,22 @@ class Acquisition:
         """The number of records that may still be acquired."""
         self._locks_until_ms = now_ms + limits.lock_duration_ms
         self._deliveries_max = limits.delivery_count_max
-        self._throttled_from = max(FEW_DELIVERIES, ceil(limits.delivery_count_max / 2))
+        self._throttled_from = max(UNTHROTTLED_DELIVERY_COUNT, ceil(limits.delivery_count_max / 2))
         """The delivery count from which on a record is delivered with few others."""
-        self._acquired: list[Acquired] = []
+        self._acquired: list[AcquiredRecords] = []
         self._count = 0
 
-    def acquire(self) -> tuple[list[Acquired], int]:
+    def acquire_records(self) -> tuple[list[AcquiredRecords], int]:
         partition = self._partition
         first_offset = self._fetched[0].first_offset
         self._archive_missing(first_offset)
         base_offset = first_offset
-        floor = partition.batches.floor(base_offset)
+        floor = partition.batches.last_starting_at_or_before(base_offset)
         if floor is None or floor.last_offset < base_offset:
             base_offset = max(base_offset, partition.start_offset)
         else:
             base_offset = floor.first_offset
-        found = partition.batches.between(min(first_offset, base_offset), self._last_offset)
+        found = partition.batches.starting_between(min(first_offset, base_offset), self._last_offset)
         if not found:
             self._acquire_new(base_offset, self._last_offset)
             return self._acquired, self._count
@@ -170,7 +168,7 @@ class Acquisition:
         for batch in found:
             if self._left <= 0:
                 break
-            if partition.gap is not None:
+            if partition.undelivered_range is not None:
                 if next_offset < batch.first_offset:
                     self._acquire_new(next_offset, batch.first_offset - 1)
                 next_offset = batch.last_offset + 1
@@ -185,21 +183,22 @@ class Acquisition:
         return self._acquired, self._count
 
     def _archive_missing(self, first_offset: int) -> None:
-        """Archive the available records between the offset that was fetched and the first fetched batch. The log has no
-        records between them any more, because compaction removed them."""
+        """Archive the available records between the fetch offset and the first fetched batch. Compaction removed them
+        from the log.
+        """
         partition, fetch_offset = self._partition, self._wish.fetch_offset
         if not partition.batches or fetch_offset >= first_offset:
             return
-        floor = partition.batches.floor(fetch_offset)
+        floor = partition.batches.last_starting_at_or_before(fetch_offset)
         if floor is not None and floor.last_offset >= fetch_offset:
-            stale = partition.batches.between(floor.first_offset, first_offset - 1)
+            stale = partition.batches.starting_between(floor.first_offset, first_offset - 1)
         else:
-            stale = partition.batches.between(fetch_offset, first_offset - 1)
-        archived = partition.archive(stale, fetch_offset, first_offset - 1, AVAILABLE)
+            stale = partition.batches.starting_between(fetch_offset, first_offset - 1)
+        archived = partition.archive_records(stale, fetch_offset, first_offset - 1, AVAILABLE)
         if archived is not None:
             partition.delivery_complete_count += archived
-            partition.looks_back = True
-        partition.skip_missing(fetch_offset, first_offset)
+            partition.may_have_available_before_end = True
+        partition.skip_offsets_without_records(fetch_offset, first_offset)
         next_offset = first_offset
         for batch in partition.batches:
             if batch.first_offset > next_offset:
@@ -210,12 +209,12 @@ class Acquisition:
     # Records that are in flight
 
     def _acquire_again(self, batch: InFlightBatch, first_offset: int) -> bool:
-        """Acquire the available records of a batch in flight. Returns False if no further records may be acquired."""
+        """Acquire the available records of an in-flight batch. Returns False when no more may be acquired."""
         is_throttled = self._is_throttled(batch, first_offset)
         if is_throttled and self._count > 0:
             self._left = 0
             return False
-        whole = batch.whole
+        whole = batch.common_state
         if whole is not None:
             if not whole.is_acquirable:
                 return True
@@ -223,10 +222,10 @@ class Acquisition:
             is_too_much = self._wish.is_strict and batch.size > self._left
             if is_within and not is_too_much and not is_throttled:
                 self._acquire_state(batch.first_offset, batch.last_offset, whole)
-                self._acquired.append(Acquired(batch.first_offset, batch.last_offset, whole.delivery_count))
+                self._acquired.append(AcquiredRecords(batch.first_offset, batch.last_offset, whole.delivery_count))
                 self._took(batch.size)
                 return True
-            batch.split(self._partition.locks)
+            batch.split_by_offset(self._partition.locks)
         count = self._acquire_offsets(batch, first_offset)
         if is_throttled and count:
             self._left = 0
@@ -234,9 +233,10 @@ class Acquisition:
         return True
 
     def _is_throttled(self, batch: InFlightBatch, first_offset: int) -> bool:
-        """Whether the batch has an available record with a high delivery count, so that few records may be delivered
-        with it."""
-        whole = batch.whole
+        """Whether the batch has an available record with a high delivery count, which may be delivered only with few
+        others.
+        """
+        whole = batch.common_state
         if whole is not None:
             return whole.is_acquirable and whole.delivery_count >= self._throttled_from
         return any(
@@ -245,20 +245,22 @@ class Acquisition:
         )
 
     def _acquire_offsets(self, batch: InFlightBatch, first_offset: int) -> int:
-        """Acquire the available records of a batch whose offsets have states of their own. Returns their number."""
+        """Acquire the available records of a batch whose records have their own states. Returns their number."""
         deliveries_max, left = self._deliveries_max, self._left
-        acquired: list[Acquired] = []
+        acquired: list[AcquiredRecords] = []
         few_max: int | None = None
         for offset, state in batch.states(first_offset, self._last_offset):
             if not state.is_acquirable:
                 continue
-            is_last_delivery = deliveries_max > FEW_DELIVERIES and state.delivery_count == deliveries_max - 1
+            is_last_delivery = (
+                deliveries_max > UNTHROTTLED_DELIVERY_COUNT and state.delivery_count == deliveries_max - 1
+            )
             if is_last_delivery and acquired:
                 break
             if few_max is None and state.delivery_count >= self._throttled_from:
-                few_max = max(1, len(batch.offsets) >> (state.delivery_count - self._throttled_from + 1))
+                few_max = max(1, len(batch.state_by_offset) >> (state.delivery_count - self._throttled_from + 1))
             self._acquire_state(offset, offset, state)
-            acquired.append(Acquired(offset, offset, state.delivery_count))
+            acquired.append(AcquiredRecords(offset, offset, state.delivery_count))
             if is_last_delivery or (self._wish.is_strict and len(acquired) == left) or len(acquired) == few_max:
                 break
         self._acquired.extend(merge_adjacent(acquired))
@@ -276,7 +278,7 @@ class Acquisition:
     # Records that are not in flight yet
 
     def _acquire_new(self, first_offset: int, last_offset: int) -> None:
-        """Acquire the records of a range of offsets that are in no in-flight batch."""
+        """Acquire the records of a range that no in-flight batch covers."""
         partition = self._partition
         first_offset = max(first_offset, partition.start_offset if partition.batches else partition.end_offset)
         if first_offset > last_offset:
@@ -284,7 +286,7 @@ class Acquisition:
         last_acquired = last_offset
         if self._left < last_acquired - first_offset + 1:
             last_acquired = end_of_batch(self._fetched, first_offset + self._left - 1)
-            if partition.gap is not None:
+            if partition.undelivered_range is not None:
                 last_acquired = min(last_acquired, last_offset)
         runs = self._runs(first_offset, last_acquired)
         is_cut = self._wish.is_strict and runs[0].size > self._left
@@ -301,7 +303,7 @@ class Acquisition:
         self._acquired.extend(runs)
         self._took(last_acquired - first_offset + 1)
 
-    def _runs(self, first_offset: int, last_offset: int) -> list[Acquired]:
+    def _runs(self, first_offset: int, last_offset: int) -> list[AcquiredRecords]:
         """Cut a range of offsets into runs of at least `batch_size` records that end with record batches."""
         runs = []
         size = self._wish.batch_size
@@ -310,14 +312,15 @@ class Acquisition:
                 if batch.first_offset > last_offset:
                     break
                 if batch.first_offset - first_offset >= size:
-                    runs.append(Acquired(first_offset, batch.first_offset - 1, 1))
+                    runs.append(AcquiredRecords(first_offset, batch.first_offset - 1, 1))
                     first_offset = batch.first_offset
-        runs.append(Acquired(first_offset, last_offset, 1))
+        runs.append(AcquiredRecords(first_offset, last_offset, 1))
         return runs
 
-    def _add(self, run: Acquired, cut_after: int | None) -> None:
-        """Note a run of records as in flight and acquired. With `cut_after` only this number of its first records is
-        acquired; the others become available without having been delivered."""
+    def _add(self, run: AcquiredRecords, cut_after: int | None) -> None:
+        """Add a run to the in-flight records, as acquired. With `cut_after` only that many of its first records are
+        acquired; the rest becomes available, not counted as delivered.
+        """
         partition, (first, last, _) = self._partition, run
         if cut_after is None:
             lock = partition.locks.add(first, last, self._locks_until_ms)
@@ -325,24 +328,24 @@ class Acquisition:
             partition.batches.add(InFlightBatch(first, last, whole))
             return
         batch = InFlightBatch(first, last, InFlightState(AVAILABLE, 0, NO_MEMBER))
-        batch.split(partition.locks)
+        batch.split_by_offset(partition.locks)
         for offset, state in batch.states(first, first + cut_after - 1):
             self._acquire_state(offset, offset, state)
         partition.batches.add(batch)
-        partition.looks_back = True
+        partition.may_have_available_before_end = True
 
 
 def end_of_batch(fetched: Iterable[FetchedBatch], offset: int) -> int:
-    """The last offset of the batch that contains `offset`; `offset` itself if no batch contains it."""
+    """The last offset of the fetched batch that contains `offset`; `offset` if there is none."""
     for batch in fetched:
         if batch.first_offset <= offset <= batch.last_offset:
             return batch.last_offset
     return offset
 
 
-def merge_adjacent(acquired: Iterable[Acquired]) -> list[Acquired]:
+def merge_adjacent(acquired: Iterable[AcquiredRecords]) -> list[AcquiredRecords]:
     """Join adjacent runs with the same delivery count."""
-    runs: list[Acquired] = []
+    runs: list[AcquiredRecords] = []
     for each in acquired:
         if runs and runs[-1].last_offset + 1 == each.first_offset and runs[-1].delivery_count == each.delivery_count:
             runs[-1] = runs[-1]._replace(last_offset=each.last_offset)
@@ -357,8 +360,7 @@ def merge_adjacent(acquired: Iterable[Acquired]) -> list[Acquired]:
 def aborted_batches(
     fetched: Iterable[FetchedBatch], aborted_transactions: Iterable[tuple[int, int]]
 ) -> list[FetchedBatch]:
-    """The fetched batches that belong to aborted transactions. Each transaction is given by (first offset, producer
-    id)."""
+    """Return the fetched batches of aborted transactions, which are given as (first offset, producer id)."""
     waiting = list(aborted_transactions)
     heapify(waiting)
     aborted: set[int] = set()
@@ -368,15 +370,15 @@ def aborted_batches(
             continue
         while waiting and waiting[0][0] <= batch.last_offset:
             aborted.add(heappop(waiting)[1])
-        if batch.aborts:
+        if batch.is_abort_marker:
             aborted.discard(batch.producer_id)
         elif batch.is_transactional and batch.producer_id in aborted:
             found.append(batch)
     return found
 
 
-def without_batches(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> list[Acquired]:
-    """The acquired runs without the records of the batches `left_out`. Both arguments are in the order of offsets."""
+def without_records_of(acquired: Iterable[AcquiredRecords], left_out: Sequence[FetchedBatch]) -> list[AcquiredRecords]:
+    """Return the acquired runs without the records of the batches `left_out`. Both are in offset order."""
     result = []
     for first, last, count in acquired:
         for batch in left_out:
@@ -385,10 +387,10 @@ def without_batches(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatc
             if batch.first_offset > last:
                 break
             if batch.first_offset > first:
-                result.append(Acquired(first, batch.first_offset - 1, count))
+                result.append(AcquiredRecords(first, batch.first_offset - 1, count))
             first = batch.last_offset + 1
         if first <= last:
-            result.append(Acquired(first, last, count))
+            result.append(AcquiredRecords(first, last, count))
     return result
 
 
@@ -396,7 +398,7 @@ def without_batches(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatc
 
 
 class PlacedBatch(NamedTuple):
-    """A record batch with its start and end position in fetched bytes."""
+    """A record batch with its start and end position in the fetched bytes."""
 
     batch: FetchedBatch
     position: int
@@ -404,26 +406,28 @@ class PlacedBatch(NamedTuple):
 
 
 def fetched_batches(data: BytesLike) -> Iterator[PlacedBatch]:
-    """Yield the complete record batches in fetched bytes, in the order of offsets."""
+    """Yield the complete record batches in fetched bytes, in offset order."""
     for position, header in iterate_batches(data):
         batch = FetchedBatch(
             header.base_offset,
             header.next_offset - 1,
             header.producer_id,
             header.is_transactional,
-            header.is_control and is_abort(data, position, header),
+            header.is_control and is_abort_marker(data, position, header),
         )
         yield PlacedBatch(batch, position, position + header.size)
 
 
-def is_abort(data: BytesLike, position: int, header: BatchHeader) -> bool:
-    """Whether the control batch at this position is the marker of an abort."""
+def is_abort_marker(data: BytesLike, position: int, header: BatchHeader) -> bool:
+    """Whether the control batch at this position is an abort marker."""
     first = next(records_of(data, position, header), None)
     return first is not None and control_record_type(first.key) is ControlRecordType.ABORT
 
 
-def span_of_acquired(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
-    """The bytes of the batches from the batch with the first acquired record to the batch with the last one."""
+def bytes_with_acquired(
+    data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[AcquiredRecords]
+) -> BytesLike:
+    """Return the bytes from the batch with the first acquired record to the batch with the last one."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     held = [each for each in batches if each.batch.last_offset >= first and each.batch.first_offset <= last]
     if not held:

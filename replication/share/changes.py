@@ -1,5 +1,4 @@
-"""The values that a share partition takes and gives: the limits of its group, acknowledgements, changes of states to
-store, and records to write to the dead-letter queue."""
+"""The inputs and outputs of a share partition: limits, acknowledgements, state writes and dead letters."""
 
 from __future__ import annotations
 
@@ -10,14 +9,20 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.replication.share.in_flight import ACKNOWLEDGED, ARCHIVED, ARCHIVING, AVAILABLE, InFlightState, RecordState
 
-GAP: Final = 0
-REJECT: Final = 3
-RENEW: Final = 4
-OUTCOMES: Final = {GAP: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, REJECT: ARCHIVED}
-"""The state of a record after an acknowledgement, by the acknowledgement's type: gap (0), accept (1), release (2),
-reject (3). The type renew (4) has no entry, because it only prolongs the lock."""
-DEAD_LETTER_OUTCOMES: Final = {**OUTCOMES, REJECT: ARCHIVING}
-"""`OUTCOMES` in a group with a dead-letter queue: a rejected record is ARCHIVING until it is in the queue."""
+ACKNOWLEDGE_GAP: Final = 0
+ACKNOWLEDGE_REJECT: Final = 3
+ACKNOWLEDGE_RENEW: Final = 4
+STATE_BY_ACKNOWLEDGE_TYPE: Final = {
+    ACKNOWLEDGE_GAP: ARCHIVED,
+    1: ACKNOWLEDGED,
+    2: AVAILABLE,
+    ACKNOWLEDGE_REJECT: ARCHIVED,
+}
+"""The new state of a record, by the type of its acknowledgement: gap (0), accept (1), release (2), reject (3). Renew
+(4) is missing, because it only extends the lock.
+"""
+STATE_BY_ACKNOWLEDGE_TYPE_WITH_QUEUE: Final = {**STATE_BY_ACKNOWLEDGE_TYPE, ACKNOWLEDGE_REJECT: ARCHIVING}
+"""The same for a group with a dead-letter queue: a rejected record is ARCHIVING until it is in the queue."""
 
 
 class ShareLimits(NamedTuple):
@@ -32,30 +37,30 @@ class ShareLimits(NamedTuple):
     is_renewable: bool
     """share.renew.acknowledge.enable of the group"""
     has_dead_letters: bool = False
-    """Whether the group has a dead-letter queue: errors.deadletterqueue.topic.name is set, and share.version is 2."""
+    """Whether the group has a dead-letter queue (errors.deadletterqueue.topic.name is set, and share.version is 2)."""
 
     @property
-    def outcomes(self) -> Mapping[int, RecordState]:
-        return DEAD_LETTER_OUTCOMES if self.has_dead_letters else OUTCOMES
+    def state_by_acknowledge_type(self) -> Mapping[int, RecordState]:
+        return STATE_BY_ACKNOWLEDGE_TYPE_WITH_QUEUE if self.has_dead_letters else STATE_BY_ACKNOWLEDGE_TYPE
 
     @property
-    def used_up(self) -> RecordState:
-        """The state of a record that has been delivered as often as allowed and must not be delivered again."""
+    def state_after_last_delivery(self) -> RecordState:
+        """The state of a record that was delivered as often as allowed."""
         return ARCHIVING if self.has_dead_letters else ARCHIVED
 
 
 class DeadLetter(NamedTuple):
-    """Consecutive records that are to be written to the dead-letter queue."""
+    """A run of records to write to the dead-letter queue."""
 
     first_offset: int
     last_offset: int
     delivery_count: int
     is_rejected: bool
-    """Whether a member rejected the records; otherwise they were delivered as often as allowed."""
+    """Whether a member rejected the records. Otherwise they were delivered as often as allowed."""
 
 
 class StoredBatch(NamedTuple):
-    """Consecutive records with the same state, as the share coordinator stores them."""
+    """A run of records with the same state, as the share coordinator stores it."""
 
     first_offset: int
     last_offset: int
@@ -64,47 +69,49 @@ class StoredBatch(NamedTuple):
 
 
 class AcknowledgementBatch(NamedTuple):
-    """The acknowledgement of consecutive records. `types` has one type for all of them, or one for each offset."""
+    """The acknowledgement of a run of records, with one type for all records or one for each."""
 
     first_offset: int
     last_offset: int
     types: Sequence[int]
 
 
-class Refusal(NamedTuple):
-    """The error and message of an acknowledgement that is refused. None of its records has changed."""
+class AcknowledgeRefusal(NamedTuple):
+    """The error and message of a refused acknowledgement, which changed no record."""
 
     error: ErrorCode
     message: str
 
 
-class Transition(NamedTuple):
-    """A change of a record state that the share coordinator has not stored yet."""
+class StateTransition(NamedTuple):
+    """A change of a record's state that the share coordinator has not stored yet."""
 
     state: InFlightState
     stored: StoredBatch
 
 
 class StateWrite(NamedTuple):
-    """Changed states of a share partition that the share coordinator has to store."""
+    """Changed states for the share coordinator to store."""
 
     state_epoch: int
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StoredBatch, ...]
-    transitions: Sequence[Transition]
-    """The changes that are undone if the write fails. The release of records whose lock expired is not among them."""
+    transitions: Sequence[StateTransition]
+    """The changes to undo if the write fails. A release because of an expired lock is not undone."""
     dead_letters: tuple[DeadLetter, ...] = ()
-    """The records that expired locks make dead letters. They are written to the queue even if this write fails."""
+    """The records that became dead letters when their locks expired. They are written to the queue even if this write
+    fails.
+    """
 
 
-class LoadError(Exception):
-    """Raised if the state that the share coordinator has stored is inconsistent."""
+class InconsistentShareState(Exception):
+    """The state that the share coordinator stored is inconsistent."""
 
 
-def joined_letters(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """Join adjacent runs of dead letters that have the same delivery count and the same reason."""
+def merge_adjacent_letters(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """Merge adjacent dead letters with the same delivery count and reason."""
     runs: list[DeadLetter] = []
     for each in sorted(letters):
         if runs and runs[-1].last_offset + 1 == each.first_offset and runs[-1][2:] == each[2:]:

@@ -26,11 +26,12 @@ from moldau.replication.share.changes import DeadLetter
 
 REJECTED_TEXT: Final = "Offset rejected by client."
 DELIVERIES_USED_UP_TEXT: Final = "Offset delivery count exceeded the threshold."
-"""The texts of the header `__dlq.errors.message`: for a rejected record, and for one that was delivered as often as
-allowed."""
+"""The header `__dlq.errors.message` of a record that was delivered as often as allowed; `REJECTED_TEXT` is that of a
+rejected record.
+"""
 INTERNAL_PREFIX: Final = "__"
-"""The prefix that the name of a dead-letter queue must not have."""
-RETRIABLE: Final = frozenset(
+"""A prefix that no name of a dead-letter queue may have."""
+RETRIABLE_PRODUCE_ERRORS: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -53,7 +54,7 @@ times in all; then the record is archived without a dead letter. Here it stays i
 """
 
 
-class Source(NamedTuple):
+class DeadLetterSource(NamedTuple):
     """The share partition whose records become dead letters."""
 
     group_id: str
@@ -61,8 +62,8 @@ class Source(NamedTuple):
     partition: int
 
 
-class QueueTopic(NamedTuple):
-    """The names and settings that decide whether a topic can be the dead-letter queue of a group."""
+class DeadLetterTopic(NamedTuple):
+    """The topic for a group's dead letters, with the settings that decide whether it may be used."""
 
     name: str
     """errors.deadletterqueue.topic.name of the group"""
@@ -74,8 +75,10 @@ class QueueTopic(NamedTuple):
     """errors.deadletterqueue.auto.create.topics.enable of the broker"""
 
 
-def refusal_of_queue(queue: QueueTopic) -> str | None:
-    """Why records cannot be written to the queue's topic; None if they can, or if the topic is to be created first."""
+def refusal_of_queue(queue: DeadLetterTopic) -> str | None:
+    """Explain why records cannot be written to the topic of the queue. None if they can, or if the topic will be
+    created first.
+    """
     if not queue.name:
         return "the group names no topic"
     if queue.name.startswith(INTERNAL_PREFIX):
@@ -89,7 +92,7 @@ def refusal_of_queue(queue: QueueTopic) -> str | None:
     return None
 
 
-def headers_of(source: Source, letter: DeadLetter, offset: int) -> tuple[RecordHeader, ...]:
+def dead_letter_headers(source: DeadLetterSource, letter: DeadLetter, offset: int) -> tuple[RecordHeader, ...]:
     values = (
         ("topic", source.topic),
         ("partition", str(source.partition)),
@@ -101,20 +104,25 @@ def headers_of(source: Source, letter: DeadLetter, offset: int) -> tuple[RecordH
     return tuple((f"__dlq.errors.{name}", value.encode()) for name, value in values)
 
 
-def next_batch(
-    source: Source, letter: DeadLetter, originals: Mapping[int, Record], offsets: range, now_ms: int, size_max: int
+def next_dead_letter_batch(
+    source: DeadLetterSource,
+    letter: DeadLetter,
+    originals: Mapping[int, Record],
+    offsets: range,
+    now_ms: int,
+    size_max: int,
 ) -> tuple[bytes, int]:
-    """Make a batch of the dead letters of these offsets, as many as `size_max` bytes hold. Returns it with the offset
-    of the next dead letter.
+    """Make a batch with the dead letters of these offsets, as many as fit into `size_max` bytes. Returns it and the
+    offset of the next dead letter.
 
-    `originals` has the source records by offset. The key and value of a record that is absent are not copied.
+    `originals`: the source records by offset. A dead letter of a missing record has no key and value.
     """
     records: list[Record] = []
     encoded = bytearray()
     for offset in offsets:
         original = originals.get(offset)
         key, value = (None, None) if original is None else (original.key, original.value)
-        record = Record(key, value, now_ms, headers_of(source, letter, offset))
+        record = Record(key, value, now_ms, dead_letter_headers(source, letter, offset))
         append_record(encoded, record, 0, len(records))
         if records and HEADER_SIZE + len(encoded) > size_max:
             break
@@ -122,23 +130,22 @@ def next_batch(
     return build_batch(records), offsets.start + len(records)
 
 
-class Originals(NamedTuple):
-    """Source records that were read, to be copied into dead letters."""
+class SourceRecords(NamedTuple):
+    """Source records that will be copied into dead letters."""
 
     records: dict[int, Record]
     size: int
-    """The number of bytes of the keys, values and headers of the records."""
+    """The bytes of the records' keys, values and headers."""
     next_offset: int
     """The offset from which to read next."""
     is_full: bool
-    """Whether the limit on the bytes was reached. The other records are read after these are written."""
+    """Whether the size limit was reached. The remaining records are read after these are written."""
 
 
-def collect_originals(fetched: bytes, offsets: range, size_max: int) -> Originals:
-    """Decode the records of these offsets from fetched batches, up to `size_max` bytes.
+def collect_source_records(fetched: bytes, offsets: range, size_max: int) -> SourceRecords:
+    """Decode the records of these offsets from fetched batches, up to `size_max` bytes. Blocks during decompression.
 
-    A record with more bytes, and the records of a batch that cannot be read, are left out. The function blocks while it
-    decompresses.
+    A larger record, and the records of an unreadable batch, are left out.
     """
     records: dict[int, Record] = {}
     size, next_offset = 0, offsets.start
@@ -155,7 +162,7 @@ def collect_originals(fetched: bytes, offsets: range, size_max: int) -> Original
                 if record_size > size_max:
                     continue
                 if size + record_size > size_max:
-                    return Originals(records, size, record.offset, is_full=True)
+                    return SourceRecords(records, size, record.offset, is_full=True)
                 records[record.offset] = record
                 size += record_size
         except MalformedMessage:
@@ -163,7 +170,7 @@ def collect_originals(fetched: bytes, offsets: range, size_max: int) -> Original
         next_offset = max(next_offset, last_offset + 1)
         if next_offset >= offsets.stop:
             break
-    return Originals(records, size, next_offset, is_full=False)
+    return SourceRecords(records, size, next_offset, is_full=False)
 
 
 def size_of_record(record: Record) -> int:

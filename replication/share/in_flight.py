@@ -21,11 +21,11 @@ from heapq import heappop, heappush
 from typing import Final
 
 NO_MEMBER: Final = ""
-"""The member id in the state of records that are not acquired."""
+"""The member id of records that are not acquired."""
 
 
 class RecordState(IntEnum):
-    """The delivery states of a record. The values are those of the share coordinator's records."""
+    """The delivery state of a record, with the values of the share coordinator's records."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -39,8 +39,7 @@ FINAL_STATES: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
 
 
 class AcquisitionLock:
-    """The lock of a member on the records from `first_offset` to `last_offset`: until its deadline the member may
-    acknowledge them."""
+    """The lock of a member on a run of acquired records. The member must acknowledge them before its deadline."""
 
     __slots__ = ("deadline_ms", "first_offset", "has_expired", "is_cancelled", "last_offset")
 
@@ -50,8 +49,9 @@ class AcquisitionLock:
         self.deadline_ms = deadline_ms
         self.is_cancelled = False
         self.has_expired = False
-        """Whether the deadline passed while a transition was open. If the transition is undone, the records are
-        released."""
+        """Whether the deadline passed during an open transition. If the transition is undone, the records are
+        released.
+        """
 
 
 class AcquisitionLocks:
@@ -74,7 +74,7 @@ class AcquisitionLocks:
         return heap[0][0] if heap else None
 
     def pop_due(self, now_ms: int) -> AcquisitionLock | None:
-        """Remove and return a lock whose deadline has passed; None if no lock is due."""
+        """Remove and return a lock whose deadline has passed; None if there is none."""
         deadline_ms = self.next_deadline_ms()
         return heappop(self._heap)[2] if deadline_ms is not None and deadline_ms <= now_ms else None
 
@@ -91,7 +91,7 @@ class InFlightState:
         "is_rejected",
         "lock",
         "member_id",
-        "parts",
+        "split_states",
         "state",
     )
 
@@ -109,11 +109,13 @@ class InFlightState:
         """The state for records that were delivered as often as allowed, when the open transition began."""
         self._is_archived = False
         self.is_rejected = False
-        """Whether a member rejected the records. If not, records in the state ARCHIVING were delivered as often as
-        allowed."""
-        self.parts: dict[int, InFlightState] = {}
-        """The states of single offsets that replaced this state while a transition was open. Their transitions end
-        together with this one."""
+        """Whether a member rejected the records. Records that are ARCHIVING and not rejected were delivered as often as
+        allowed.
+        """
+        self.split_states: dict[int, InFlightState] = {}
+        """The states of single offsets into which this state was split during an open transition. Their transitions end
+        with this one.
+        """
 
     @property
     def is_final(self) -> bool:
@@ -128,17 +130,16 @@ class InFlightState:
         return self.state is AVAILABLE and self._before is None
 
     def acquire(self, member_id: str, lock: AcquisitionLock) -> None:
-        """Acquire the records for a member: their delivery count rises by one. They must be acquirable."""
+        """Acquire the records for a member, and increase their delivery count. They must be acquirable."""
         self.state = ACQUIRED
         self.delivery_count += 1
         self.member_id = member_id
         self.lock = lock
 
     def release(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """End the acquisition of the records, and set their state. If `state` is AVAILABLE but the records have been
-        delivered `delivery_count_max` times, their state is `used_up`.
+        """End the acquisition, and set the state. AVAILABLE becomes `used_up` after `delivery_count_max` deliveries.
 
-        Returns False, and does nothing, if a transition is open, because the end of the transition sets the state.
+        Returns False, without effect, during an open transition, whose end sets the state.
         """
         if self._before is not None:
             return False
@@ -150,8 +151,9 @@ class InFlightState:
         return True
 
     def begin_transition(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """Set the state as `release` does, and open a transition: `end_transition` keeps the state if the share
-        coordinator has stored it, and otherwise undoes it. Returns what `release` returns."""
+        """Set the state as `release` does, and open a transition. `end_transition` keeps the state if it was stored, or
+        else undoes it. Returns what `release` returns.
+        """
         before = self.state, self.member_id
         if not self.release(state, delivery_count_max, used_up):
             return False
@@ -173,15 +175,15 @@ class InFlightState:
         else:
             self.state, self.member_id = before
 
-    def part(self, lock: AcquisitionLock | None) -> InFlightState:
-        """Make a copy of this state for one of its records, with its own lock and in the same transition."""
+    def copy_for_offset(self, lock: AcquisitionLock | None) -> InFlightState:
+        """Copy this state for a single record, with its own lock and in the same transition."""
         part = InFlightState(self.state, self.delivery_count, self.member_id, lock)
         part._before, part._limit, part._used_up = self._before, self._limit, self._used_up
         part.is_rejected = self.is_rejected
         return part
 
     def archive(self) -> None:
-        """Set the final state ARCHIVED. If a transition is open, its end does not change that."""
+        """Set the final state ARCHIVED. The end of an open transition does not change it."""
         self._is_archived = True
         self.state = ARCHIVED
         self.member_id = NO_MEMBER
@@ -196,46 +198,48 @@ class InFlightState:
 class InFlightBatch:
     """Consecutive records that were acquired or loaded together."""
 
-    __slots__ = ("first_offset", "last_offset", "offsets", "open_from", "whole")
+    __slots__ = ("common_state", "first_offset", "first_unfinished_offset", "last_offset", "state_by_offset")
 
     def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
         self.first_offset = first_offset
-        self.open_from = first_offset
-        """The offset before which all states are final."""
+        self.first_unfinished_offset = first_offset
+        """The offset below which all states are final."""
         self.last_offset = last_offset
-        self.whole: InFlightState | None = whole
-        """The common state of all records; None if each record has a state of its own."""
-        self.offsets: dict[int, InFlightState] = {}
-        """The states by offset, in the order of offsets; empty while `whole` is the state of all records."""
+        self.common_state: InFlightState | None = whole
+        """The state of all records; None if each record has its own."""
+        self.state_by_offset: dict[int, InFlightState] = {}
+        """The state of each record by offset, in offset order; empty while `common_state` is set."""
 
     @property
     def size(self) -> int:
         return self.last_offset - self.first_offset + 1
 
-    def split(self, locks: AcquisitionLocks) -> None:
-        """Give each record a state of its own, with the deadline of the common lock. It does nothing if they have
-        already."""
-        whole = self.whole
+    def split_by_offset(self, locks: AcquisitionLocks) -> None:
+        """Give each record its own state, with the deadline of the common lock. No effect if they have their own
+        already.
+        """
+        whole = self.common_state
         if whole is None:
             return
         for offset in range(self.first_offset, self.last_offset + 1):
             lock = None if whole.lock is None else locks.add(offset, offset, whole.lock.deadline_ms)
-            self.offsets[offset] = whole.part(lock)
+            self.state_by_offset[offset] = whole.copy_for_offset(lock)
         whole.cancel_lock()
         if whole.is_in_transition:
-            whole.parts = self.offsets
-        self.whole = None
+            whole.split_states = self.state_by_offset
+        self.common_state = None
 
     def states(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, InFlightState]]:
-        """Yield each offset of the batch from `first_offset` to `last_offset` (inclusive) with its state. The batch
-        must have been split."""
-        offsets = self.offsets
+        """Yield the offsets from `first_offset` to `last_offset` (inclusive) with their states. The batch must have
+        been split.
+        """
+        offsets = self.state_by_offset
         for offset in range(max(first_offset, self.first_offset), min(last_offset, self.last_offset) + 1):
             yield offset, offsets[offset]
 
 
 class InFlightBatches:
-    """The batches in flight of a share partition, in the order of offsets."""
+    """The in-flight batches of a share partition, in offset order."""
 
     __slots__ = ("_by_first", "_firsts")
 
@@ -265,13 +269,13 @@ class InFlightBatches:
             insort(self._firsts, batch.first_offset)
         self._by_first[batch.first_offset] = batch
 
-    def floor(self, offset: int) -> InFlightBatch | None:
-        """The last batch that begins at or before the offset; None if no batch does."""
+    def last_starting_at_or_before(self, offset: int) -> InFlightBatch | None:
+        """The last batch whose first offset is at most `offset`; None if there is none."""
         place = bisect_right(self._firsts, offset)
         return self._by_first[self._firsts[place - 1]] if place else None
 
-    def between(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """The batches whose first offset is in a range of offsets (inclusive)."""
+    def starting_between(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
+        """The batches whose first offset is in a range (inclusive)."""
         firsts = self._firsts
         return [
             self._by_first[each]

@@ -27,11 +27,15 @@ Kafka has no such limit.
 
 
 class SessionPartition(NamedTuple):
+    """A partition of a share session."""
+
     topic_id: bytes
     partition: int
 
 
 class SessionKey(NamedTuple):
+    """The key of a share session: its group and member."""
+
     group_id: str
     member_id: str
 
@@ -43,17 +47,19 @@ class ShareSession:
 
     def __init__(self, partitions: Iterable[SessionPartition]) -> None:
         self.epoch = INITIAL_EPOCH + 1
-        """The epoch of the next request."""
+        """The epoch that the next request must have."""
         self.partitions: dict[SessionPartition, bool] = dict.fromkeys(partitions, False)
-        """The partitions that the member fetches, in the order in which they are served. The value is whether the next
-        response has to include the partition."""
+        """The partitions that the member fetches, in serving order. The value says whether the next response must
+        include the partition.
+        """
 
-    def advance(self) -> None:
+    def advance_epoch(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
-    def must_respond(self, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Whether the response includes a partition: it has records or an error, or must be included because it is new
-        in the session or had an error in the last response."""
+    def includes_in_response(self, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Whether the response includes a partition: it has records or an error, is new in the session, or had an error
+        in the last response.
+        """
         is_due = self.partitions.get(partition, False)
         if partition in self.partitions:
             self.partitions[partition] = has_error
@@ -62,8 +68,8 @@ class ShareSession:
         return has_records or has_error or is_due
 
 
-class ShareFetchWish(NamedTuple):
-    """The parameters of a ShareFetch that concern its session."""
+class ShareSessionParameters(NamedTuple):
+    """The session-related parameters of a ShareFetch."""
 
     key: SessionKey
     epoch: int
@@ -73,17 +79,18 @@ class ShareFetchWish(NamedTuple):
 
 
 class ShareFetchContext(NamedTuple):
-    """The session and the partitions of one ShareFetch, or the error with which it is refused."""
+    """The session and partitions of one ShareFetch, or the error that refuses it."""
 
     error: ErrorCode
     partitions: tuple[SessionPartition, ...] = ()
-    """The partitions to fetch, in the order in which they are served."""
+    """The partitions to fetch, in serving order."""
     session: ShareSession | None = None
-    """The session, whose responses leave out partitions without a change; None if the response is to have all
-    partitions."""
+    """The session, whose responses contain only changed partitions; None if the response must have all."""
 
 
 class ShareSessions:
+    """The share sessions of the members of share groups on this broker."""
+
     def __init__(self, sessions_max: int) -> None:
         """`sessions_max` is group.share.max.share.sessions."""
         self._sessions_max = sessions_max
@@ -99,9 +106,8 @@ class ShareSessions:
     def find(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
 
-    def open(self, wish: ShareFetchWish) -> ShareFetchContext:
-        """Open or continue the session of a ShareFetch. Returns the partitions to fetch with the session, or the
-        error."""
+    def open(self, wish: ShareSessionParameters) -> ShareFetchContext:
+        """Open or continue the session of a ShareFetch. Returns its partitions, or the error."""
         session = self._sessions.get(wish.key)
         if wish.epoch == FINAL_EPOCH:
             return ShareFetchContext(ErrorCode.NONE if session is not None else ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -124,12 +130,13 @@ class ShareSessions:
             session.partitions.setdefault(partition, True)
         for partition in wish.forgotten:
             session.partitions.pop(partition, None)
-        session.advance()
+        session.advance_epoch()
         return ShareFetchContext(ErrorCode.NONE, rotated_partitions(tuple(session.partitions), wish.epoch), session)
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ErrorCode:
-        """Continue the session of a ShareAcknowledge. Returns the error if there is no such session or the epoch is out
-        of sequence."""
+        """Continue the session of a ShareAcknowledge. Returns the error if the session does not exist or the epoch is
+        wrong.
+        """
         if epoch == INITIAL_EPOCH:
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
         session = self._sessions.get(key)
@@ -138,12 +145,13 @@ class ShareSessions:
         if epoch != FINAL_EPOCH:
             if session.epoch != epoch:
                 return ErrorCode.INVALID_SHARE_SESSION_EPOCH
-            session.advance()
+            session.advance_epoch()
         return ErrorCode.NONE
 
     def remove(self, key: SessionKey) -> tuple[SessionPartition, ...]:
         """End a session. Returns its partitions, in which the caller releases the member's records; empty if there was
-        no session."""
+        no session.
+        """
         session = self._sessions.pop(key, None)
         if session is None:
             return ()
@@ -155,7 +163,7 @@ class ShareSessions:
 
 
 def rotated_partitions(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:
-    """Rotate the partitions by the epoch, so that over the epochs each partition comes first."""
+    """Rotate the partitions by the epoch, so that each comes first in turn."""
     if len(partitions) < 2 or epoch < 1:
         return partitions
     place = epoch % len(partitions)

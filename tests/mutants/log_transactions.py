@@ -19,10 +19,10 @@ LOG_TRANSACTION_MUTANTS: Final = (
         191,
         "an open transaction is forgotten by a new leader",
         "replication/partition.py",
-        "            self.log.producers.verifications.clear()\n            self.lag = 0\n",
+        "            self.log.producers.verifications.clear()\n            self.lag_behind_leader = 0\n",
         "            self.log.producers.verifications.clear()\n"
         "            self.log.producers._open_transactions.clear()\n"
-        "            self.lag = 0\n",
+        "            self.lag_behind_leader = 0\n",
         Hunt.REPLICAS,
     ),
     Mutant(

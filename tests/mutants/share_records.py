@@ -34,7 +34,8 @@ SHARE_RECORD_MUTANTS: Final = (
         452,
         "an acquisition lock never ends",
         PARTITION,
-        "        state.release(outcome, limits.delivery_count_max, limits.used_up)\n        state.cancel_lock()\n",
+        "        state.release(outcome, limits.delivery_count_max, limits.state_after_last_delivery)\n"
+        "        state.cancel_lock()\n",
         "        state.cancel_lock()\n        return\n",
         Hunt.SHARE_RECORDS,
     ),
@@ -147,7 +148,7 @@ SHARE_RECORD_MUTANTS: Final = (
         "anybody may acknowledge what a member has acquired",
         PARTITION,
         "            if state.member_id != self._member_id:\n"
-        '                return invalid_record_state("Member is not the owner of offset")\n',
+        '                return invalid_record_state_refusal("Member is not the owner of offset")\n',
         "",
         Hunt.SHARE_RECORDS,
     ),
@@ -163,7 +164,7 @@ SHARE_RECORD_MUTANTS: Final = (
         468,
         "records of an aborted transaction are delivered",
         ACQUISITION,
-        "    acquired = without_batches(acquired, left_out)\n",
+        "    acquired = without_records_of(acquired, left_out)\n",
         "",
         Hunt.SHARE_RECORDS,
     ),
@@ -171,8 +172,8 @@ SHARE_RECORD_MUTANTS: Final = (
         469,
         "an acknowledgement in the answer of the share coordinator that was not heard counts as undone",
         RUNNER,
-        "            self.machine.end_write(write, is_stored=is_stored)\n",
-        "            self.machine.end_write(write, is_stored=is_stored and len(writes) == 1)\n",
+        "            self.machine.finish_state_write(write, is_stored=is_stored)\n",
+        "            self.machine.finish_state_write(write, is_stored=is_stored and len(writes) == 1)\n",
         Hunt.SHARE_RECORDS,
     ),
     Mutant(
@@ -211,9 +212,9 @@ SHARE_RECORD_MUTANTS: Final = (
         475,
         "a run of dead letters that was split ends with its first one",
         RUNNER,
-        "                self._store(self.machine.end_dead_letter(letter), None)\n",
+        "                self._store(self.machine.archive_dead_letter(letter), None)\n",
         "                first = letter._replace(last_offset=letter.first_offset)\n"
-        "                self._store(self.machine.end_dead_letter(first), None)\n",
+        "                self._store(self.machine.archive_dead_letter(first), None)\n",
         Hunt.SHARE_RECORDS,
     ),
     Mutant(

@@ -143,8 +143,8 @@ SHELL_MUTANTS: Final = (
         118,
         "what is deleted is fetched on",
         "broker/replicas/roles.py",
-        "        self._fetchers.unfollow(partition)\n        partition.gone()\n",
-        "        partition.gone()\n",
+        "        self._fetchers.unfollow(partition)\n        partition.notify_removed()\n",
+        "        partition.notify_removed()\n",
         shape=CHURN,
     ),
     Mutant(

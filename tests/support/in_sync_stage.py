@@ -57,9 +57,9 @@ class Stage:
         )
 
     def fetch(self, replica_id: int, offset: int, broker_epoch: int = 9) -> None:
-        self.partition.follower_fetched(replica_id, offset, 0, broker_epoch, 0)
-        self.changes.may_join(self.partition, replica_id, 0)
-        self.partition.advance()
+        self.partition.note_follower_fetch(replica_id, offset, 0, broker_epoch, 0)
+        self.changes.propose_if_caught_up(self.partition, replica_id, 0)
+        self.partition.advance_high_watermark()
 
     def wishes(self) -> list[tuple[list[int], int]]:
         """The in-sync sets requested so far, with the partition epochs."""

@@ -25,14 +25,14 @@ from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import (
     Effect,
     FetcherSettings,
-    Flush,
-    LookUp,
+    FlushLog,
+    LookUpLeaderOffsets,
     ReplicaFetcher,
-    StartAt,
-    TruncateTo,
+    RestartLogAt,
+    TruncateLog,
 )
 from moldau.replication.replication_quota import ReplicationQuota
-from moldau.replication.source import LocalLog
+from moldau.replication.source import LocalLogSource
 from moldau.security.quotas.sampled_rate import Windows
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX, LogConfig
@@ -78,13 +78,15 @@ class LeaderSide:
             fetch_sessions=FetchSessions(10, 0, itertools.count(first_session_id).__next__),
             fetch_size_max=1 << 26,
             reply_memory=ReplyMemory(-1, cast("Any", self._loop)),
-            in_sync_changes=SimpleNamespace(may_join=lambda *_: None),
+            in_sync_changes=SimpleNamespace(propose_if_caught_up=lambda *_: None),
             throttles=self.throttles,
             cluster=self.cluster,
             loop=self._loop,
             purgatory=self.purgatory,
             quotas=ClientQuotas(Windows()),
-            fetch_planner=FetchPlanner(self.replicas, LocalLog(), self.throttles.leader, None, lambda: self.now_ms),
+            fetch_planner=FetchPlanner(
+                self.replicas, LocalLogSource(), self.throttles.leader, None, lambda: self.now_ms
+            ),
         )
         listener = SimpleNamespace(
             name="PLAINTEXT",
@@ -142,19 +144,19 @@ class FollowerSide:
     def perform(self, effect: Effect, leader: LeaderSide | None) -> None:
         self.effects.append(effect)
         match effect:
-            case TruncateTo(partition, epoch, offset):
+            case TruncateLog(partition, epoch, offset):
                 partition.log.lower_recovery_point(offset)
                 partition.log.truncate_to(offset, 0)
-                partition.truncated()
+                partition.adapt_to_truncation()
                 self.machine.on_truncated(partition, epoch)
-            case StartAt(partition, epoch, offset):
+            case RestartLogAt(partition, epoch, offset):
                 partition.log.truncate_fully_and_start_at(offset, 0)
-                partition.truncated()
+                partition.adapt_to_truncation()
                 self.machine.on_truncated(partition, epoch)
-            case Flush(partition, epoch):
+            case FlushLog(partition, epoch):
                 partition.log.flush(0)
                 self.machine.on_flushed(partition, epoch)
-            case LookUp(partition, epoch):
+            case LookUpLeaderOffsets(partition, epoch):
                 assert leader is not None
                 theirs = leader.replicas.find((partition.topic_id, partition.index))
                 assert theirs is not None

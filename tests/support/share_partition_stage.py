@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch, acquire
-from moldau.replication.share.changes import AcknowledgementBatch, Refusal, ShareLimits, StateWrite, StoredBatch
+from moldau.replication.share.acquisition import AcquiredRecords, AcquireParameters, FetchedBatch, acquire_records
+from moldau.replication.share.changes import (
+    AcknowledgementBatch,
+    AcknowledgeRefusal,
+    ShareLimits,
+    StateWrite,
+    StoredBatch,
+)
 from moldau.replication.share.share_partition import SharePartition
 
 LIMITS = ShareLimits(delivery_count_max=5, records_max=2_000, lock_duration_ms=30_000, is_renewable=True)
@@ -36,7 +42,7 @@ class SharePartitionStage:
         offset = self.partition.next_fetch_offset()
         return [each for each in self.log if each.last_offset >= offset][:batches_max]
 
-    def acquire(
+    def acquire_records(
         self,
         member_id: str,
         records_max: int = 500,
@@ -45,21 +51,21 @@ class SharePartitionStage:
         is_strict: bool = False,
         batches_max: int = 1_000,
         aborted: Sequence[tuple[int, int]] = (),
-    ) -> list[Acquired]:
+    ) -> list[AcquiredRecords]:
         if not self.partition.can_acquire:
             return []
-        wish = AcquireWish(member_id, records_max, batch_size, is_strict, self.partition.next_fetch_offset())
-        return acquire(self.partition, wish, self.fetched(batches_max), aborted, self.now_ms)[0]
+        wish = AcquireParameters(member_id, records_max, batch_size, is_strict, self.partition.next_fetch_offset())
+        return acquire_records(self.partition, wish, self.fetched(batches_max), aborted, self.now_ms)[0]
 
-    def begin(self, member_id: str, first: int, last: int, *kinds: int) -> StateWrite | Refusal | None:
+    def begin(self, member_id: str, first: int, last: int, *kinds: int) -> StateWrite | AcknowledgeRefusal | None:
         """Acknowledge, and leave the write open."""
         return self.partition.acknowledge(member_id, [AcknowledgementBatch(first, last, kinds)], self.now_ms)
 
-    def acknowledge(self, member_id: str, first: int, last: int, *kinds: int) -> Refusal | None:
+    def acknowledge(self, member_id: str, first: int, last: int, *kinds: int) -> AcknowledgeRefusal | None:
         answer = self.begin(member_id, first, last, *kinds)
         if isinstance(answer, StateWrite):
             self.store(answer)
-        return answer if isinstance(answer, Refusal) else None
+        return answer if isinstance(answer, AcknowledgeRefusal) else None
 
     def release(self, member_id: str) -> None:
         write = self.partition.release_acquired(member_id)
@@ -77,7 +83,7 @@ class SharePartitionStage:
         for first, last, state, count in write.batches:
             for offset in range(first, last + 1):
                 self.stored[offset] = max(self.stored.get(offset, (0, 0)), (count, state))
-        self.partition.end_write(write, is_stored=True)
+        self.partition.finish_state_write(write, is_stored=True)
 
     def fail_over(self) -> None:
         """Another broker leads the partition, and loads what is stored."""
@@ -94,6 +100,6 @@ class SharePartitionStage:
         found = {}
         for batch in self.partition.batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
-                state = batch.whole or batch.offsets[offset]
+                state = batch.common_state or batch.state_by_offset[offset]
                 found[offset] = state.state.name, state.delivery_count
         return found

@@ -87,7 +87,7 @@ def _delete(partition: Partition, wanted: int, answer: DeleteRecordsPartitionRes
     offset = partition.high_watermark if wanted == UP_TO_HIGH_WATERMARK else wanted
     if offset < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE
-    refusal = partition.delete_before(offset)
+    refusal = partition.delete_records_before(offset)
     return DeletionUnderWay(partition, offset, answer) if refusal is ErrorCode.NONE else refusal
 
 

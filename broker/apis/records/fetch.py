@@ -33,7 +33,13 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse
 from moldau.protocol.primitives import Chunk
 from moldau.protocol.refusals import refused
-from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead, isolation_of, without_records
+from moldau.replication.fetch_plan import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    PlannedRead,
+    isolation_of,
+    unknown_partition_answer,
+)
 from moldau.replication.fetch_session import FetchContext, is_of_follower
 from moldau.replication.follower_fetch import PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
@@ -75,7 +81,7 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
 
 
 class Fetch:
-    """One Fetch request, until it is answered. It is also the `FetchRoom` that limits what is planned for it."""
+    """One Fetch request, until it is answered. It is also the `FetchLimits` that limits what is planned for it."""
 
     __slots__ = (
         "_agreeing",
@@ -121,15 +127,15 @@ class Fetch:
         return size_max if quota is None else fetch_size_max(quota, self._context, size_max)
 
     @property
-    def memory(self) -> int:
+    def memory_size_max(self) -> int:
         return self._services.reply_memory.room()
 
     @property
-    def awaits_remote(self) -> bool:
+    def may_wait_for_remote(self) -> bool:
         deadline_ms = self._remote_deadline_ms
         return deadline_ms is None or self._services.environment.monotonic_ms() < deadline_ms
 
-    def sends_from_file(self, place: FileSlice) -> bool:
+    def can_send_from_file(self, place: FileSlice) -> bool:
         return sends_from_file(self._context.connection, place)
 
     def answer(self, now_ms: int) -> Reply[FetchResponse]:
@@ -227,7 +233,7 @@ class Fetch:
             self._remote_deadline_ms = now_ms + services.settings.config.integer("remote.fetch.max.wait.ms")
 
         def plan_again() -> None:
-            reply.follow(self._attempt(is_last or not self.awaits_remote) or self._wait())
+            reply.follow(self._attempt(is_last or not self.may_wait_for_remote) or self._wait())
 
         plan_again_when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
         return reply
@@ -265,7 +271,7 @@ def plan_again_when_read(remote: PendingRemoteRead, wait_ms: int, plan_again: Ca
             plan_again()
 
     timer = loop.call_later(max(wait_ms, 0) / 1000, once)
-    remote.when_done(partial(_soon, loop, once))
+    remote.add_done_listener(partial(_soon, loop, once))
 
 
 def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
@@ -297,7 +303,7 @@ class FetchPermissions:
             if self._may_read(key[0]):
                 allowed.append((key, requested))
             else:
-                data = without_records(key[1], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                data = unknown_partition_answer(key[1], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 refusals.append(PlannedRead(key, data, None))
         return allowed, refusals
 

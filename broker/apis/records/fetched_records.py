@@ -18,7 +18,7 @@ from moldau.broker.runtime.pending import DISK, Pending, Reply
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchResponse
 from moldau.protocol.schema import FetchedRecords
-from moldau.replication.fetch_plan import PlannedRead, as_failed
+from moldau.replication.fetch_plan import PlannedRead, set_partition_error
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.log.damaged_log import damage_of
 from moldau.storage.segment.batch_scan import damage_in
@@ -133,7 +133,7 @@ def _damaged(read: PlannedRead, damage: str) -> None:
     assert read.partition is not None and read.place is not None
     read.partition.log.damaged(f"{damage}, at or after position {read.place.position} of a segment")
     read.data.records = b""
-    as_failed(read.data, ErrorCode.KAFKA_STORAGE_ERROR)
+    set_partition_error(read.data, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _unreadable(read: PlannedRead, error: OSError) -> None:
@@ -142,4 +142,4 @@ def _unreadable(read: PlannedRead, error: OSError) -> None:
     assert read.partition is not None
     log.error("%s-%d cannot be read for a fetch: %s", read.partition.topic, read.partition.index, error)
     read.partition.log.fail_unless_transient(error)
-    as_failed(read.data, ErrorCode.KAFKA_STORAGE_ERROR)
+    set_partition_error(read.data, ErrorCode.KAFKA_STORAGE_ERROR)

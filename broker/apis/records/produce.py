@@ -175,7 +175,7 @@ class Produce:
         if self._is_gone(partition, answer):
             return
         services, acks = self._services, self._request.acks
-        fill(answer, partition.append_examined(examined, size, acks, services.environment.wall_ms(), guard))
+        fill(answer, partition.append_examined_batch(examined, size, acks, services.environment.wall_ms(), guard))
         if partition.awaits_write_back:
             services.flusher.write_back(partition.log)
         if answer.error_code == NONE and must_wait(partition, acks):

@@ -108,7 +108,7 @@ class ProduceHook(FrameHook):
         if len(frames) < 2:
             return []
         partition, acks = repeated.partition, repeated.request.acks
-        results = partition.append_run(batches, acks, self._wall_ms(), repeated.template.version)
+        results = partition.append_batches(batches, acks, self._wall_ms(), repeated.template.version)
         if results and partition.awaits_write_back:
             self._flusher.write_back(partition.log)
         waits = must_wait(partition, acks)

@@ -2,9 +2,9 @@
 that the partition is part of the transaction.
 
 KIP-890: a request that arrives late, after its transaction has ended, must not begin another transaction, which no
-coordinator would end. The log makes a verification guard (`batch_verification`), the broker asks the coordinator, and
-then appends the records with the guard. The log refuses them if a marker was appended meanwhile. The connection is not
-read during this, so that a producer's batches stay in order. Later records of the same transaction need no
+coordinator would end. The log makes a verification guard (`guard_for_client_batch`), the broker asks the coordinator,
+and then appends the records with the guard. The log refuses them if a marker was appended meanwhile. The connection is
+not read during this, so that a producer's batches stay in order. Later records of the same transaction need no
 verification.
 """
 
@@ -19,7 +19,7 @@ from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRe
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT, parse_header
 from moldau.replication.partition import Partition
-from moldau.replication.verification import batch_verification
+from moldau.replication.verification import guard_for_client_batch
 from moldau.storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
@@ -70,7 +70,7 @@ def unverified_batch(
     None if the batch may be appended at once, or if the log will refuse it."""
     if request.transactional_id is None:
         return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    guard = batch_verification(partition, records, now_ms, version)
+    guard = guard_for_client_batch(partition, records, now_ms, version)
     return None if guard is None else UnverifiedBatch(partition, records, guard, NONE)
 
 

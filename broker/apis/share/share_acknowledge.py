@@ -32,7 +32,7 @@ from moldau.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from moldau.protocol.messages.share_fetch import FetchPartition, ShareFetchRequest
-from moldau.replication.share.changes import RENEW, AcknowledgementBatch
+from moldau.replication.share.changes import ACKNOWLEDGE_RENEW, AcknowledgementBatch
 from moldau.replication.share.sessions import FINAL_EPOCH, SESSION_PARTITIONS_MAX, SessionKey, SessionPartition
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -175,14 +175,14 @@ def error_of(
     topic = services.cluster.image.topics.by_id.get(partition.topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    last_type = RENEW if context.version >= RENEW_VERSION else RENEW - 1
+    last_type = ACKNOWLEDGE_RENEW if context.version >= RENEW_VERSION else ACKNOWLEDGE_RENEW - 1
     end_offset = -1
     for first, last, types in batches:
         is_ordered = end_offset <= first <= last
         fits = len(types) == 1 or (types and last - first == len(types) - 1)
         if not is_ordered or not fits or not all(0 <= each <= last_type for each in types):
             return ErrorCode.INVALID_REQUEST
-        if RENEW in types and not is_renewal:
+        if ACKNOWLEDGE_RENEW in types and not is_renewal:
             return ErrorCode.INVALID_REQUEST
         end_offset = last
     if not context.access.allows(AclOperation.READ, ResourceKind.TOPIC, topic.name):

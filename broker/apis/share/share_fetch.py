@@ -60,14 +60,14 @@ from moldau.protocol.messages.share_fetch import (
 )
 from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead
-from moldau.replication.share.acquisition import AcquireWish, fetched_batches, span_of_acquired
+from moldau.replication.share.acquisition import AcquireParameters, bytes_with_acquired, fetched_batches
 from moldau.replication.share.sessions import (
     FINAL_EPOCH,
     SESSION_PARTITIONS_MAX,
     SessionKey,
     SessionPartition,
     ShareFetchContext,
-    ShareFetchWish,
+    ShareSessionParameters,
 )
 from moldau.replication.source import PageCacheMiss, PendingRemoteRead
 from moldau.security.access import AclOperation, ResourceKind
@@ -123,9 +123,9 @@ def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCo
     return operation.reply
 
 
-def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
+def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareSessionParameters:
     partitions = [*partitions_in(request)]
-    return ShareFetchWish(
+    return ShareSessionParameters(
         key,
         request.share_session_epoch,
         tuple(partition for partition, _ in partitions),
@@ -144,14 +144,14 @@ def has_unread(shared: SharePartitionRunner) -> bool:
 
 
 class ShareFetch:
-    """One ShareFetch request, until it is answered. It is also the `FetchRoom` that limits what is planned for it."""
+    """One ShareFetch request, until it is answered. It is also the `FetchLimits` that limits what is planned for it."""
 
     def __init__(
         self,
         services: Services,
         context: RequestContext,
         request: ShareFetchRequest,
-        wish: ShareFetchWish,
+        wish: ShareSessionParameters,
         found: ShareFetchContext,
         *,
         is_renewal: bool,
@@ -183,15 +183,15 @@ class ShareFetch:
         return size_max if quota is None else fetch_size_max(quota, self._context, size_max)
 
     @property
-    def memory(self) -> int:
+    def memory_size_max(self) -> int:
         return self._services.reply_memory.room()
 
     @property
-    def awaits_remote(self) -> bool:
+    def may_wait_for_remote(self) -> bool:
         deadline_ms = self._remote_deadline_ms
         return deadline_ms is None or self._services.environment.monotonic_ms() < deadline_ms
 
-    def sends_from_file(self, place: FileSlice) -> bool:
+    def can_send_from_file(self, place: FileSlice) -> bool:
         """Return False: all records are copied, because the headers of their batches are read."""
         return False
 
@@ -378,7 +378,7 @@ class ShareFetch:
             self._remote_deadline_ms = now_ms + self._services.settings.config.integer("remote.fetch.max.wait.ms")
 
         def plan_again() -> None:
-            reply.follow(self._attempt(is_last or not self.awaits_remote) or self._wait())
+            reply.follow(self._attempt(is_last or not self.may_wait_for_remote) or self._wait())
 
         plan_again_when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
         return reply
@@ -457,11 +457,13 @@ class ShareFetch:
             else:
                 shared.was_read(0, 0)
             aborted = [(each.first_offset, each.producer_id) for each in read.data.aborted_transactions or ()]
-            wish = AcquireWish(self._wish.key.member_id, left, self._request.batch_size, is_strict, read.fetch_offset)
-            acquired, count = shared.acquire(wish, [each.batch for each in batches], aborted)
+            wish = AcquireParameters(
+                self._wish.key.member_id, left, self._request.batch_size, is_strict, read.fetch_offset
+            )
+            acquired, count = shared.acquire_records(wish, [each.batch for each in batches], aborted)
             if acquired:
                 left -= count
-                answer.records = span_of_acquired(data, batches, acquired)
+                answer.records = bytes_with_acquired(data, batches, acquired)
                 answer.acquired_records = [
                     AcquiredRecords(first_offset=first, last_offset=last, delivery_count=delivery_count)
                     for first, last, delivery_count in acquired
@@ -475,7 +477,7 @@ class ShareFetch:
         session, answers = self._found.session, {}
         if not self._throttle_ms:
             for partition, answer in self._fetched.items():
-                if session is None or session.must_respond(
+                if session is None or session.includes_in_response(
                     partition, has_records=bool(answer.records), has_error=bool(answer.error_code)
                 ):
                     answers[partition] = answer

@@ -26,7 +26,7 @@ from moldau.coordinator.group.events import CommitTransactionalOffsets
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from moldau.protocol.refusals import refused
-from moldau.replication.verification import coordinator_verification
+from moldau.replication.verification import guard_for_coordinator_batch
 from moldau.security.access import AclOperation
 from moldau.storage.producers.verification import VerificationGuard
 
@@ -112,7 +112,7 @@ def guard_for(
     partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
     if partition is None or isinstance(services.groups.shards.runner_at(index), ErrorCode):
         return None
-    return coordinator_verification(
+    return guard_for_coordinator_batch(
         partition,
         request.producer_id,
         request.producer_epoch,

@@ -20,7 +20,7 @@ from moldau.broker.console.page import error_name
 from moldau.broker.console.partitions import Partition
 from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike
-from moldau.replication.source import HIGH_WATERMARK, TXN_COMMITTED, LocalLog, LocatedBatches, PageCacheMiss
+from moldau.replication.source import HIGH_WATERMARK, TXN_COMMITTED, LocalLogSource, LocatedBatches, PageCacheMiss
 from moldau.storage.files.file_slice import FileSlice, NotCached
 from moldau.storage.files.log_paths import LOG_SUFFIX
 from moldau.storage.log.log import Log
@@ -35,7 +35,7 @@ FETCHED_OFFSETS: Final = 4_000
 """The number of offsets in a window of a search for the newest records, if another broker leads the partition."""
 LOOKS_MAX: Final = 16
 """How often a lookup is repeated because the index was not in the page cache."""
-LOCAL: Final = LocalLog()
+LOCAL: Final = LocalLogSource()
 _base_offset = attrgetter("base_offset")
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ async def stretch_at(client: KafkaClient, key: Partition, offset: int, size: int
     if replica is not None:
         isolation = TXN_COMMITTED if is_committed else HIGH_WATERMARK
         for _ in range(LOOKS_MAX):
-            found = LOCAL.read(replica, offset, size, isolation, at_least_one=True, waits=False)
+            found = LOCAL.find_batches(replica, offset, size, isolation, at_least_one=True, waits=False)
             if not isinstance(found, PageCacheMiss):
                 break
             await client.ports.offload(found.place.warm)

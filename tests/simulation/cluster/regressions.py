@@ -12,7 +12,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import LogWarning, TruncateTo
+from moldau.replication.replica_fetcher import LogWarning, TruncateLog
 from moldau.storage.segment.segment import Segment
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import batch
@@ -41,7 +41,7 @@ def two_fast_failovers_leave_no_divergence(seed: int) -> None:
     ours, theirs = grown((0, 0, 1), values="abx"), grown((0, 2, 2), values="apq")
     leader, follower = LeaderSide(theirs), FollowerSide(ours)
     follower.catch_up(leader)
-    cuts = [each.offset for each in follower.effects if isinstance(each, TruncateTo)]
+    cuts = [each.offset for each in follower.effects if isinstance(each, TruncateLog)]
     assert cuts == [1], f"epoch 0 ends at offset 1 there: cut at {cuts}"
     assert b"".join(stored(ours)) == b"".join(stored(theirs))
     assert ours.log.epochs.entries == theirs.log.epochs.entries[: len(ours.log.epochs.entries)]
@@ -83,7 +83,7 @@ def a_log_that_began_anew_has_its_high_watermark_at_its_start(seed: int) -> None
     partition = grown((0, 0, 1), values="abx")
     partition.become_follower(LEADER, 5)
     partition.log.truncate_fully_and_start_at(50, 0)
-    partition.truncated()
+    partition.adapt_to_truncation()
     assert partition.high_watermark == 50
     partition.become_leader(FOLLOWER, 6, (FOLLOWER,), replicas=(LEADER, FOLLOWER), partition_epoch=2)
     assert partition.append(batch("y"), -1, 1000, 9).base_offset == 50

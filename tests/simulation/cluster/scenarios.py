@@ -26,7 +26,7 @@ from moldau.protocol.messages.fetch import PartitionData as FetchedData
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import HighWatermarkListener, Partition
-from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, TruncateTo
+from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, TruncateLog
 from moldau.testing.simulation.disk_calls import Operation
 from tests.simulation.cluster import fencing
 from tests.support.cluster import Cluster, ClusterNode
@@ -287,7 +287,7 @@ def what_is_appended_during_a_sync_waits_for_the_next(seed: int) -> None:
     assert leader.append(batch("b"), 1, 1000, 9).error is ErrorCode.NONE
     work.run()
     leader.log.flushed(work, 1000)
-    leader.advance()
+    leader.advance_high_watermark()
     assert (leader.log.synced_end_offset, leader.high_watermark) == (1, 1), "the second record is not durable"
 
 
@@ -301,8 +301,8 @@ def a_wait_for_a_commit_that_begins_late_is_settled_in_its_place(seed: int) -> N
         assert leader.append(batch(value), -1, 1000, 9).error is ErrorCode.NONE
     purgatory.await_commit(leader, CommitCallback(2, lambda error: None))
     purgatory.await_commit(leader, CommitCallback(1, heard.append))
-    leader.follower_fetched(2, 1, 0, 1, 0)
-    leader.advance()
+    leader.note_follower_fetch(2, 1, 0, 1, 0)
+    leader.advance_high_watermark()
     assert heard == [ErrorCode.NONE], "the record is committed, and its producer is not told"
 
 
@@ -429,7 +429,7 @@ def a_follower_truncates_before_it_takes_the_high_watermark(seed: int) -> None:
     answer = fetched(diverging(end_offset=1, high_watermark=2), follower.topic_id)
     effects = list(machine.on_response(answer, 0, 0))
     assert follower.high_watermark == 0, "the high watermark of a leader with another log was taken"
-    assert [each.offset for each in effects if isinstance(each, TruncateTo)] == [1]
+    assert [each.offset for each in effects if isinstance(each, TruncateLog)] == [1]
 
 
 def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> None:
@@ -446,7 +446,7 @@ def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> No
     assert machine.next_request(7, 0) is not None
     answer = fetched(diverging(end_offset=2, high_watermark=0), follower.topic_id)
     effects = list(machine.on_response(answer, 0, 0))
-    assert [each.offset for each in effects if isinstance(each, TruncateTo)] == [2], effects
+    assert [each.offset for each in effects if isinstance(each, TruncateLog)] == [2], effects
 
 
 def a_follower_flushes_what_it_brought_along_before_it_fetches(seed: int) -> None:

@@ -180,7 +180,7 @@ class Process:
         else:
             log.truncate_to(offset, now_ms)
             partition.high_watermark = min(partition.high_watermark, log.end_offset)
-        partition.truncated()
+        partition.adapt_to_truncation()
         await self.flush(log)
 
     def retain(self, partition: Partition) -> None:
@@ -198,7 +198,7 @@ class Process:
             assert result.error == 0, result
         if led.log_start_offset > copy.log_start_offset:
             copy.advance_log_start(min(led.log_start_offset, copy.end_offset), copy.end_offset)
-        self.copy.follow_high_watermark(min(self.led.high_watermark, copy.end_offset))
+        self.copy.apply_leader_high_watermark(min(self.led.high_watermark, copy.end_offset))
 
     async def stop(self) -> None:
         """As on SIGTERM."""

@@ -408,7 +408,7 @@ class Swarm:
             high_watermark = led.log.end_offset
         elif later := [each.base_offset for each in self.oracle.batches if each.base_offset > led.high_watermark]:
             high_watermark = self.random.choice(later)
-        led.follow_high_watermark(high_watermark)
+        led.apply_leader_high_watermark(high_watermark)
 
     async def _fetch(self, process: Process) -> None:
         """A copy that has lagged for longer than delete.retention.ms begins anew: of what it has, the leader may have
@@ -439,7 +439,7 @@ class Swarm:
         if self.shape.is_uniform:
             for _ in range(count):  # the segments are as large as they were
                 self._append(process)
-            process.led.follow_high_watermark(process.led.log.end_offset)
+            process.led.apply_leader_high_watermark(process.led.log.end_offset)
 
     async def _truncate_to(self, process: Process, offset: int, *, is_emptied: bool) -> None:
         if is_emptied:
@@ -524,7 +524,7 @@ class Swarm:
 
     async def _catch_up(self, process: Process) -> None:
         process.led.log.roll(process.environment.wall_ms())
-        process.led.follow_high_watermark(process.led.log.end_offset)
+        process.led.apply_leader_high_watermark(process.led.log.end_offset)
         while process.copy.log.end_offset < process.led.log.end_offset:
             await self._fetch(process)
         process.copy.log.roll(process.environment.wall_ms())
@@ -534,7 +534,7 @@ class Swarm:
     async def _append_at_rest(self, process: Process) -> None:
         """Batches that are committed and not rolled: the active segment is cleaned by no round, and holds up none."""
         self._append(process)
-        process.led.follow_high_watermark(process.led.log.end_offset)
+        process.led.apply_leader_high_watermark(process.led.log.end_offset)
         while process.copy.log.end_offset < process.led.log.end_offset:
             await self._fetch(process)
         self._may_be_cleaned(process)

@@ -189,7 +189,7 @@ class Swarm:
         self.model.cut(led.log.end_offset)
         if copy.log.end_offset > led.log.end_offset:
             await process.truncate(copy, led.log.end_offset)
-        led.follow_high_watermark(self.model.committed_end)
+        led.apply_leader_high_watermark(self.model.committed_end)
         for each in process.partitions:
             each.log.note_change()
 
@@ -199,7 +199,7 @@ class Swarm:
         for each in process.partitions:
             while each.log.end_offset < process.led.log.end_offset or not self.model.batches:
                 await self._fetch(process)
-            each.follow_high_watermark(process.led.log.end_offset)
+            each.apply_leader_high_watermark(process.led.log.end_offset)
         for _ in range(int(SETTLE_S_MAX / 0.5)):
             if not any(each.log.erase_orders.offsets for each in process.partitions):
                 break
@@ -267,7 +267,7 @@ class Swarm:
         self.model.batches += [each for each in stored_from(log, known_end) if each.header.base_offset >= known_end]
 
     def _advance(self, process: Process) -> None:
-        process.led.follow_high_watermark(process.led.log.end_offset)
+        process.led.apply_leader_high_watermark(process.led.log.end_offset)
 
     async def _fetch(self, process: Process) -> None:
         """The copy takes committed batches."""

@@ -24,7 +24,7 @@ async def written(environment: SimulatedEnvironment) -> Process:
     process = Process(environment, LogConfig(), {}, Random(1))
     for number in range(4):
         send(process.led.log, (f"k{number}", "v"), now_ms=environment.wall_ms())
-    process.led.follow_high_watermark(4)
+    process.led.apply_leader_high_watermark(4)
     process.cleaner.begin()
     return process
 
@@ -48,9 +48,9 @@ def test_an_order_that_is_committed_a_little_later_joins_the_pass() -> None:
     async def story(environment: SimulatedEnvironment) -> None:
         process = await written(environment)
         orders = ordered(process, 1), ordered(process, 2)
-        process.led.follow_high_watermark(orders[1])
+        process.led.apply_leader_high_watermark(orders[1])
         await asyncio.sleep(CHECK_INTERVAL_S + 3 * GATHER_S)
-        process.led.follow_high_watermark(orders[1] + 1)
+        process.led.apply_leader_high_watermark(orders[1] + 1)
         while process.led.log.erase_orders.offsets:
             await asyncio.sleep(GATHER_S)
         (first,), (second,) = (each.segments for each in receipts(process, *orders))
@@ -65,7 +65,7 @@ def test_a_pass_does_not_wait_for_an_order_that_is_not_committed() -> None:
     async def story(environment: SimulatedEnvironment) -> None:
         process = await written(environment)
         orders = ordered(process, 1), ordered(process, 2)
-        process.led.follow_high_watermark(orders[1])
+        process.led.apply_leader_high_watermark(orders[1])
         while len(process.led.log.erase_orders.offsets) > 1:
             await asyncio.sleep(GATHER_S)
         first, second = receipts(process, *orders)

@@ -331,7 +331,7 @@ def test_a_leader_that_leaves_out_whom_the_controller_let_in_is_flagged() -> Non
         assert leader.leadership is not None
         leader.partition_epoch -= 1
         leader.isr = (leader.leader_id,)
-        leader.leadership.apply(InSyncSet(leader.isr, leader.partition_epoch))
+        leader.leadership.apply_in_sync_set(InSyncSet(leader.isr, leader.partition_epoch))
         with pytest.raises(Violation, match="the controller has"):
             ConfirmedSet().check(seen)
 

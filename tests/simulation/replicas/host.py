@@ -17,12 +17,12 @@ from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import (
     Effect,
     FetcherSettings,
-    Flush,
+    FlushLog,
     LogWarning,
-    LookUp,
+    LookUpLeaderOffsets,
     ReplicaFetcher,
-    StartAt,
-    TruncateTo,
+    RestartLogAt,
+    TruncateLog,
 )
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.changed_logs import ChangedLogs
@@ -65,7 +65,7 @@ class Host(LeaderSide):
         """For the controller."""
         self.later: list[Callable[[], None]] = []
         self.flushes: list[FlushWork] = []
-        self.awaiting_flush: list[tuple[int, ReplicaFetcher, Flush]] = []
+        self.awaiting_flush: list[tuple[int, ReplicaFetcher, FlushLog]] = []
         self.metadata: Metadata | None = None
         self.directory = LogDirectory.open(self.disk, DATA, lambda _: None, f"boot {self.power_cuts}")
         log = self.directory.load(TOPIC, 0, self._config, now_ms, lambda _: None)
@@ -196,19 +196,19 @@ class Host(LeaderSide):
         fetcher, effect = self.effects.pop(0)
         partition = effect.partition if not isinstance(effect, LogWarning) else self.partition
         match effect:
-            case TruncateTo(_, epoch, offset) | StartAt(_, epoch, offset):
+            case TruncateLog(_, epoch, offset) | RestartLogAt(_, epoch, offset):
                 partition.log.lower_recovery_point(offset)
                 self.checkpoint()
                 if partition.leader_epoch == epoch and not partition.is_leader:
-                    if isinstance(effect, TruncateTo):
+                    if isinstance(effect, TruncateLog):
                         partition.log.truncate_to(offset, self.now_ms)
                     else:
                         partition.log.truncate_fully_and_start_at(offset, self.now_ms)
-                    partition.truncated()
+                    partition.adapt_to_truncation()
                 fetcher.on_truncated(partition, epoch)
-            case Flush():
+            case FlushLog():
                 self.awaiting_flush.append((partition.log.end_offset, fetcher, effect))
-            case LookUp(_, epoch):
+            case LookUpLeaderOffsets(_, epoch):
                 if bounds is None:
                     fetcher.on_look_up_failed(partition, epoch, self.now_ms)
                     return
@@ -229,7 +229,7 @@ class Host(LeaderSide):
         for work in self.flushes:
             log.flushed(work, self.now_ms)
         self.flushes = []
-        self.partition.advance()
+        self.partition.advance_high_watermark()
         waiting, self.awaiting_flush = self.awaiting_flush, []
         for end_offset, fetcher, effect in waiting:
             if log.synced_end_offset >= min(end_offset, log.end_offset):

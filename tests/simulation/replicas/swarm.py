@@ -266,7 +266,7 @@ class Swarm:
         """Nothing is written any more: followers hear of the deletion, though there is no other news."""
         leader = self.hosts[self.controller.newest.assigned.leader].partition
         if leader.is_leader:
-            leader.delete_before(leader.high_watermark)
+            leader.delete_records_before(leader.high_watermark)
 
     # Watching
 

@@ -16,7 +16,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
-from moldau.replication.verification import batch_verification
+from moldau.replication.verification import guard_for_client_batch
 from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.producers.verification import VerificationGuard
 from tests.simulation.invariants.observation import LogContent, Violation
@@ -173,7 +173,7 @@ class TransactionalClients:
         return made
 
     def _send(self, host: Host, producer: TransactionalProducer, batch: bytes) -> None:
-        guard = batch_verification(host.partition, batch, self._swarm.now_ms, PRODUCE_VERSIONS[producer.version])
+        guard = guard_for_client_batch(host.partition, batch, self._swarm.now_ms, PRODUCE_VERSIONS[producer.version])
         if guard is None:
             self._append(host, producer, batch, None)
         else:

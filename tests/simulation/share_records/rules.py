@@ -21,8 +21,8 @@ from moldau.coordinator.share_coordinator.events import (
     WriteState,
 )
 from moldau.protocol.errors import ErrorCode
-from moldau.replication.share.acquisition import Acquired
-from moldau.replication.share.changes import GAP, RENEW
+from moldau.replication.share.acquisition import AcquiredRecords
+from moldau.replication.share.changes import ACKNOWLEDGE_GAP, ACKNOWLEDGE_RENEW
 from moldau.replication.share.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -38,7 +38,7 @@ from tests.support.drawn_steps import Violation
 ACCEPT: Final = 1
 RELEASE: Final = 2
 REJECT: Final = 3
-FINISHING: Final = {ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED, GAP: ARCHIVED}
+FINISHING: Final = {ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED, ACKNOWLEDGE_GAP: ARCHIVED}
 
 
 class Stored(NamedTuple):
@@ -177,7 +177,9 @@ class Rules:
 
     # Deliveries
 
-    def delivered(self, life: Life, member_id: str, acquired: Iterable[Acquired], now_ms: int, lock_ms: int) -> None:
+    def delivered(
+        self, life: Life, member_id: str, acquired: Iterable[AcquiredRecords], now_ms: int, lock_ms: int
+    ) -> None:
         generation = self.generations[life.shared.machine.state_epoch]
         for first, last, count in acquired:
             for offset in range(first, last + 1):
@@ -216,13 +218,13 @@ class Rules:
         """An acknowledgement was not refused at once."""
         generation = self.generations[life.shared.machine.state_epoch]
         for offset, kind in kinds.items():
-            if kind == RENEW:
+            if kind == ACKNOWLEDGE_RENEW:
                 life.held[offset] = member_id, now_ms + lock_ms
             else:
                 life.held.pop(offset, None)
-            if kind in (REJECT, GAP):
+            if kind in (REJECT, ACKNOWLEDGE_GAP):
                 generation.excused.add(offset)
-            if kind == GAP:
+            if kind == ACKNOWLEDGE_GAP:
                 self.gaps.add(offset)
 
     def acknowledged(self, life: Life, epoch: int, kinds: Mapping[int, int], counts: Mapping[int, int]) -> None:
@@ -268,7 +270,7 @@ class Rules:
                 raise Violation(f"a batch begins at {batch.first_offset}, and the one before ends at {following}")
             following = batch.last_offset + 1
             for offset in range(batch.first_offset, following):
-                state = batch.whole or batch.offsets[offset]
+                state = batch.common_state or batch.state_by_offset[offset]
                 count += offset >= machine.start_offset and state.is_final
                 if offset < machine.start_offset and state.state is AVAILABLE and not state.is_in_transition:
                     raise Violation(f"{offset} is available, and the start offset is {machine.start_offset}")
@@ -281,7 +283,7 @@ class Rules:
         """The session of a member has ended."""
         for batch in life.shared.machine.batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
-                state = batch.whole or batch.offsets[offset]
+                state = batch.common_state or batch.state_by_offset[offset]
                 if state.state is ACQUIRED and state.member_id == member_id:
                     raise Violation(f"{member_id} has gone, and holds {offset}")
 

@@ -25,8 +25,14 @@ from moldau.coordinator.share_coordinator.events import (
 )
 from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey
 from moldau.protocol.errors import ErrorCode
-from moldau.replication.share.acquisition import AcquireWish
-from moldau.replication.share.changes import GAP, RENEW, AcknowledgementBatch, DeadLetter, ShareLimits
+from moldau.replication.share.acquisition import AcquireParameters
+from moldau.replication.share.changes import (
+    ACKNOWLEDGE_GAP,
+    ACKNOWLEDGE_RENEW,
+    AcknowledgementBatch,
+    DeadLetter,
+    ShareLimits,
+)
 from tests.simulation.share_records.coordinator_host import Clock, StateHost
 from tests.simulation.share_records.rules import ACCEPT, REJECT, RELEASE, Generation, Life, Rules
 from tests.simulation.share_records.topic_log import TopicLog
@@ -39,7 +45,7 @@ MEMBERS: Final = ("a", "b", "c")
 NODES: Final = 3
 LOCK_MS: Final = 15_000
 QUIET_ROUNDS: Final = 200
-KINDS: Final = (ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, GAP, RENEW)
+KINDS: Final = (ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, ACKNOWLEDGE_GAP, ACKNOWLEDGE_RENEW)
 
 
 class Nothing:
@@ -252,7 +258,7 @@ class ShareRecordsSwarm(DrawnSwarm):
             self._drain()
             if life.shared.error is not None:
                 continue
-            if life.shared.machine.gap is not None:
+            if life.shared.machine.undelivered_range is not None:
                 self.log.append(1)  # The start offset does not pass a gap until a record after it is acquired.
             self._fetch(life, MEMBERS[0], 500, 1_000, is_strict=False)
             self._acknowledge(life, MEMBERS[0], dict.fromkeys(sorted(life.held), ACCEPT))
@@ -268,7 +274,10 @@ class ShareRecordsSwarm(DrawnSwarm):
     def _state(self) -> str:
         life = self.life_at(self.leader)
         machine = life.shared.machine
-        flight = [(each.first_offset, each.last_offset, each.whole and each.whole.state) for each in machine.batches]
+        flight = [
+            (each.first_offset, each.last_offset, each.common_state and each.common_state.state)
+            for each in machine.batches
+        ]
         ends = (machine.start_offset, machine.end_offset, self.log.log_start_offset, self.log.end_offset)
         return f"{life.shared.error} {ends} {machine.next_fetch_offset()} {flight[:5]}"
 
@@ -345,8 +354,8 @@ class ShareRecordsSwarm(DrawnSwarm):
         batches = self.log.read(offset, end_offset, batches_max)
         if not batches:
             return
-        wish = AcquireWish(member_id, records_max, self.random.choice((3, 500)), is_strict, offset)
-        acquired, _ = shared.acquire(wish, batches, aborted)
+        wish = AcquireParameters(member_id, records_max, self.random.choice((3, 500)), is_strict, offset)
+        acquired, _ = shared.acquire_records(wish, batches, aborted)
         if self.settings.reads_committed:
             told = {each for first, last, _ in acquired for each in range(first, last + 1)}
             told &= self.log.aborted - self.log.compacted
@@ -375,7 +384,7 @@ class ShareRecordsSwarm(DrawnSwarm):
         if not kinds:
             return
         for offset in kinds.keys() & self.log.unread:
-            kinds[offset] = GAP  # So does a client if it got no record.
+            kinds[offset] = ACKNOWLEDGE_GAP  # So does a client if it got no record.
         runs: list[list[int]] = []
         for offset in sorted(kinds):
             if runs and runs[-1][-1] == offset - 1:

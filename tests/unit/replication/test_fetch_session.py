@@ -129,13 +129,13 @@ def test_only_news_is_told() -> None:
             partition_index=0, high_watermark=high_watermark, log_start_offset=0, error_code=error, records=records
         )
 
-    assert cached.must_respond(data(5))
-    assert not cached.must_respond(data(5))
-    assert cached.must_respond(data(5, records=b"batch"))
-    assert cached.must_respond(data(6))
-    assert cached.must_respond(data(6, ErrorCode.OFFSET_OUT_OF_RANGE))
-    assert cached.must_respond(data(6)), "that an error is over is news"
-    assert not cached.must_respond(data(6))
+    assert cached.has_changed_answer(data(5))
+    assert not cached.has_changed_answer(data(5))
+    assert cached.has_changed_answer(data(5, records=b"batch"))
+    assert cached.has_changed_answer(data(6))
+    assert cached.has_changed_answer(data(6, ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert cached.has_changed_answer(data(6)), "that an error is over is news"
+    assert not cached.has_changed_answer(data(6))
 
 
 def test_what_comes_with_a_diverging_epoch_is_told_once_more() -> None:
@@ -150,10 +150,10 @@ def test_what_comes_with_a_diverging_epoch_is_told_once_more() -> None:
         diverging_epoch=EpochEndOffset(epoch=1, end_offset=5),
         records=b"",
     )
-    assert cached.must_respond(diverging)
+    assert cached.has_changed_answer(diverging)
     agreeing = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
-    assert cached.must_respond(agreeing), "or the follower would not know that all of it is committed"
-    assert not cached.must_respond(agreeing)
+    assert cached.has_changed_answer(agreeing), "or the follower would not know that all of it is committed"
+    assert not cached.has_changed_answer(agreeing)
 
 
 def test_a_follower_in_a_new_leader_epoch_is_told_all_again() -> None:
@@ -165,18 +165,18 @@ def test_a_follower_in_a_new_leader_epoch_is_told_all_again() -> None:
     assert opened.session is not None
     cached = opened.session.partitions["t", 0]
     data = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0, records=b"")
-    assert cached.must_respond(data)
+    assert cached.has_changed_answer(data)
     for leader_epoch, is_news in ((5, False), (6, True)):
         request = fetch(opened.session.id, opened.session.epoch, 0)
         request.topics[0].partitions[0].current_leader_epoch = leader_epoch
         all_sessions.open(request, NAMES, now_ms=0)
-        assert cached.must_respond(data) == is_news
+        assert cached.has_changed_answer(data) == is_news
 
 
 def test_a_partition_that_gave_data_goes_to_the_end_of_the_line() -> None:
     all_sessions = sessions()
     opened = all_sessions.open(fetch(0, 0, 0, 1, 2), NAMES, now_ms=0)
     assert opened.session is not None
-    opened.session.note_served(("t", 0))
+    opened.session.move_to_end(("t", 0))
     following = all_sessions.open(fetch(opened.session.id, 1), NAMES, now_ms=1)
     assert indexes_of(following) == [1, 2, 0]

@@ -45,7 +45,7 @@ def test_where_a_sync_is_asked_for_nothing_is_committed_before_it() -> None:
     under_test.append_internal(batch("c"), 0)
     assert under_test.awaits_flush and heard == [1]
     under_test.log.flush(0)
-    under_test.advance()
+    under_test.advance_high_watermark()
     assert not under_test.awaits_flush and heard == [1, 3]
 
 
@@ -131,13 +131,13 @@ def test_listeners_are_told_what_moved_in_the_order_in_which_it_did() -> None:
     under_test.add_listener(told)
     under_test.append(batch("a", "b"), -1, 0, 9)
     assert told.take() == ["log end offset", "high watermark"]
-    assert under_test.delete_before(1) is ErrorCode.NONE
+    assert under_test.delete_records_before(1) is ErrorCode.NONE
     assert told.take() == ["log start offset"]
     under_test.become_follower(2, EPOCH + 1)
     under_test.become_follower(3, EPOCH + 2)
     assert told.take() == ["follower"], "the second time it led no more"
-    under_test.gone(ErrorCode.KAFKA_STORAGE_ERROR)
-    under_test.gone()
+    under_test.notify_removed(ErrorCode.KAFKA_STORAGE_ERROR)
+    under_test.notify_removed()
     assert told.take() == ["KAFKA_STORAGE_ERROR"], "nothing comes after that"
 
 
@@ -153,9 +153,9 @@ def test_a_leader_tells_of_its_followers_log_starts_and_of_another_in_sync_set()
     under_test, told = partition(), Told()
     under_test.become_leader(1, EPOCH + 1, (1, 2), replicas=(1, 2), partition_epoch=3)
     under_test.add_listener(told)
-    under_test.follower_fetched(2, 0, 0, 9, now_ms=0)
+    under_test.note_follower_fetch(2, 0, 0, 9, now_ms=0)
     assert told.take() == ["log start offset"]
-    under_test.follower_fetched(2, 0, 0, 9, now_ms=0)
+    under_test.note_follower_fetch(2, 0, 0, 9, now_ms=0)
     assert told.take() == []
     under_test.become_leader(1, EPOCH + 1, (1,), replicas=(1, 2), partition_epoch=4)
     assert told.take() == ["log start offset"]
@@ -192,5 +192,5 @@ def test_a_follower_forgets_the_transactions_whose_end_is_committed() -> None:
             assert follower.append_fetched(records, offset, 0, 1000).error is ErrorCode.NONE
     assert follower.high_watermark == 99
     assert [each.last_offset for each in follower.log.producers.undecided.values()] == [99]
-    follower.follow_high_watermark(100)
+    follower.apply_leader_high_watermark(100)
     assert not follower.log.producers.undecided and follower.last_stable_offset == 100

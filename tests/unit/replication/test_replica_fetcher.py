@@ -8,7 +8,14 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import FLUSHING_WAIT_MS, Flush, LogWarning, LookUp, StartAt, TruncateTo
+from moldau.replication.replica_fetcher import (
+    WAIT_MS_MAX_WHILE_FLUSHING,
+    FlushLog,
+    LogWarning,
+    LookUpLeaderOffsets,
+    RestartLogAt,
+    TruncateLog,
+)
 from tests.support.node import batch
 from tests.support.replica_pair import LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
 
@@ -88,14 +95,14 @@ def test_a_follower_that_asks_for_nothing_new_still_keeps_up() -> None:
     assert ours.leadership is not None
     progress = ours.leadership.followers[2]
     ours.append(batch("b"), 1, 0, 9)
-    assert not progress.lags(2, 30_000, 80_000) and progress.lags(2, 30_000, 80_001)
+    assert not progress.has_lagged_longer_than(2, 30_000, 80_000) and progress.has_lagged_longer_than(2, 30_000, 80_001)
     follower.catch_up(leader)
     follower.machine.unfollow(theirs)
     follower.machine.follow(replica(1))
     leader.now_ms = 200_000
     follower.catch_up(leader)
     ours.append(batch("c"), 1, 0, 9)
-    assert progress.lags(3, 30_000, 100_000), "its requests say nothing of this partition any more"
+    assert progress.has_lagged_longer_than(3, 30_000, 100_000), "its requests say nothing of this partition any more"
 
 
 def test_logs_that_parted_meet_after_several_rounds() -> None:
@@ -107,7 +114,7 @@ def test_logs_that_parted_meet_after_several_rounds() -> None:
     follower.catch_up(leader)
     assert theirs.log.end_offset == ours.log.end_offset == 9
     assert theirs.log.epochs.entries == [entry for entry in ours.log.epochs.entries if entry.epoch != 8]
-    assert [effect.offset for effect in follower.effects if isinstance(effect, TruncateTo)] == [6, 2]
+    assert [effect.offset for effect in follower.effects if isinstance(effect, TruncateLog)] == [6, 2]
 
 
 def test_records_of_an_epoch_that_the_leader_has_none_of_go() -> None:
@@ -129,8 +136,8 @@ def test_a_follower_whose_offset_the_leader_has_deleted_starts_where_the_leader_
     theirs.become_follower(LEADER, 5)
     follower.machine.follow(theirs)
     follower.catch_up(leader)
-    assert any(isinstance(effect, LookUp) for effect in follower.effects)
-    assert any(isinstance(effect, StartAt) for effect in follower.effects)
+    assert any(isinstance(effect, LookUpLeaderOffsets) for effect in follower.effects)
+    assert any(isinstance(effect, RestartLogAt) for effect in follower.effects)
     assert (theirs.log.log_start_offset, theirs.log.end_offset) == (50, 51)
     assert theirs.high_watermark >= 50
 
@@ -155,7 +162,7 @@ def test_a_follower_begins_with_the_batch_in_the_middle_of_which_its_leader_does
     ours.log.advance_log_start(2, 4)
     theirs = replica()
     theirs.log.truncate_fully_and_start_at(2, 0)
-    theirs.truncated()
+    theirs.adapt_to_truncation()
     FollowerSide(theirs).catch_up(leader)
     assert (theirs.log.log_start_offset, theirs.log.end_offset) == (2, 4)
     assert theirs.log.segments[0].base_offset == 1
@@ -170,7 +177,7 @@ def test_an_empty_follower_begins_with_no_batch_that_it_cannot_append() -> None:
     for records in (damaged, later, batch("a", "b")[:-1]):
         theirs = replica()
         theirs.log.truncate_fully_and_start_at(1, 0)
-        theirs.truncated()
+        theirs.adapt_to_truncation()
         follower = FollowerSide(theirs)
         follower.request()
         follower.machine.on_response(answer_of(high_watermark=2, records=bytes(records)), 0, 0)
@@ -187,7 +194,7 @@ def test_a_follower_without_records_is_not_taken_back_before_its_log_start_offse
     theirs.log.advance_log_start(6, 6)
     follower = FollowerSide(theirs)
     follower.catch_up(leader)
-    assert not any(isinstance(effect, TruncateTo) for effect in follower.effects)
+    assert not any(isinstance(effect, TruncateLog) for effect in follower.effects)
     assert (theirs.log.log_start_offset, theirs.log.end_offset, theirs.high_watermark) == (6, 8, 8)
 
 
@@ -198,7 +205,10 @@ def test_a_cut_below_the_high_watermark_is_told() -> None:
     follower = FollowerSide(theirs)
     theirs.high_watermark = 3
     follower.catch_up(leader)
-    assert [type(effect) for effect in follower.effects if not isinstance(effect, Flush)] == [LogWarning, TruncateTo]
+    assert [type(effect) for effect in follower.effects if not isinstance(effect, FlushLog)] == [
+        LogWarning,
+        TruncateLog,
+    ]
 
 
 def test_the_leaders_log_start_moves_the_followers() -> None:
@@ -217,7 +227,7 @@ def test_what_flush_messages_asks_for_is_flushed_before_the_next_fetch_counts_it
     theirs = replica(flush_messages=1)
     follower = FollowerSide(theirs)
     follower.fetch_from(leader)
-    assert any(isinstance(effect, Flush) for effect in follower.effects)
+    assert any(isinstance(effect, FlushLog) for effect in follower.effects)
     assert theirs.log.synced_end_offset == 1
     follower.catch_up(leader)
     assert ours.high_watermark == 1
@@ -231,7 +241,7 @@ def test_what_was_taken_before_a_batch_that_was_refused_is_flushed_before_the_ne
     follower = FollowerSide(theirs)
     follower.request()
     effects = follower.machine.on_response(answer_of(high_watermark=2, records=batch("a") + bytes(damaged)), 0, 0)
-    assert [type(effect) for effect in effects] == [LogWarning, Flush]
+    assert [type(effect) for effect in effects] == [LogWarning, FlushLog]
     assert (theirs.log.end_offset, theirs.log.synced_end_offset) == (1, 0)
     follower.now_ms = 100_000
     assert follower.request() is None, "the leader would take its offset for what is durable here"
@@ -252,17 +262,19 @@ def test_while_it_flushes_it_asks_for_other_partitions_only() -> None:
     answer = leader.handle(request)
     assert isinstance(answer, FetchResponse)
     (effect,) = follower.machine.on_response(answer, 0, 0)
-    assert isinstance(effect, Flush)
+    assert isinstance(effect, FlushLog)
     request = follower.request()
     assert request is not None
     assert [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data] == [(TOPIC_ID, [0])]
-    assert request.max_wait_ms == FLUSHING_WAIT_MS, "what is flushed meanwhile is confirmed by the next request only"
+    assert request.max_wait_ms == WAIT_MS_MAX_WHILE_FLUSHING, (
+        "what is flushed meanwhile is confirmed by the next request only"
+    )
     leader.handle(request)
     assert first.high_watermark == 0
     follower.machine.on_response(FetchResponse(session_id=answer.session_id), 0, 0)
     request = follower.request()
     assert request is not None
-    assert request.max_wait_ms == FLUSHING_WAIT_MS
+    assert request.max_wait_ms == WAIT_MS_MAX_WHILE_FLUSHING
     follower.machine.on_response(FetchResponse(session_id=answer.session_id), 0, 0)
     theirs.log.flush(0)
     follower.machine.on_flushed(theirs, theirs.leader_epoch)
@@ -306,7 +318,7 @@ def test_a_diverging_answer_brings_neither_records_nor_a_high_watermark() -> Non
     answer = leader.handle(request)
     assert isinstance(answer, FetchResponse)
     (effect,) = follower.machine.on_response(answer, 0, 0)
-    assert isinstance(effect, TruncateTo) and theirs.high_watermark == 2
+    assert isinstance(effect, TruncateLog) and theirs.high_watermark == 2
     assert follower.request() is None, "nothing is fetched before it is truncated"
 
 
@@ -346,7 +358,7 @@ def test_no_answer_loses_the_session_and_leaves_the_leader_alone_for_a_while() -
     follower.catch_up(leader)
     follower.request()
     follower.machine.on_request_failed(0)
-    assert follower.request() is None and follower.machine.retry_ms(0) == 20
+    assert follower.request() is None and follower.machine.retry_delay_ms(0) == 20
     follower.now_ms = 20
     follower.catch_up(leader)
     assert follower.requests[-2].session_epoch == 0 or follower.requests[-1].session_epoch == 0
@@ -407,7 +419,7 @@ def test_a_topic_made_again_under_its_name_is_another_one() -> None:
     follower = FollowerSide(theirs := replica())
     follower.catch_up(leader)
     leader.replicas.remove_topic("t")
-    ours.gone()
+    ours.notify_removed()
     again = Partition("t", bytes(16), 0, replica().log, 0)
     leader.replicas.add(again)
     follower.now_ms = 1

@@ -40,8 +40,8 @@ purgatories: dict[Partition, Purgatory] = {}
 
 
 def fetched(under_test: Partition, replica_id: int, offset: int) -> None:
-    under_test.follower_fetched(replica_id, offset, 0, 9, now_ms=0)
-    under_test.advance()
+    under_test.note_follower_fetch(replica_id, offset, 0, 9, now_ms=0)
+    under_test.advance_high_watermark()
 
 
 def append(under_test: Partition, heard: list[ErrorCode], *values: str) -> None:
@@ -74,14 +74,14 @@ def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
     heard: list[ErrorCode] = []
     under_test = leader((1, 2), min_insync_replicas=2)
     append(under_test, heard, "a")
-    under_test.propose((1,))
-    under_test.in_sync_set_confirmed((1,), 8)
+    under_test.propose_in_sync_set((1,))
+    under_test.confirm_in_sync_set((1,), 8)
     assert under_test.append(batch("b"), 1, 0, 9).error is ErrorCode.NONE, "acks=1 asks for nobody else"
     assert under_test.append(batch("b"), -1, 0, 9).error is ErrorCode.NOT_ENOUGH_REPLICAS
     assert under_test.high_watermark == 0 and heard == []
     fetched(under_test, 2, 2)
-    under_test.propose((1, 2))
-    under_test.in_sync_set_confirmed((1, 2), 9)
+    under_test.propose_in_sync_set((1, 2))
+    under_test.confirm_in_sync_set((1, 2), 9)
     assert under_test.high_watermark == 2 and heard == [ErrorCode.NONE]
 
 
@@ -90,7 +90,7 @@ def test_a_smaller_minimum_commits_at_the_next_look() -> None:
     under_test.append(batch("a"), 1, 0, 9)
     assert under_test.high_watermark == 0
     under_test.min_insync_replicas = 1
-    under_test.advance()
+    under_test.advance_high_watermark()
     assert under_test.high_watermark == 1
 
 
@@ -99,18 +99,18 @@ def test_a_wait_that_begins_after_the_set_shrank_is_told_so() -> None:
     under_test = leader((1, 2), min_insync_replicas=2)
     under_test.append(batch("a"), -1, 0, 9)
     fetched(under_test, 2, 1)
-    under_test.propose((1,))
-    under_test.in_sync_set_confirmed((1,), 8)
+    under_test.propose_in_sync_set((1,))
+    under_test.confirm_in_sync_set((1,), 8)
     when_committed(under_test, 1, heard)
     assert heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
 def test_the_minimum_counts_what_is_confirmed_not_what_is_proposed() -> None:
     under_test = leader((1, 2), min_insync_replicas=2)
-    under_test.propose((1,))
+    under_test.propose_in_sync_set((1,))
     assert under_test.append(batch("a"), -1, 0, 9).error is ErrorCode.NONE
-    under_test.in_sync_set_confirmed((1,), 8)
-    under_test.propose((1, 2))
+    under_test.confirm_in_sync_set((1,), 8)
+    under_test.propose_in_sync_set((1, 2))
     assert under_test.append(batch("a"), -1, 0, 9).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
@@ -127,7 +127,7 @@ def test_a_replica_that_goes_tells_why() -> None:
     heard: list[ErrorCode] = []
     under_test = leader()
     append(under_test, heard, "a")
-    under_test.gone(ErrorCode.KAFKA_STORAGE_ERROR)
+    under_test.notify_removed(ErrorCode.KAFKA_STORAGE_ERROR)
     assert heard == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
@@ -167,10 +167,10 @@ def test_a_truncation_takes_the_high_watermark_along_and_a_later_start_too() -> 
     under_test.become_follower(2, EPOCH)
     under_test.append_fetched(batch("a", "b"), 2, 0, 0)
     under_test.log.truncate_to(1, 0)
-    under_test.truncated()
+    under_test.adapt_to_truncation()
     assert under_test.high_watermark <= 1
     under_test.log.truncate_fully_and_start_at(50, 0)
-    under_test.truncated()
+    under_test.adapt_to_truncation()
     assert under_test.high_watermark == 50, "what is before the start is nobody's to read"
 
 
@@ -185,8 +185,8 @@ def test_a_follower_follows_the_leaders_log_start() -> None:
 
 def test_the_controllers_answer_may_overtake_the_metadata() -> None:
     under_test = leader((1, 2))
-    under_test.propose((1, 2, 3))
-    under_test.in_sync_set_confirmed((1, 2, 3), 8)
+    under_test.propose_in_sync_set((1, 2, 3))
+    under_test.confirm_in_sync_set((1, 2, 3), 8)
     under_test.become_leader(1, EPOCH, (1, 2), replicas=(1, 2, 3), partition_epoch=7)
     assert under_test.isr == (1, 2, 3), "older news"
     under_test.become_leader(1, EPOCH, (1, 2, 3), replicas=(1, 2), partition_epoch=8)
@@ -195,16 +195,16 @@ def test_the_controllers_answer_may_overtake_the_metadata() -> None:
 
 def test_metadata_overtakes_a_proposal() -> None:
     under_test = leader((1, 2, 3))
-    under_test.propose((1, 2))
+    under_test.propose_in_sync_set((1, 2))
     under_test.become_leader(1, EPOCH, (1, 3), replicas=(1, 2, 3), partition_epoch=8)
     assert under_test.leadership is not None and under_test.leadership.in_sync.proposed is None
-    under_test.in_sync_set_confirmed((1, 2), 8)
+    under_test.confirm_in_sync_set((1, 2), 8)
     assert under_test.isr == (1, 3)
 
 
 def test_metadata_of_another_kind_leaves_a_proposal_under_way() -> None:
     under_test = leader((1, 2))
-    under_test.propose((1, 2, 3))
+    under_test.propose_in_sync_set((1, 2, 3))
     under_test.become_leader(1, EPOCH, (1, 2), replicas=(1, 2, 3), partition_epoch=7)
     assert under_test.leadership is not None and under_test.leadership.in_sync.proposed == (1, 2, 3)
 
@@ -216,5 +216,5 @@ def test_what_flush_messages_asks_for_is_part_of_being_committed() -> None:
     fetched(under_test, 2, 1)
     assert under_test.high_watermark == 0
     under_test.log.flush(0)
-    under_test.advance()
+    under_test.advance_high_watermark()
     assert heard == [ErrorCode.NONE]

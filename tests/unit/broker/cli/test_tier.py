@@ -214,7 +214,7 @@ def test_a_metadata_topic_that_does_not_say_all_deletes_nothing() -> None:
         before = bucket.contents()
         metadata = node.broker.replicas.by_name["__remote_log_metadata"]
         index = followed_of(node).metadata_index
-        metadata[index].delete_before(2)
+        metadata[index].delete_records_before(2)
         with pytest.raises(CommandError, match="begins at offset 2"):
             await sweep(over(node, "sweep"))
         assert bucket.contents() == before

@@ -214,7 +214,7 @@ def test_a_commit_waits_for_enough_replicas_until_its_time_is_over() -> None:
         await asyncio.sleep(1)
         assert not waiting.done()
         partition.min_insync_replicas = 1
-        partition.advance()
+        partition.advance_high_watermark()
         assert await waiting == ErrorCode.NONE
         assert await committed(node) == (ErrorCode.NONE, [2])
 
@@ -241,7 +241,7 @@ def test_a_group_begins_few_generations_while_too_few_replicas_are_in_sync() -> 
         assert joined.generation_id - first <= 6
         partition = node.partitions[0]
         partition.min_insync_replicas = 1
-        partition.advance()
+        partition.advance_high_watermark()
         last = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=member)
         synced = await node.call(last, 3)
         assert isinstance(synced, SyncGroupResponse) and synced.error_code == ErrorCode.NONE

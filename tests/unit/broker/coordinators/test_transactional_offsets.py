@@ -28,7 +28,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from moldau.replication.partition import Partition
-from moldau.replication.verification import coordinator_verification
+from moldau.replication.verification import guard_for_coordinator_batch
 from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.group_node import GroupNode, image_with
 
@@ -66,7 +66,7 @@ async def commit(node: GroupNode, offset: int, producer_epoch: int = 0) -> int:
     runner = node.groups.runner_of("g")
     assert not isinstance(runner, ErrorCode)
     now_ms = node.environment.wall_ms()
-    guard = coordinator_verification(
+    guard = guard_for_coordinator_batch(
         coordinator_partition(node), PRODUCER_ID, producer_epoch, now_ms, supports_epoch_bump=False
     )
     runner.submit(CommitTransactionalOffsets(Waiter(answer, 3), request, guard))

@@ -44,7 +44,7 @@ def test_copies_and_reads_are_counted_in_sum_and_by_topic() -> None:
         assert samples["kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems_count"] == reads
         assert samples["kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent"] == 1
         assert samples["moldau_remote_log_metadata_memory_bytes"] > 0
-        partition_of(node).delete_before(segments[1].start_offset)
+        partition_of(node).delete_records_before(segments[1].start_offset)
         await until(lambda: len(copied(node)) < len(segments), "a segment is deleted")
         deleted = (await scrape())[f'{TOPICS}remotedeleterequests_total{{topic="t"}}']
         assert deleted >= 1

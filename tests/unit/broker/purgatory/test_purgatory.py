@@ -26,7 +26,7 @@ from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRe
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.follower_fetch import UpdatedPartitions
 from moldau.replication.partition import Partition
-from moldau.replication.verification import batch_verification
+from moldau.replication.verification import guard_for_client_batch
 from tests.support.node import batch
 from tests.support.partitions import partition
 from tests.support.purgatories import ManualLoop, purgatory_of, watch_count
@@ -91,9 +91,9 @@ def test_an_operation_looks_when_what_it_watches_moves_and_when_the_role_ends(wh
     first = stage.partitions[0]
     moves: list[Callable[[], object]] = [
         lambda: commit(first),
-        lambda: first.delete_before(1),
+        lambda: first.delete_records_before(1),
         lambda: first.become_follower(2, 6),
-        lambda: first.gone(),
+        lambda: first.notify_removed(),
     ]
     for index, move in enumerate(moves):
         move()
@@ -110,14 +110,14 @@ def test_a_reader_at_the_last_stable_offset_looks_when_a_marker_is_committed_and
         sent = build_batch(
             [Record(b"k", b"v", 1)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
         )
-        first.append(sent, -1, 0, 12, batch_verification(first, sent, 0, 12))
+        first.append(sent, -1, 0, 12, guard_for_client_batch(first, sent, 0, 12))
 
     def end(producer_id: int) -> None:
         first.end_transaction(producer_id, 1, 0, is_commit=True, coordinator_epoch=0, transaction_version=2)
 
     def replicate() -> None:
-        first.follower_fetched(2, first.log.end_offset, 0, 9, now_ms=0)
-        first.advance()
+        first.note_follower_fetch(2, first.log.end_offset, 0, 9, now_ms=0)
+        first.advance_high_watermark()
         stage.loop.run()
 
     send(7)
@@ -148,9 +148,9 @@ def test_a_reader_looks_when_the_start_of_the_first_open_transaction_is_deleted(
         sent = build_batch(
             [Record(b"k", b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True
         )
-        first.append(sent, -1, 0, 12, batch_verification(first, sent, 0, 12))
+        first.append(sent, -1, 0, 12, guard_for_client_batch(first, sent, 0, 12))
     waiting = stage.operation(LAST_STABLE_OFFSET)
-    first.delete_before(1)
+    first.delete_records_before(1)
     stage.loop.run()
     assert waiting.looks == [False] and first.last_stable_offset == 1
 
@@ -286,17 +286,17 @@ def test_a_fetch_of_a_followers_session_looks_at_urgent_updates_until_it_ends() 
     stage, updates = Stage(), UpdatedPartitions()
     waiting = Waiting(stage.purgatory)
     waiting.operation.watch_updates(updates)
-    updates.note(("t", 0))
+    updates.note_change(("t", 0))
     stage.loop.run()
     assert not waiting.looks
-    updates.note_urgent(("t", 0))
-    updates.note_urgent(("t", 1))
+    updates.note_urgent_change(("t", 0))
+    updates.note_urgent_change(("t", 1))
     stage.loop.run()
     assert waiting.looks == [False]
     later = Waiting(stage.purgatory)
     later.operation.watch_updates(updates)
     waiting.operation.reply.abandon()
-    updates.note_urgent(("t", 0))
+    updates.note_urgent_change(("t", 0))
     stage.loop.run()
     assert later.looks == [False], "the end of an earlier fetch leaves the later one alone"
 
@@ -304,7 +304,7 @@ def test_a_fetch_of_a_followers_session_looks_at_urgent_updates_until_it_ends() 
 def test_a_partition_that_is_gone_is_forgotten() -> None:
     stage = Stage()
     stage.operation()
-    stage.partitions[0].gone()
+    stage.partitions[0].notify_removed()
     assert list(stage.purgatory._watchers) == stage.partitions[1:]
 
 
@@ -331,8 +331,8 @@ class Replicated:
         self.heard.append((end_offset, error))
 
     def fetched(self, offset: int) -> None:
-        self.partition.follower_fetched(2, offset, 0, 1, 0)
-        self.partition.advance()
+        self.partition.note_follower_fetch(2, offset, 0, 1, 0)
+        self.partition.advance_high_watermark()
 
 
 def test_all_before_the_high_watermark_are_told_at_once_in_the_order_of_the_log() -> None:
@@ -353,9 +353,9 @@ def test_the_end_of_leadership_is_told_to_each_wait_once(is_gone: bool) -> None:
     replicated = Replicated()
     replicated.wait(replicated.append())
     if is_gone:
-        replicated.partition.gone(ErrorCode.KAFKA_STORAGE_ERROR)
+        replicated.partition.notify_removed(ErrorCode.KAFKA_STORAGE_ERROR)
     replicated.partition.become_follower(2, 6)
-    replicated.partition.gone()
+    replicated.partition.notify_removed()
     error = ErrorCode.KAFKA_STORAGE_ERROR if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert replicated.heard == [(1, error)]
     replicated.wait(1)

@@ -132,7 +132,7 @@ def test_laggards_are_asked_to_leave() -> None:
 
 def test_commits_wait_for_one_about_to_join_until_it_is_fenced() -> None:
     stage = Stage((1,))
-    stage.partition.propose((1,))  # a change is under way: nobody can be proposed now
+    stage.partition.propose_in_sync_set((1,))  # a change is under way: nobody can be proposed now
     stage.fetch(3, 0)
     stage.partition.append(batch("a"), 1, 0, 9)
     assert stage.partition.high_watermark == 0

@@ -14,7 +14,7 @@ from moldau.coordinator.share_coordinator.events import (
     WriteState,
 )
 from moldau.protocol.errors import ErrorCode
-from moldau.replication.share.acquisition import AcquireWish
+from moldau.replication.share.acquisition import AcquireParameters
 from moldau.replication.share.changes import AcknowledgementBatch, ShareLimits
 from tests.simulation.share_records.coordinator_host import Clock, StateHost
 from tests.simulation.share_records.rules import ACCEPT, RELEASE, Generation, Life, Rules
@@ -66,7 +66,7 @@ def test_a_waiting_fetch_is_checked_when_what_it_waits_for_is_stored() -> None:
     shared.awaited_by(waiting)  # type: ignore[arg-type]
     assert not waiting.checked() and host.deliver_call() and waiting.checked(), "its state is loaded"
     for kind in (RELEASE, ACCEPT):
-        shared.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
+        shared.acquire_records(AcquireParameters("a", 500, 500, False, 0), log.read(0, 10, 10), ())
         shared.acknowledge("a", [AcknowledgementBatch(0, 9, [kind])], lambda *_: None)
         waiting.checked()
         while host.deliver_call():
@@ -94,7 +94,7 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
     host.deliver_call()
     first = node.partitions.get(KEY)
     assert isinstance(first, SharePartitionRunner) and host.deliver_call()
-    first.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
+    first.acquire_records(AcquireParameters("a", 500, 500, False, 0), log.read(0, 10, 10), ())
     answers: list[ErrorCode] = []
     first.acknowledge("a", [AcknowledgementBatch(0, 9, [ACCEPT])], lambda error, _: answers.append(error))
     node.partitions.on_group_left(KEY.group_id)

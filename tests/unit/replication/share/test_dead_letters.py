@@ -13,27 +13,27 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.replication.share.changes import DeadLetter, StateWrite
 from moldau.replication.share.dead_letters import (
-    QueueTopic,
-    Source,
-    collect_originals,
-    next_batch,
+    DeadLetterSource,
+    DeadLetterTopic,
+    collect_source_records,
+    next_dead_letter_batch,
     refusal_of_queue,
 )
 from tests.support.share_partition_stage import ACCEPT, LIMITS, REJECT, RELEASE, SharePartitionStage
 
 DEAD = LIMITS._replace(delivery_count_max=2, has_dead_letters=True)
-SOURCE = Source("g", "t", 3)
+SOURCE = DeadLetterSource("g", "t", 3)
 LETTER = DeadLetter(4, 6, 2, is_rejected=False)
 
 
 def finish(stage: SharePartitionStage, *letters: DeadLetter) -> None:
     for letter in letters:
-        stage.store(stage.partition.end_dead_letter(letter))
+        stage.store(stage.partition.archive_dead_letter(letter))
 
 
 def test_a_rejected_record_is_archived_once_the_queue_has_it() -> None:
     stage = SharePartitionStage((4,), DEAD)
-    stage.acquire("m")
+    stage.acquire_records("m")
     write = stage.begin("m", 0, 3, ACCEPT, REJECT, REJECT, 0)
     assert isinstance(write, StateWrite)
     assert [each.delivery_state for each in write.batches] == [2, 3, 3, 4]
@@ -41,7 +41,7 @@ def test_a_rejected_record_is_archived_once_the_queue_has_it() -> None:
     stage.store(write)
     (letter,) = stage.partition.take_dead_letters()
     assert letter == DeadLetter(1, 2, 1, is_rejected=True)
-    assert stage.partition.start_offset == 1 and stage.acquire("m") == []
+    assert stage.partition.start_offset == 1 and stage.acquire_records("m") == []
     finish(stage, letter)
     assert stage.partition.start_offset == 4 and stage.stored[1] == stage.stored[2] == (1, 4)
 
@@ -49,7 +49,7 @@ def test_a_rejected_record_is_archived_once_the_queue_has_it() -> None:
 def test_a_record_that_used_up_its_deliveries_has_a_dead_letter() -> None:
     stage = SharePartitionStage((2,), DEAD)
     for _ in range(2):
-        stage.acquire("m")
+        stage.acquire_records("m")
         assert stage.acknowledge("m", 0, 0, RELEASE) is None
         stage.pass_time(LIMITS.lock_duration_ms)  # The lock on the other record is over.
     letters = stage.partition.take_dead_letters()
@@ -61,31 +61,31 @@ def test_a_record_that_used_up_its_deliveries_has_a_dead_letter() -> None:
 
 def test_a_rejection_that_is_not_stored_leaves_no_dead_letter() -> None:
     stage = SharePartitionStage((1,), DEAD)
-    stage.acquire("m")
+    stage.acquire_records("m")
     write = stage.begin("m", 0, 0, REJECT)
     assert isinstance(write, StateWrite)
-    stage.partition.end_write(write, is_stored=False)
+    stage.partition.finish_state_write(write, is_stored=False)
     assert stage.partition.take_dead_letters() == [] and stage.states() == {0: ("ACQUIRED", 1)}
 
 
 def test_a_lock_that_ends_during_a_write_that_fails_leaves_a_dead_letter_at_the_last_delivery() -> None:
     stage = SharePartitionStage((1,), DEAD)
-    stage.acquire("m")
+    stage.acquire_records("m")
     stage.acknowledge("m", 0, 0, RELEASE)
-    stage.acquire("m")
+    stage.acquire_records("m")
     write = stage.begin("m", 0, 0, ACCEPT)
     assert isinstance(write, StateWrite)
     stage.pass_time(LIMITS.lock_duration_ms)
-    stage.partition.end_write(write, is_stored=False)
+    stage.partition.finish_state_write(write, is_stored=False)
     assert stage.partition.take_dead_letters() == [DeadLetter(0, 0, 2, is_rejected=False)]
 
 
 def test_another_leader_writes_the_dead_letters_again() -> None:
     stage = SharePartitionStage((4,), DEAD)
-    stage.acquire("m")
+    stage.acquire_records("m")
     stage.acknowledge("m", 0, 1, REJECT)
     stage.acknowledge("m", 2, 3, RELEASE)
-    stage.acquire("m")
+    stage.acquire_records("m")
     stage.acknowledge("m", 3, 3, RELEASE)
     assert len(stage.partition.take_dead_letters()) == 2
     stage.fail_over()
@@ -97,14 +97,14 @@ def test_another_leader_writes_the_dead_letters_again() -> None:
 
 def test_without_a_queue_nothing_becomes_a_dead_letter() -> None:
     stage = SharePartitionStage((1,))
-    stage.acquire("m")
+    stage.acquire_records("m")
     stage.acknowledge("m", 0, 0, REJECT)
     assert stage.partition.start_offset == 1 and not stage.partition.take_dead_letters()
 
 
 def test_dead_letters_whose_records_are_deleted_meanwhile() -> None:
     stage = SharePartitionStage((2, 2), DEAD)
-    stage.acquire("m")
+    stage.acquire_records("m")
     stage.acknowledge("m", 0, 1, REJECT)
     (letter,) = stage.partition.take_dead_letters()
     stage.partition.on_log_start_moved(2)
@@ -120,7 +120,7 @@ def letters_in(batch: bytes) -> list[Record]:
 
 def test_the_record_of_a_dead_letter() -> None:
     originals = {4: Record(b"k", b"v", 1, (("h", b"x"),)), 6: Record(None, b"w")}
-    batch, next_offset = next_batch(SOURCE, LETTER, originals, range(4, 7), 5_000, 1_000_000)
+    batch, next_offset = next_dead_letter_batch(SOURCE, LETTER, originals, range(4, 7), 5_000, 1_000_000)
     assert next_offset == 7
     records = letters_in(batch)
     assert [(each.key, each.value, each.timestamp) for each in records] == [
@@ -136,7 +136,7 @@ def test_the_record_of_a_dead_letter() -> None:
         ("__dlq.errors.delivery.count", b"2"),
         ("__dlq.errors.message", b"Offset delivery count exceeded the threshold."),
     )
-    rejected, _ = next_batch(SOURCE, LETTER._replace(is_rejected=True), {}, range(4, 5), 0, 1_000)
+    rejected, _ = next_dead_letter_batch(SOURCE, LETTER._replace(is_rejected=True), {}, range(4, 5), 0, 1_000)
     assert letters_in(rejected)[0].headers[-1] == ("__dlq.errors.message", b"Offset rejected by client.")
 
 
@@ -144,7 +144,7 @@ def test_the_record_of_a_dead_letter() -> None:
 def test_a_batch_holds_what_the_topic_allows_and_at_least_one_record(size_max: int) -> None:
     offsets, found = range(4, 30), []
     while offsets:
-        batch, next_offset = next_batch(SOURCE, LETTER, {}, offsets, 0, size_max)
+        batch, next_offset = next_dead_letter_batch(SOURCE, LETTER, {}, offsets, 0, size_max)
         assert len(batch) <= size_max or next_offset == offsets.start + 1
         found += [dict(each.headers)["__dlq.errors.offset"] for each in letters_in(batch)]
         offsets = range(next_offset, offsets.stop)
@@ -167,7 +167,7 @@ def test_a_batch_holds_what_the_topic_allows_and_at_least_one_record(size_max: i
 def test_what_a_topic_needs(
     name: str, prefix: str, is_enabled: bool | None, may_be_created: bool, reason: str | None
 ) -> None:
-    refusal = refusal_of_queue(QueueTopic(name, prefix, is_enabled, may_be_created))
+    refusal = refusal_of_queue(DeadLetterTopic(name, prefix, is_enabled, may_be_created))
     assert refusal is None if reason is None else refusal is not None and reason in refusal
 
 
@@ -178,7 +178,7 @@ def batch_of(first: int, *values: bytes, codec: Codec = Codec.NONE, is_control: 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_the_source_records_are_found_in_fetched_batches(codec: Codec) -> None:
     fetched = batch_of(0, b"0", b"1", b"2", codec=codec) + batch_of(3, b"m", is_control=True) + batch_of(4, b"4", b"5")
-    found = collect_originals(fetched + b"torn", range(1, 5), 100)
+    found = collect_source_records(fetched + b"torn", range(1, 5), 100)
     assert {offset: record.value for offset, record in found.records.items()} == {1: b"1", 2: b"2", 4: b"4"}
     assert (found.size, found.next_offset, found.is_full) == (3, 6, False)
 
@@ -186,14 +186,16 @@ def test_the_source_records_are_found_in_fetched_batches(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_the_source_records_of_one_round_are_bounded(codec: Codec) -> None:
     fetched = batch_of(0, b"a" * 60, b"b" * 60, b"c", codec=codec)
-    first = collect_originals(fetched, range(3), 100)
+    first = collect_source_records(fetched, range(3), 100)
     assert (list(first.records), first.next_offset, first.is_full) == ([0], 1, True)
-    rest = collect_originals(fetched, range(1, 3), 100)
+    rest = collect_source_records(fetched, range(1, 3), 100)
     assert (list(rest.records), rest.next_offset, rest.is_full) == ([1, 2], 3, False)
 
 
 def test_a_record_that_is_larger_than_the_bound_is_left_out() -> None:
-    found = collect_originals(batch_of(0, b"a" * 200, b"b"), range(2), 100)
+    found = collect_source_records(batch_of(0, b"a" * 200, b"b"), range(2), 100)
     assert (list(found.records), found.next_offset, found.is_full) == ([1], 2, False)
-    zipped = collect_originals(batch_of(0, b"a" * 50_000, b"b", codec=Codec.ZSTD) + batch_of(2, b"c"), range(3), 100)
+    zipped = collect_source_records(
+        batch_of(0, b"a" * 50_000, b"b", codec=Codec.ZSTD) + batch_of(2, b"c"), range(3), 100
+    )
     assert (list(zipped.records), zipped.next_offset) == ([2], 3)

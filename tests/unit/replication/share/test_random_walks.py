@@ -16,8 +16,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from moldau.replication.share.acquisition import Acquired
-from moldau.replication.share.changes import GAP, AcknowledgementBatch, DeadLetter, Refusal, ShareLimits, StateWrite
+from moldau.replication.share.acquisition import AcquiredRecords
+from moldau.replication.share.changes import (
+    ACKNOWLEDGE_GAP,
+    AcknowledgementBatch,
+    AcknowledgeRefusal,
+    DeadLetter,
+    ShareLimits,
+    StateWrite,
+)
 from moldau.replication.share.in_flight import ARCHIVED, ARCHIVING, FINAL_STATES
 from tests.support.share_partition_stage import ACCEPT, REJECT, RELEASE, RENEW, SharePartitionStage
 
@@ -64,7 +71,7 @@ class Walk:
 
     def acquire(self) -> None:
         member, limit = self.random.choice(MEMBERS), self.random.choice((1, 5, 20, 500))
-        acquired = self.stage.acquire(
+        acquired = self.stage.acquire_records(
             member,
             limit,
             self.random.choice((3, 500)),
@@ -73,7 +80,7 @@ class Walk:
         )
         self.deliver(member, acquired)
 
-    def deliver(self, member: str, acquired: Iterable[Acquired]) -> None:
+    def deliver(self, member: str, acquired: Iterable[AcquiredRecords]) -> None:
         for first, last, count in acquired:
             for offset in range(first, last + 1):
                 assert offset not in self.finished, f"{offset} is delivered again"
@@ -91,12 +98,15 @@ class Walk:
         while last - start < 12 and self.holders.get(last + 1, ("", 0))[0] == member:
             last += 1
         last = self.random.randint(start, last)
-        kinds = [self.random.choice((ACCEPT, ACCEPT, RELEASE, REJECT, GAP, RENEW)) for _ in range(last - start + 1)]
+        kinds = [
+            self.random.choice((ACCEPT, ACCEPT, RELEASE, REJECT, ACKNOWLEDGE_GAP, RENEW))
+            for _ in range(last - start + 1)
+        ]
         if self.random.random() < 0.5:
             kinds = kinds[:1]
         batch = AcknowledgementBatch(start, last, kinds)
         answer = self.stage.partition.acknowledge(member, [batch], self.stage.now_ms)
-        assert not isinstance(answer, Refusal), answer
+        assert not isinstance(answer, AcknowledgeRefusal), answer
         told = {
             offset: kinds[offset - start] if len(kinds) > 1 else kinds[0]
             for offset in range(max(start, self.stage.partition.start_offset), last + 1)
@@ -120,7 +130,7 @@ class Walk:
             self.stage.store(write)
             self.note_stored(write, kinds)
         else:
-            self.stage.partition.end_write(write, is_stored=False)
+            self.stage.partition.finish_state_write(write, is_stored=False)
             self.look_for_holders(write)
         self.take_letters()
 
@@ -133,7 +143,9 @@ class Walk:
                     self.to_be_dead[offset] = kinds.get(offset) == REJECT
                 elif state == ARCHIVED and self.stage.limits.has_dead_letters:
                     is_gone = offset < self.stage.partition.start_offset
-                    assert kinds.get(offset) == GAP or is_gone, f"{offset} is archived without a dead letter"
+                    assert kinds.get(offset) == ACKNOWLEDGE_GAP or is_gone, (
+                        f"{offset} is archived without a dead letter"
+                    )
                 if kinds.get(offset) == ACCEPT:
                     self.accepted.add(offset)
 
@@ -142,7 +154,7 @@ class Walk:
         over during the write, its records are available, or archived after their last delivery.
         """
         in_flight = {
-            offset: batch.whole or batch.offsets[offset]
+            offset: batch.common_state or batch.state_by_offset[offset]
             for batch in self.stage.partition.batches
             for offset in range(batch.first_offset, batch.last_offset + 1)
         }
@@ -176,11 +188,11 @@ class Walk:
         if self.random.random() < 0.1:
             self.fail_over()
             return
-        write = self.stage.partition.end_dead_letter(letter)
+        write = self.stage.partition.archive_dead_letter(letter)
         if self.random.random() < 0.9:
             self.stage.store(write)
         else:
-            self.stage.partition.end_write(write, is_stored=False)
+            self.stage.partition.finish_state_write(write, is_stored=False)
 
     def end_session(self) -> None:
         member = self.random.choice(MEMBERS)
@@ -243,7 +255,7 @@ class Walk:
             assert batch.first_offset >= following, "batches overlap"
             following = batch.last_offset + 1
             for offset in range(batch.first_offset, batch.last_offset + 1):
-                state = batch.whole or batch.offsets[offset]
+                state = batch.common_state or batch.state_by_offset[offset]
                 count += offset >= partition.start_offset and state.is_final
                 held = self.holders.get(offset)
                 assert (held[0] if held is not None else "") == state.member_id, offset
@@ -257,7 +269,7 @@ class Walk:
         while self.letters:
             self.end_letter()
         for _ in range(2_000):
-            if self.stage.partition.gap is not None:
+            if self.stage.partition.undelivered_range is not None:
                 self.append()  # The start offset does not pass a gap until a record after it is acquired.
             self.stage.now_ms += 1_000
             write = self.stage.partition.expire_locks(self.stage.now_ms)
@@ -268,7 +280,7 @@ class Walk:
             self.take_letters()
             while self.letters:
                 self.end_letter()
-            acquired = self.stage.acquire("a")
+            acquired = self.stage.acquire_records("a")
             self.deliver("a", acquired)
             for first, last, _ in acquired:
                 assert self.stage.acknowledge("a", first, last, ACCEPT) is None
