@@ -12,6 +12,7 @@ ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker", "tables")
 """The packages that contain compiled modules, or modules that these import."""
 HOT_PATH: Final = (
+    "broker/coordinators/heartbeat_hook.py",
     "broker/network/connection.py",
     "broker/network/direct_output.py",
     "broker/network/flow_control.py",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from moldau.broker.apis.needs import GROUP_OPERATIONS, Answer, Rule, change_response, on_topic, permitted_operations
 from moldau.broker.apis.parts import Answering
-from moldau.broker.network.route import RequestContext
+from moldau.broker.coordinators.heartbeat_hook import HeartbeatHook
+from moldau.broker.network.route import RequestContext, Route
 from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
 from moldau.coordinator.group.description import complete_descriptions
 from moldau.coordinator.group.group import AboutGroup
@@ -104,6 +105,20 @@ def hash_then_submit(services: Services, topics: Iterable[str], submitted: Calla
         services.groups.look_at_topic(name)
         yield
     return submitted()
+
+
+def heartbeat_hook(
+    event_of: Callable[[Services, RequestContext, Any], AboutGroup | None],
+) -> Callable[[Services, Route], HeartbeatHook]:
+    """Make the function that makes the hook of a connection. `event_of` makes the event of a heartbeat that the hook
+    may repeat. No hook answers if the audit log needs a line for each request."""
+
+    def hook(services: Services, route: Route) -> HeartbeatHook:
+        logs_all = services.has_authorizer and services.config.flag("moldau.audit.log.allowed")
+        repeated = (lambda context, request: None) if logs_all else partial(event_of, services)
+        return HeartbeatHook(route, services.groups, services.environment.monotonic_ms, repeated)
+
+    return hook
 
 
 # Descriptions of groups

@@ -92,7 +92,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         loading: Loading,
     ) -> None:
         self.shard = row.new_shard(partition_log.high_watermark, partition_log.leader_epoch)
-        """The state machine. Only `submit` changes it. Other code may read it if the state machine allows reads."""
+        """The state machine. Only `submit` changes it, and `prolong_session` while the runner is idle. Other code may
+        read it if the state machine allows reads."""
         self.state = RunnerState.LOADING
         # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
         self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
@@ -235,6 +236,11 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             finally:
                 self._is_stepping = False
         self._arm()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the state machine accepts requests, and is not in the middle of one."""
+        return self.state is RunnerState.ACTIVE and not self._is_stepping
 
     @property
     def is_open(self) -> bool:

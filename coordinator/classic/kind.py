@@ -13,7 +13,7 @@ from moldau.coordinator.classic.join import join, refuse_other_kind
 from moldau.coordinator.classic.sync import sync
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange, RecordType
 from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue
@@ -55,6 +55,12 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
             refuse_other_kind(step, event)
         else:
             self.decide(step, None, event)
+
+    def settled_heartbeat(self, step: GroupStep, group: ClassicGroup, event: AboutGroup) -> SettledHeartbeat | None:
+        return membership.settled_heartbeat(step, group, event) if isinstance(event, Heartbeat) else None
+
+    def is_settled(self, group: ClassicGroup, heartbeat: SettledHeartbeat) -> bool:
+        return membership.is_still_settled(group, heartbeat)
 
     def replay(self, group: ClassicGroup | None, change: RecordChange, is_loaded: bool) -> ClassicGroup | None:
         """The group after the replay of a record of its generation; None for a tombstone.

@@ -17,7 +17,7 @@ from moldau.coordinator.classic.rebalance import (
     refuse_sync,
     remove_member,
 )
-from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.group import GroupStep, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.history import Cause, Client, GroupEvent
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.protocol.errors import ErrorCode
@@ -111,6 +111,40 @@ def heartbeat_error(step: GroupStep, group: ClassicGroup | None, request: Heartb
         return ErrorCode.ILLEGAL_GENERATION
     expect_heartbeat(step, group, group.members[request.member_id])
     return HEARTBEAT_ANSWERS[group.state]
+
+
+def settled_heartbeat(step: GroupStep, group: ClassicGroup, event: Heartbeat) -> SettledHeartbeat | None:
+    """The heartbeat of a member of a stable group, which only prolongs its session; None for any other heartbeat."""
+    request = event.request
+    member = group.members.get(request.member_id)
+    if member is None:
+        return None
+    settled = SettledHeartbeat(
+        group,
+        member,
+        request.generation_id,
+        request.group_instance_id,
+        TimerKey(ClassicTimer.SESSION, group.group_id, member.member_id),
+        member.session_timeout_ms,
+        step.config,
+        step.image,
+        HeartbeatResponse(error_code=HEARTBEAT_ANSWERS[STABLE]),
+    )
+    return settled if is_still_settled(group, settled) else None
+
+
+def is_still_settled(group: ClassicGroup, heartbeat: SettledHeartbeat) -> bool:
+    """Whether `heartbeat_error` would still prolong the session by this time, and answer for a stable group."""
+    member_id, instance_id = heartbeat.timer.member_id, heartbeat.instance_id
+    member = group.members.get(member_id)
+    return (
+        group.state is STABLE
+        and group.generation == heartbeat.epoch
+        and member is not None
+        and member is heartbeat.member
+        and member.session_timeout_ms == heartbeat.timeout_ms
+        and (instance_id is None or group.static_members.get(instance_id) == member_id)
+    )
 
 
 def on_session_timeout(step: GroupStep, group: ClassicGroup, member_id: str) -> None:

@@ -24,7 +24,7 @@ from moldau.coordinator.consumer.member import (
 from moldau.coordinator.consumer.member_update import MemberUpdate, replaced_static_member
 from moldau.coordinator.consumer.reconciliation import OwnedPartitions
 from moldau.coordinator.consumer.regular_expressions import resolve_if_due
-from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.group import Group, GroupStep, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.group.membership import (
@@ -80,13 +80,49 @@ def prolong_session_if_settled(
     session."""
     if not isinstance(group, ConsumerGroup) or not is_settled(step, group, event):
         return None
-    request = event.request
-    settings = settings_of(step, request.group_id)
-    step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, request.member_id)
+    settings = settings_of(step, event.request.group_id)
+    step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, event.request.member_id)
+    return settled_response(event.request, settings)
+
+
+def settled_response(
+    request: ConsumerGroupHeartbeatRequest, settings: ConsumerGroupSettings
+) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         member_id=request.member_id,
         member_epoch=request.member_epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
+    )
+
+
+def settled_heartbeat(step: GroupStep, group: ConsumerGroup, event: ConsumerHeartbeat) -> SettledHeartbeat | None:
+    """The heartbeat, if it only prolongs the session of its member; otherwise None."""
+    if not is_settled(step, group, event):
+        return None
+    request, settings = event.request, settings_of(step, event.request.group_id)
+    member = group.members[request.member_id]
+    return SettledHeartbeat(
+        group,
+        member,
+        request.member_epoch,
+        request.instance_id,
+        TimerKey(ConsumerTimer.SESSION, group.group_id, member.member_id),
+        settings.session_timeout_ms,
+        step.config,
+        step.image,
+        settled_response(request, settings),
+    )
+
+
+def is_still_settled(group: ConsumerGroup, heartbeat: SettledHeartbeat) -> bool:
+    """Whether `is_settled` still holds. The member is a value: while it is the same object, all of it is the same."""
+    member_id, instance_id = heartbeat.timer.member_id, heartbeat.instance_id
+    return (
+        group.members.get(member_id) is heartbeat.member
+        and heartbeat.epoch == group.assignment_epoch == group.epoch
+        and (instance_id is None or group.static_members.get(instance_id) == member_id)
+        and not group.subscriptions.regexes
+        and group.has_seen(heartbeat.image)
     )
 
 

@@ -12,13 +12,18 @@ from moldau.coordinator.consumer.commit import commit_offsets, commit_transactio
 from moldau.coordinator.consumer.describe import describe_group
 from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup, RegexesResolved
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer
-from moldau.coordinator.consumer.heartbeat import heartbeat, reply_if_settled
+from moldau.coordinator.consumer.heartbeat import (
+    heartbeat,
+    is_still_settled,
+    reply_if_settled,
+    settled_heartbeat,
+)
 from moldau.coordinator.consumer.records import RECORDS
 from moldau.coordinator.consumer.regular_expressions import on_regexes_resolved
 from moldau.coordinator.consumer.target import on_target_computed
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
@@ -68,6 +73,12 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
     def decide_at_once(self, step: GroupStep, group: Group | None, event: ConsumerRequest) -> None:
         if isinstance(event, ConsumerHeartbeat):
             reply_if_settled(step, group, event)
+
+    def settled_heartbeat(self, step: GroupStep, group: ConsumerGroup, event: AboutGroup) -> SettledHeartbeat | None:
+        return settled_heartbeat(step, group, event) if isinstance(event, ConsumerHeartbeat) else None
+
+    def is_settled(self, group: ConsumerGroup, heartbeat: SettledHeartbeat) -> bool:
+        return is_still_settled(group, heartbeat)
 
     def replay(self, group: ConsumerGroup | None, change: RecordChange, is_loaded: bool) -> ConsumerGroup | None:
         return replay.replay(group, change)

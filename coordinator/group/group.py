@@ -173,6 +173,24 @@ class GroupStep(Step[Change]):
         self.timers.cancel(TimerKey(kind, group.group_id, member_id))
 
 
+class SettledHeartbeat(NamedTuple):
+    """A heartbeat that only prolongs the session of its member, with all that this was decided by. While all of it is
+    the same, the same heartbeat has the same response, and changes only the timer (`GroupShard.prolong_session`)."""
+
+    group: Group
+    member: object
+    """The member as it was: another object, or one that the kind of the group compares."""
+    epoch: int
+    """The epoch of the member and its group, or the generation."""
+    instance_id: str | None
+    timer: TimerKey
+    timeout_ms: int
+    """The length (ms) of the member's session."""
+    config: GroupConfig
+    image: CoordinatorImage
+    response: object
+
+
 class AboutGroup(Protocol):
     """A request or a report about one group. The group may not exist. The decision depends on the kind of the group."""
 
@@ -218,6 +236,15 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         """Reply to a request of this kind's protocol that changes nothing but a deadline. For any other request do
         nothing; a step of its own then decides on it."""
         return
+
+    def settled_heartbeat(self, step: GroupStep, group: GroupT, event: AboutGroup) -> SettledHeartbeat | None:
+        """The heartbeat `event`, if it only prolongs the session of its member; None for all other requests."""
+        return None
+
+    def is_settled(self, group: GroupT, heartbeat: SettledHeartbeat) -> bool:
+        """Whether a heartbeat that was settled still is, while the group's settings and the image are the same. Replies
+        to requests that write nothing may be sent now."""
+        return False
 
     @abstractmethod
     def replay(self, group: GroupT | None, change: RecordChange, is_loaded: bool) -> GroupT | None:

@@ -101,6 +101,11 @@ def write_error(error: ErrorCode) -> ErrorCode:
     return WRITE_ERRORS.get(error, error)
 
 
+SETTLED_AT_ONCE: Final = 8
+"""The most entries of the heap that one call corrects. In a group of 10,000 members all entries may be out of date, and
+correcting them at once would hold the event loop for 20 ms."""
+
+
 class Timers(Generic[KeyT]):
     """Deadlines by key, in a heap. Moving a deadline to a later time only writes to a dictionary: the heap is corrected
     when the earlier time comes. Equal deadlines fire in the order in which they were put into the heap."""
@@ -121,6 +126,15 @@ class Timers(Generic[KeyT]):
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
 
+    def postpone(self, key: KeyT, deadline_ms: int) -> bool:
+        """Move the deadline of a key to a later time. Returns whether it was moved: a key without a deadline, or with a
+        later one, stays as it is. `next_deadline_ms` stays the same, or was too early anyway."""
+        former_ms = self._deadlines.get(key)
+        if former_ms is None or former_ms > deadline_ms:
+            return False
+        self._deadlines[key] = deadline_ms
+        return True
+
     def deadline_ms(self, key: KeyT) -> int | None:
         """The deadline of a key; None if it has none."""
         return self._deadlines.get(key)
@@ -133,33 +147,41 @@ class Timers(Generic[KeyT]):
         return key in self._deadlines
 
     def next_deadline_ms(self) -> int | None:
-        """The time (ms) of the next deadline; None if no deadline is set."""
+        """The time (ms) of the next deadline; None if no deadline is set. If many deadlines were moved or cancelled, it
+        is the earlier time of one of them: the caller asks again then."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> KeyT | None:
-        """Remove and return the key with the earliest deadline; None if none is due."""
-        self._settle()
-        if not self._heap or self._heap[0][0] > now_ms:
+        """Remove and return the key with the earliest deadline; None if none is due. It may also be None if
+        `next_deadline_ms` is still due: the caller then asks again."""
+        if not self._settle():
             return None
-        _, _, key = heappop(self._heap)
+        queued, _, key = self._heap[0]
+        if queued > now_ms:
+            return None
+        heappop(self._heap)
         del self._deadlines[key]
         self._queued.pop(key, None)
         return key
 
-    def _settle(self) -> None:
-        """Correct the head of the heap for deadlines that were cancelled or moved."""
+    def _settle(self) -> bool:
+        """Correct the head of the heap for deadlines that were cancelled or moved: at most `SETTLED_AT_ONCE` entries.
+        Returns whether the head is a deadline."""
         heap = self._heap
-        while heap:
+        for _ in range(SETTLED_AT_ONCE):
+            if not heap:
+                return False
             queued, _, key = heap[0]
             deadline = self._deadlines.get(key)
             if deadline == queued:
-                return
+                return True
             heappop(heap)
             if self._queued.get(key) == queued:
                 del self._queued[key]
                 if deadline is not None:
                     self._push(key, deadline)
+        return bool(heap) and self._deadlines.get(heap[0][2]) == heap[0][0]
 
     def _push(self, key: KeyT, deadline_ms: int) -> None:
         self._order += 1

@@ -18,7 +18,16 @@ from moldau.coordinator.group.events import (
     ShardRequest,
     TopicsDeleted,
 )
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, Rebalances, TimerKey, TimerKind
+from moldau.coordinator.group.group import (
+    AboutGroup,
+    Group,
+    GroupKind,
+    GroupStep,
+    Rebalances,
+    SettledHeartbeat,
+    TimerKey,
+    TimerKind,
+)
 from moldau.coordinator.group.history import Cause, GroupEvent, GroupHistory
 from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
 from moldau.coordinator.group.records import (
@@ -257,6 +266,31 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         step = self.begin(now_ms, wall_ms)
         kind.decide_at_once(step, self._groups.get(request.group_id), request)
         return step.replies[0] if step.replies else None
+
+    def settled_heartbeat(self, event: AboutGroup) -> SettledHeartbeat | None:
+        """The heartbeat `event` for `prolong_session`, if it only prolongs the session of its member; otherwise None.
+        Nothing is changed, and no time is read."""
+        group = self._groups.get(event.group_id)
+        if group is None:
+            return None
+        return KIND_OF_GROUP[type(group)].settled_heartbeat(self.begin(0, 0), group, event)
+
+    def prolong_session(self, heartbeat: SettledHeartbeat, now_ms: int) -> bool:
+        """Handle a heartbeat that repeats a settled one. Returns False, and changes nothing, if the heartbeat needs a
+        step of its own."""
+        group = heartbeat.group
+        if (
+            self.config is not heartbeat.config
+            or self._groups.get(heartbeat.timer.group_id) is not group
+            or self._current_image() is not heartbeat.image
+        ):
+            return False
+        kind = KIND_OF_GROUP[type(group)]
+        return (
+            kind.is_settled(group, heartbeat)
+            and (kind.is_ahead_of_log or self.is_committed)
+            and self._timers.postpone(heartbeat.timer, now_ms + heartbeat.timeout_ms)
+        )
 
     def _take_target(self, step: GroupStep, event: TargetComputed) -> None:
         """Store a target assignment that a thread has computed. The timer of the computation stays cancelled even if

@@ -306,4 +306,28 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         "group.targets, image)",
         Hunt.STORIES,
     ),
+    Mutant(
+        792,
+        "a repeated heartbeat is answered after the group has moved on",
+        HEARTBEAT,
+        "        and heartbeat.epoch == group.assignment_epoch == group.epoch\n",
+        "",
+        Hunt.CONSUMER_GROUPS,
+    ),
+    Mutant(
+        793,
+        "a repeated heartbeat of a former generation is taken",
+        "coordinator/classic/membership.py",
+        "        and group.generation == heartbeat.epoch\n",
+        "",
+        Hunt.GROUPS,
+    ),
+    Mutant(
+        794,
+        "a repeated heartbeat is answered before what the group wrote is committed",
+        "coordinator/shard/shard.py",
+        "            and (kind.is_ahead_of_log or self.is_committed)\n",
+        "",
+        Hunt.CONSUMER_GROUPS,
+    ),
 )

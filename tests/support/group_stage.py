@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from moldau.coordinator.classic.events import Heartbeat
 from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import SettledHeartbeat
 from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
 from moldau.coordinator.group.records import Change, OffsetChange, TransactionEnded
 from moldau.coordinator.runtime.machine import Effects
@@ -13,16 +17,52 @@ from moldau.coordinator.shard.kinds import change_of
 from moldau.coordinator.shard.record_reading import GroupRecordReader
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.record_builder import Record
+from tests.support.drawn_steps import Violation
 from tests.support.machine_stage import MachineStage
 from tests.support.topics_image import image_of_topics
 
 
 class GroupStage(MachineStage[GroupShard]):
+    """Each heartbeat that repeats the last one of its member is handled twice: as the hook of heartbeats does without
+    decoding it, and by a step, which has to agree."""
+
     def __init__(self, config: GroupConfig | None = None, image: CoordinatorImage = NO_METADATA) -> None:
         self.config = config or GroupConfig()
         self.image = image
         """The cluster's metadata from now on."""
+        self.repeated: dict[tuple[str, str], tuple[Heartbeat | ConsumerHeartbeat, GroupShard, SettledHeartbeat]] = {}
+        """The last heartbeat of each member that only prolonged its session, by group id and member id."""
+        self.repeated_count = 0
         super().__init__()
+
+    def step(self, event: Any) -> None:
+        super().step(event)
+        if isinstance(event, Heartbeat | ConsumerHeartbeat):
+            key = event.group_id, event.request.member_id
+            self.repeated.pop(key, None)
+            settled = self.shard.settled_heartbeat(event)
+            if settled is not None:
+                self.repeated[key] = event, self.shard, settled
+
+    def _stepped(self, event: Any) -> Effects:
+        settled = self._prolonged(event) if isinstance(event, Heartbeat | ConsumerHeartbeat) else None
+        effects = super()._stepped(event)
+        if settled is not None:
+            self.repeated_count += 1
+            if (
+                effects.has_batch
+                or effects.commands
+                or [each.response for each in effects.replies] != [settled.response]
+            ):
+                raise Violation(f"{event} was answered without a step by {settled.response}, a step says {effects}")
+        return effects
+
+    def _prolonged(self, event: Heartbeat | ConsumerHeartbeat) -> SettledHeartbeat | None:
+        """The last heartbeat of the member, if `event` is equal to it and the shard prolonged the session by it."""
+        former = self.repeated.get((event.group_id, event.request.member_id))
+        if former is None or former[1] is not self.shard or former[0][1:] != event[1:]:
+            return None
+        return former[2] if self.shard.prolong_session(former[2], self.now_ms) else None
 
     def set_topics(self, topics: Mapping[str, int], **settings: str) -> None:
         """Publish other metadata. Settings of the groups are by Kafka's names, with `_` for `.`."""

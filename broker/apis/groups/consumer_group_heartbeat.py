@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, submit_event, submit_heartbeat
+from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, heartbeat_hook, submit_event, submit_heartbeat
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, needs, needs_each, on_group, on_topic
 from moldau.broker.apis.services import Services
@@ -22,6 +22,7 @@ from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply, when_ready
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.heartbeat import refused
 from moldau.coordinator.group.membership import Refusal
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.kraft.features import GROUP_VERSION
 from moldau.protocol.errors import ErrorCode
@@ -58,6 +59,15 @@ def handle(services: Services, context: RequestContext, request: ConsumerGroupHe
     return submit_heartbeat(services, context, request.subscribed_topic_names, with_regex)
 
 
+def repeated_event(
+    services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerHeartbeat | None:
+    if not services.groups.serves(GROUP_VERSION, services.cluster.image.features.levels):
+        return None
+    waiter, client_host = Waiter(None, context.version), f"/{context.client_host}"
+    return ConsumerHeartbeat(waiter, request, context.client_id or "", client_host, "", context.access)
+
+
 API: Final = Api(
     ConsumerGroupHeartbeatRequest,
     broker=handle,
@@ -69,4 +79,5 @@ API: Final = Api(
         at_most(MEMBER_TOPICS_MAX, "subscribed_topic_names", "topic_partitions"),
         at_most(NEW_PARTITIONS_MAX, "topic_partitions.partitions"),
     ],
+    hook=heartbeat_hook(repeated_event),
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.coordinator import heartbeat_hook, submit_event
 from moldau.broker.apis.needs import needs, on_group
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.classic.events import Heartbeat
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.security.access import AclOperation
@@ -35,4 +36,13 @@ def refusal(group_id: str, error: ErrorCode) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error if group_id else ErrorCode.INVALID_GROUP_ID)
 
 
-API: Final = Api(HeartbeatRequest, broker=handle, needs=needs(on_group, AclOperation.READ, "group_id"))
+def repeated_event(services: Services, context: RequestContext, request: HeartbeatRequest) -> Heartbeat:
+    return Heartbeat(Waiter(None, context.version), request)
+
+
+API: Final = Api(
+    HeartbeatRequest,
+    broker=handle,
+    needs=needs(on_group, AclOperation.READ, "group_id"),
+    hook=heartbeat_hook(repeated_event),
+)

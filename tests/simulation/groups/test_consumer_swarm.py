@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from moldau.coordinator.consumer.kind import CONSUMER
 from moldau.coordinator.runtime.step import RestorableTimers
 from moldau.coordinator.shard import shard
 from tests.simulation.groups.consumer_swarm import ConsumerSwarm
@@ -47,4 +48,17 @@ def test_what_is_told_before_its_record_is_committed_is_found(monkeypatch: pytes
 
     monkeypatch.setattr(shard.GroupShard, keep.__name__, forget)
     with pytest.raises(Violation, match="not committed"):
+        run_many()
+
+
+def test_heartbeats_that_are_answered_without_a_step_after_the_group_moved_on_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The member would keep the partitions of the former epoch."""
+    swarms = [ConsumerSwarm(seed) for seed in range(SEEDS)]
+    for swarm in swarms:
+        swarm.run()
+    assert sum(swarm.stage.repeated_count for swarm in swarms) > SEEDS
+    monkeypatch.setattr(type(CONSUMER), CONSUMER.is_settled.__name__, lambda *_: True)
+    with pytest.raises(Violation, match="without a step"):
         run_many()

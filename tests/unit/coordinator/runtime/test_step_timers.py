@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from moldau.coordinator.classic.events import ClassicTimer
 from moldau.coordinator.group.group import TimerKey
-from moldau.coordinator.runtime.step import RestorableTimers, Timers
+from moldau.coordinator.runtime.step import SETTLED_AT_ONCE, RestorableTimers, Timers
 
 A, B, C = (TimerKey(ClassicTimer.SESSION, "g", name) for name in "abc")
 
@@ -91,3 +91,29 @@ def test_what_a_step_changed_is_restored() -> None:
     assert due(timers, 79) == []
     assert due(timers, 80) == [B], "what was due fires again, not before the given time"
     assert due(timers, 1_000) == [A], "C had no deadline before"
+
+
+def test_a_postponed_key_is_due_at_its_later_time() -> None:
+    timers: Timers[TimerKey] = Timers()
+    timers.schedule(A, 10)
+    assert not timers.postpone(A, 9), "that is earlier"
+    assert not timers.postpone(B, 20), "it has no deadline"
+    assert timers.postpone(A, 10) and timers.postpone(A, 40)
+    assert timers.deadline_ms(A) == 40
+    assert due(timers, 39) == []
+    assert due(timers, 40) == [A]
+
+
+def test_many_postponed_keys_are_corrected_a_few_at_a_time() -> None:
+    """One call would hold the event loop for as long as all of them take."""
+    timers: Timers[int] = Timers()
+    for key in range(100):
+        timers.schedule(key, key)
+        timers.postpone(key, 1_000 + key)
+    asked = 0
+    while (next_ms := timers.next_deadline_ms()) is not None and next_ms < 1_000:
+        assert next_ms == (asked + 1) * SETTLED_AT_ONCE
+        asked += 1
+    assert asked == 100 // SETTLED_AT_ONCE and next_ms == 1_000
+    timers.postpone(0, 5_000)
+    assert [timers.pop_due(1_001), timers.pop_due(1_001)] == [1, None]
