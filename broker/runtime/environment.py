@@ -134,6 +134,7 @@ class LocalEnvironment:
     ) -> None:
         """`in_memory`: whether the files of the node are kept in memory, and are lost when the process ends."""
         self.fs: FileSystem = self._memory() if in_memory else LocalFiles()
+        self.fs.open_files.close_aside = self._close_aside
         self._in_memory = in_memory
         self.random = Random()
         self._loop = loop
@@ -215,6 +216,21 @@ class LocalEnvironment:
         if threads is None:
             threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
         return await self._loop.run_in_executor(threads, work)
+
+    def _close_aside(self, descriptor: int) -> bool:
+        """Close a descriptor in an executor thread, if this is the event loop's thread. Returns False if it is not, or
+        if there are no executor threads (any more).
+        """
+        if self._threads is None or not self._is_on_loop():
+            return False
+        self._threads.submit(os.close, descriptor)
+        return True
+
+    def _is_on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def own_threads(self) -> Offload:
         threads: ThreadPoolExecutor | None = None

@@ -38,11 +38,16 @@ class Holder(Protocol):
         """
 
 
+def closes_here(descriptor: int) -> bool:
+    """The default for `OpenFiles.close_aside`: any thread may wait."""
+    return False
+
+
 class OpenFiles:
     """The holders of open files, and the limit on the number of these files. `opened` and `closed` may be called in any
     thread."""
 
-    __slots__ = ("_call_soon", "_holders", "_is_due", "count_max", "given_back_count")
+    __slots__ = ("_call_soon", "_holders", "_is_due", "close_aside", "count_max", "given_back_count")
 
     def __init__(self) -> None:
         self._holders: OrderedDict[Holder, None] = OrderedDict()
@@ -52,6 +57,9 @@ class OpenFiles:
         self._is_due = False
         self.count_max = 0
         """The limit on the number of open files; 0 means no limit."""
+        self.close_aside: Callable[[int], bool] = closes_here
+        """Closes a descriptor with which the blocks of a large file without a name are freed: in another thread, if
+        this one must not wait for that. Returns False if the caller has to close it."""
         self.given_back_count = 0
         """The number of files that were closed because of the limit, since the start of the process."""
 
