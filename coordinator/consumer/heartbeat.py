@@ -20,6 +20,7 @@ from moldau.coordinator.consumer.member import (
     MemberState,
     PartitionEpochs,
     has_other_assignment,
+    pattern_of,
 )
 from moldau.coordinator.consumer.member_update import MemberUpdate, replaced_static_member
 from moldau.coordinator.consumer.reconciliation import OwnedPartitions
@@ -37,6 +38,7 @@ from moldau.coordinator.group.membership import (
     answer_heartbeat,
     first_invalid,
     group_not_found,
+    interval_of_waiting_member,
 )
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -283,11 +285,26 @@ def join_or_stay(
         and owned is not None
     )
     is_told = is_joining or is_full or has_other_assignment(found, update.updated)
+    interval_ms = settings.heartbeat_interval_ms
+    if is_waiting(update):
+        interval_ms = interval_of_waiting_member(step, len(group.members), interval_ms)
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=update.updated.epoch,
-        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        heartbeat_interval_ms=interval_ms,
         assignment=_assignment(update.updated.assigned) if is_told else None,
+    )
+
+
+def is_waiting(update: MemberUpdate) -> bool:
+    """Whether the member will have other partitions without doing anything itself: others have yet to release them, or
+    its subscription or the group's epoch has no target yet."""
+    member = update.updated
+    pattern = pattern_of(member)
+    return (
+        member.state is MemberState.UNRELEASED_PARTITIONS
+        or update.target_epoch < update.epoch
+        or (pattern is not None and pattern not in update.group.resolved)
     )
 
 

@@ -44,6 +44,8 @@ class GroupConfig(NamedTuple):
     so its session timeout does not apply."""
     rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
     """group.coordinator.rebalance.protocols"""
+    waiting_heartbeat_interval_ms: int = 500
+    """moldau.group.waiting.heartbeat.interval.ms"""
     target_size_at_once: int = 2_000
     """The size of a target assignment (number of partitions and subscriptions) up to which it is computed in the step
     of a request; an executor thread computes a larger one (`target.py`)."""

@@ -26,6 +26,7 @@ LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 """The member epoch of a static member that leaves temporarily. Its partitions stay reserved for the next member with
 its instance id."""
+WAITING_HEARTBEATS_PER_S: Final = 200
 NO_TIMEOUT_MS: Final = -1
 """The rebalance timeout in a heartbeat that does not state it."""
 
@@ -108,6 +109,17 @@ def answer_heartbeat(
         step.reply(event.waiter, refused(decided))
     else:
         answer_when_committed(step, event.waiter, decided, refused)
+
+
+def interval_of_waiting_member(step: GroupStep, members_count: int, interval_ms: int) -> int:
+    """The heartbeat interval (ms) of a member that waits for a target or for partitions, in a group whose other members
+    have `interval_ms`. All waiting members of a group together send at most `WAITING_HEARTBEATS_PER_S`.
+
+    DIVERGES: Apache Kafka always asks for the interval of the group's settings. Such a member then stands idle for up
+    to five seconds after its partitions have become free.
+    """
+    spread_ms = members_count * 1_000 // WAITING_HEARTBEATS_PER_S
+    return min(interval_ms, max(step.config.waiting_heartbeat_interval_ms, spread_ms))
 
 
 class GroupOfMembers(Protocol):

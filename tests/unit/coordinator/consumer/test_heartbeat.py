@@ -19,6 +19,10 @@ from tests.support.consumer_stage import ConsumerStage, assigned, id_of
 NONE = ErrorCode.NONE
 
 
+def state_of(stage: ConsumerStage, member_id: str) -> MemberState:
+    return stage.group.members[member_id].state
+
+
 def test_the_first_member_gets_all_partitions_at_once() -> None:
     stage = ConsumerStage()
     answer = stage.join("m1")
@@ -149,6 +153,39 @@ def test_a_target_is_computed_at_most_once_in_the_assignment_interval() -> None:
     stage.now_ms += 1
     stage.stay("m1")
     assert stage.group.assignment_epoch == 3
+
+
+def test_a_member_that_waits_for_a_target_asks_again_soon() -> None:
+    stage = ConsumerStage()
+    assert stage.join("m1").heartbeat_interval_ms == 5_000
+    assert stage.join("m2").heartbeat_interval_ms == 500
+    stage.now_ms += 1_000
+    assert stage.stay("m2").heartbeat_interval_ms == 500  # The target is computed: m1 has yet to release partitions.
+    assert state_of(stage, "m2") is MemberState.UNRELEASED_PARTITIONS
+    assert stage.stay("m1").heartbeat_interval_ms == 5_000  # It has to revoke partitions, and says so when it has.
+    stage.heartbeat("m1", 2, owned={"a": [0, 1]})
+    assert stage.stay("m2").heartbeat_interval_ms == 5_000
+    assert state_of(stage, "m2") is MemberState.STABLE
+
+
+def test_a_member_whose_pattern_is_not_resolved_yet_asks_again_soon() -> None:
+    stage = ConsumerStage()
+    joined = stage.heartbeat("m1", 0, owned={}, subscribed_topic_regex="a.*", rebalance_timeout_ms=60_000)
+    assert (joined.error_code, joined.heartbeat_interval_ms) == (NONE, 500)
+
+
+def test_waiting_members_of_a_large_group_share_the_rate() -> None:
+    stage = ConsumerStage()
+    stage.join("m0")
+    intervals = [stage.join(f"m{number}").heartbeat_interval_ms for number in range(1, 121)]
+    assert intervals == [max(500, 5 * number) for number in range(1, 121)]
+
+
+@pytest.mark.parametrize(("waiting_ms", "interval_ms"), [(5_000, 5_000), (60_000, 5_000), (1, 5)])
+def test_the_interval_of_waiting_members_is_a_setting(waiting_ms: int, interval_ms: int) -> None:
+    stage = ConsumerStage(config=GroupConfig(waiting_heartbeat_interval_ms=waiting_ms))
+    stage.join("m1")
+    assert stage.join("m2").heartbeat_interval_ms == interval_ms
 
 
 def test_an_interval_of_0_computes_every_target() -> None:

@@ -345,8 +345,10 @@ def test_targets_are_computed_once_in_an_interval() -> None:
         "Assignment delayed due to the configured assignment interval."
     ]
     assert stage.group.assignment_epoch == 2
+    assert late.heartbeat_interval_ms == 500
     stage.wait(1)
-    assert codes(stage.report("b", late.member_epoch)) == []
+    told = stage.report("b", late.member_epoch)
+    assert (codes(told), told.heartbeat_interval_ms) == ([], 500), "a has yet to release a task"
     assert stage.group.assignment_epoch == 3
 
 
