@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
-from bench.client import Unanswered, connect_when_possible
-from bench.contenders import Contender, in_turns
+from bench.client import Unanswered, connect_with_retries
+from bench.contenders import Contender, run_in_turns
 from bench.figures import Figure
-from bench.groups import Form
-from bench.subjects import Bench, Running, remove
+from bench.groups import RunForm
+from bench.subjects import Bench, RunningBroker, remove_server
 from bench.workloads import SMALL
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -22,9 +22,9 @@ from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import PatternType, PermissionType
 
 NAME: Final = "authorizer with 10,000 ACLs, produce 200 B"
-COUNT: Final = 10_000
-ON_ALL_TOPICS: Final = 100
-AT_A_TIME: Final = 1_000
+ACLS_COUNT: Final = 10_000
+ACLS_ON_ALL_TOPICS: Final = 100
+ACLS_PER_REQUEST: Final = 1_000
 SETTINGS: Final = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # The node itself comes over a plain listener, and no ACL is about the cluster.
@@ -32,10 +32,10 @@ SETTINGS: Final = (
 )
 WARM_UP_SHARE: Final = 5
 WARM_UP_DIVISOR: Final = 3
-"""The load follows that is measured, and it warms too."""
+"""The warm-up is shortened by this divisor, because the load that follows warms the broker, too."""
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     print(f"  {NAME}", flush=True)
     requests = SMALL.requests_quick if form.is_quick else SMALL.requests
     times: dict[str, list[float]] = {}
@@ -44,19 +44,19 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         with ExitStack() as stack:
             brokers = {}
             for what, settings in (("without", ()), ("with", SETTINGS)):
-                server = bench.new(name, extra=settings)
+                server = bench.new_server(name, extra=settings)
                 server.format()
-                stack.callback(remove, server)
-                contender = brokers[what] = Contender(stack.enter_context(Running(server)))
+                stack.callback(remove_server, server)
+                contender = brokers[what] = Contender(stack.enter_context(RunningBroker(server)))
                 contender.name = f"{name}-{what}"
-            create(brokers["with"], name)
+            create_acls(brokers["with"], name)
             for contender in brokers.values():
                 contender.warm_up(form.warm_up_s / WARM_UP_DIVISOR)
-                contender.run(SMALL, requests // WARM_UP_SHARE)
-            cost = in_turns(
+                contender.run_load(SMALL, requests // WARM_UP_SHARE)
+            cost = run_in_turns(
                 list(brokers.values()),
                 form.rounds,
-                lambda contender: contender.run(SMALL, requests).spent.cpu.total_s / requests * 1e6,
+                lambda contender: contender.run_load(SMALL, requests).spent.cpu.total_s / requests * 1e6,
                 lambda cost_us: f"{cost_us:.2f} us of CPU a request",
             )
         without, spent_us[name] = cost[f"{name}-without"], cost[f"{name}-with"]
@@ -67,14 +67,14 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     ]
 
 
-def create(contender: Contender, prefix: str) -> None:
-    """All of them, over the plain listener. Raises `Unanswered` if the broker refuses one."""
-    creations = list(drawn(prefix))
-    client = connect_when_possible(contender.port)
+def create_acls(contender: Contender, prefix: str) -> None:
+    """Create all ACLs through the plain listener. Raises `Unanswered` if the broker refuses one."""
+    creations = list(acl_creations(prefix))
+    client = connect_with_retries(contender.port)
     try:
         # The controller's records come one request after the other: the topic shows that all of them are there.
-        for start in range(0, COUNT, AT_A_TIME):
-            request = CreateAclsRequest(creations=creations[start : start + AT_A_TIME])
+        for start in range(0, ACLS_COUNT, ACLS_PER_REQUEST):
+            request = CreateAclsRequest(creations=creations[start : start + ACLS_PER_REQUEST])
             refused = [each for each in client.ask(request, CreateAclsResponse, 3).results if each.error_code]
             if refused:
                 raise Unanswered(f"an ACL is refused: {ErrorCode(refused[0].error_code).name}")
@@ -84,12 +84,14 @@ def create(contender: Contender, prefix: str) -> None:
         client.close()
 
 
-def drawn(prefix: str) -> Iterator[AclCreation]:
-    """`COUNT` ACLs: that of the load, and those of others on all topics and on topics of their own."""
+def acl_creations(prefix: str) -> Iterator[AclCreation]:
+    """Return `ACLS_COUNT` ACLs to create: the ACL of the load, and ACLs of other principals on all topics and on topics
+    of their own.
+    """
     yield _allowed("User:ANONYMOUS", prefix, PatternType.PREFIXED, AclOperation.ALL)
-    for number in range(1, COUNT):
+    for number in range(1, ACLS_COUNT):
         user = f"User:user-{number}"
-        if number <= ON_ALL_TOPICS:
+        if number <= ACLS_ON_ALL_TOPICS:
             yield _allowed(user, "*", PatternType.LITERAL, AclOperation.READ)
         elif number % 2:
             yield _allowed(user, f"topic-{number}", PatternType.LITERAL, AclOperation.WRITE)

@@ -12,16 +12,16 @@ from moldau.protocol.errors import ErrorCode
 
 Response = TypeVar("Response")
 
-STARTING: Final = (
+COORDINATOR_STARTING_ERRORS: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
-"""The coordinator is not there yet."""
+"""The errors of a broker whose coordinator is not ready yet."""
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time."""
+    """A connection to a broker that sends one request at a time."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
             self._reply.set_exception(ConnectionError("the broker closed the connection"))
 
     async def ask(self, message: object, response: type[Response], version: int) -> Response:
-        """Send a request whose version is flexible, and read its answer."""
+        """Send a request in a flexible version, and return its response."""
         assert self._transport is not None
         self._reply = asyncio.get_running_loop().create_future()
         self._transport.write(request_frame(message, version))
@@ -58,6 +58,6 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-async def connected(port: int) -> Connection:
+async def open_connection(port: int) -> Connection:
     _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
     return connection

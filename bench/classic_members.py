@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from bench.async_client import STARTING, Connection, connected
+from bench.async_client import COORDINATOR_STARTING_ERRORS, Connection, open_connection
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -27,7 +27,7 @@ SYNC_VERSION: Final = 5
 HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 5
 EMBEDDED_VERSION: Final = 1
-"""Of subscriptions, the first with the partitions that a member owns."""
+"""The version of subscriptions: the first one that has the partitions that a member owns."""
 
 
 class ClassicMember:
@@ -51,11 +51,13 @@ class ClassicMember:
         self._beating: asyncio.Task[None] | None = None
 
     async def join(self) -> None:
-        """Until the member is in a generation whose assignment it has; heartbeats follow from `begin` on."""
-        self._connection = await connected(self._port)
+        """Join the group, and return when the member has the assignment of a generation. `begin_heartbeats` starts its
+        heartbeats.
+        """
+        self._connection = await open_connection(self._port)
         await self._until_settled()
 
-    def begin(self, delay_s: float) -> None:
+    def begin_heartbeats(self, delay_s: float) -> None:
         self._beating = asyncio.get_running_loop().create_task(self._beat(delay_s))
 
     async def leave(self) -> None:
@@ -63,7 +65,7 @@ class ClassicMember:
         self._beating.cancel()
         await asyncio.sleep(0.01)
         self.close()
-        self._connection = await connected(self._port)
+        self._connection = await open_connection(self._port)
         self.owned = frozenset()
         gone = MemberIdentity(member_id=self.member_id)
         await self._connection.ask(
@@ -99,7 +101,7 @@ class ClassicMember:
             return
 
     async def _until_settled(self) -> None:
-        """Join generations until nothing is left to be revoked."""
+        """Join one generation after the other until the member has no partition left to revoke."""
         while True:
             joined = await self._joined()
             synced = await self._synced(joined)
@@ -132,16 +134,18 @@ class ClassicMember:
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = answer.member_id
             else:
-                assert answer.error_code in STARTING, f"{self.member_id}: {answer.error_code}"
+                assert answer.error_code in COORDINATOR_STARTING_ERRORS, f"{self.member_id}: {answer.error_code}"
                 await asyncio.sleep(0.1)
 
     async def _synced(self, joined: JoinGroupResponse) -> frozenset[int] | None:
-        """The partitions that the leader gave; None if the next generation has begun already."""
+        """Send SyncGroup, and return the partitions that the leader assigned; None if the next generation has already
+        begun.
+        """
         self.is_leader = joined.leader == joined.member_id and not joined.skip_assignment
         assignments = []
         if self.is_leader:
-            owned = {each.member_id: owned_in(bytes(each.metadata)) for each in joined.members}
-            given = assigned_cooperatively(owned, self._partitions_of_topic())
+            owned = {each.member_id: owned_partitions(bytes(each.metadata)) for each in joined.members}
+            given = cooperative_assignment(owned, self._partitions_of_topic())
             assignments = [
                 SyncGroupRequestAssignment(member_id=member_id, assignment=self._written(partitions))
                 for member_id, partitions in given.items()
@@ -168,15 +172,15 @@ class ClassicMember:
         return struct.pack(">h", EMBEDDED_VERSION) + encode(assignment, EMBEDDED_VERSION)
 
 
-def owned_in(metadata: bytes) -> frozenset[int]:
-    """The partitions in a subscription to one topic."""
+def owned_partitions(metadata: bytes) -> frozenset[int]:
+    """Return the partitions that a member owns, from its subscription to one topic."""
     subscription = decode(ConsumerProtocolSubscription, memoryview(metadata)[2:], EMBEDDED_VERSION)
     return frozenset(index for each in subscription.owned_partitions for index in each.partitions)
 
 
-def assigned_cooperatively(owned: Mapping[str, frozenset[int]], partitions: int) -> dict[str, frozenset[int]]:
-    """As many partitions for each member as for the others, or one more, and as many as can stay where they are. One
-    that another member owns is given to nobody yet.
+def cooperative_assignment(owned: Mapping[str, frozenset[int]], partitions: int) -> dict[str, frozenset[int]]:
+    """Compute the cooperative assignment: each member gets the same number of partitions or one more, and keeps as many
+    as possible. A partition that another member still owns is not assigned yet.
     """
     least, extras = divmod(partitions, len(owned))
     free = sorted(set(range(partitions)).difference(*owned.values()))

@@ -9,18 +9,18 @@ from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from bench import load
-from bench.client import Unanswered, connect_when_possible
+from bench.client import Unanswered, connect_with_retries
 from bench.figures import Figure
 from bench.frames import Frames, batch_for_frame_size, produce_error_position, produce_frame
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.outcome import Outcome
 from bench.subjects import Bench, warm_memory
-from bench.trio import PATIENCE_S, SpentByAll, Trio
+from bench.trio import PATIENCE_S, ClusterUsage, ThreeNodeCluster
 from moldau.protocol.errors import ErrorCode
 
 PARTITIONS: Final = 6
 WARM_UP_TIMES: Final = 3
-"""Three JVMs on the cores of one machine take so many times as long to warm as one."""
+"""Three JVMs on one machine take this many times as long to warm up as one."""
 WARM_UP_OURS_S: Final = 10.0
 RETRY_S: Final = 0.02
 SCRATCH_SIZE_MIN: Final = 1 << 30
@@ -28,7 +28,7 @@ MEMORY_NAME: Final = "three nodes under load: resident memory of the three"
 
 
 class ClusterLoad(NamedTuple):
-    """Requests of one size, over a connection to each partition's leader."""
+    """A load of requests of one size, with a connection to the leader of each partition."""
 
     name: str
     size: int
@@ -51,22 +51,22 @@ class ClusterRun(NamedTuple):
     """One run of a load against one cluster."""
 
     outcome: Outcome
-    spent: SpentByAll
+    spent: ClusterUsage
 
     def rate(self, workload: ClusterLoad) -> float:
         amount = self.outcome.sent_size / 1e6 if workload.is_counted_in_mb else self.outcome.requests
         return amount / self.outcome.seconds
 
     def cpu(self, workload: ClusterLoad) -> float:
-        """Microseconds a request, or seconds a gigabyte."""
+        """The CPU time: microseconds for each request, or seconds for each gigabyte."""
         if workload.is_counted_in_mb:
             return self.spent.cpu.total_s / (self.outcome.sent_size / 1e9)
         return self.spent.cpu.total_s / self.outcome.requests * 1e6
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     with ExitStack() as stack:
-        trios = [stack.enter_context(Trio(bench, name)) for name in bench.names]
+        trios = [stack.enter_context(ThreeNodeCluster(bench, name)) for name in bench.names]
         for trio in trios:
             warm_up(trio, WARM_UP_OURS_S if trio.name == "moldau" else WARM_UP_TIMES * form.warm_up_s)
         figures: list[Figure] = []
@@ -86,8 +86,8 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     return [*figures, Figure(MEMORY_NAME, "MB", highest)]
 
 
-def run_load(trio: Trio, workload: ClusterLoad, requests: int) -> ClusterRun:
-    """On a topic of its own; each connection goes to the leader of its partition."""
+def run_load(trio: ThreeNodeCluster, workload: ClusterLoad, requests: int) -> ClusterRun:
+    """Run a load on a topic of its own. Each connection goes to the leader of its partition."""
     topic = f"{trio.name}-{time.monotonic_ns() // 1_000_000:015d}"
     trio.create_topic(topic, PARTITIONS)
     leaders = trio.partitions(topic)[: workload.connections]
@@ -96,21 +96,22 @@ def run_load(trio: Trio, workload: ClusterLoad, requests: int) -> ClusterRun:
     frames = [Frames(produce_frame(topic, batch, index), workload.in_flight) for index in range(len(ports))]
     position = produce_error_position(topic)
     for port, each in zip(ports, frames, strict=True):
-        _await_written(port, bytes(each.next(1)), position)
+        _await_written(port, bytes(each.next_frames(1)), position)
 
     def work() -> Outcome:
-        return load.run(ports, frames, in_flight=workload.in_flight, requests=requests, error_position=position)
+        return load.run_load(ports, frames, in_flight=workload.in_flight, requests=requests, error_position=position)
 
-    run = ClusterRun(*trio.spend(work))
+    run = ClusterRun(*trio.measure_usage(work))
     trio.delete_topic(topic)
     return run
 
 
 def _await_written(port: int, frame: bytes, error_position: int) -> None:
-    """Until the leader takes a record: Apache Kafka names leaders in its metadata before they know of it themselves,
-    and the load takes no refusal."""
+    """Produce until the leader accepts a record. Apache Kafka's metadata name a leader before that broker knows of its
+    role, and a load must not get such refusals.
+    """
     deadline = time.monotonic() + PATIENCE_S
-    client = connect_when_possible(port)
+    client = connect_with_retries(port)
     while (error := struct.unpack_from(">h", client.exchange(frame), error_position)[0]) != ErrorCode.NONE:
         if time.monotonic() > deadline:
             raise Unanswered(f"the leader on port {port} refuses: {ErrorCode(error).name}")
@@ -118,8 +119,8 @@ def _await_written(port: int, frame: bytes, error_position: int) -> None:
     client.close()
 
 
-def warm_up(trio: Trio, seconds: float) -> None:
-    """Small produces, so long."""
+def warm_up(trio: ThreeNodeCluster, seconds: float) -> None:
+    """Produce small records for some seconds."""
     print(f"  {trio.name}: warming up for {seconds:.0f} s", flush=True)
     end = time.monotonic() + seconds
     while time.monotonic() < end:

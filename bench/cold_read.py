@@ -18,12 +18,12 @@ from bench import load
 from bench.client import Client
 from bench.figures import OURS, Figure
 from bench.frames import Frames, batch_for_frame_size, produce_error_position, produce_frame
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.object_server import REGION, ObjectServer, find_program
 from bench.processes import cpu_time
-from bench.raw_reader import RawReader, Taken
+from bench.raw_reader import RawReader, ReadResult
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, Server, remove
+from bench.subjects import Bench, RunningBroker, Server, remove_server
 from moldau.broker.tiering.block_cache import BLOCK_SIZE, READS_AHEAD_MAX
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import (
@@ -61,7 +61,7 @@ SEGMENTS_QUICK: Final = 8
 PRODUCE_SIZE: Final = 64 << 10
 PRODUCED_IN_FLIGHT: Final = 8
 FETCH_SIZES: Final = {"1 MiB": 1 << 20, "8 MiB": 8 << 20}
-"""What clients ask for of a partition unless told otherwise, and what one that reads in bulk asks for."""
+"""The partition sizes of the fetches, by name: the default of clients, and the size that a bulk reader requests."""
 TASK_INTERVAL_MS: Final = 500
 POLL_S: Final = 0.02
 COPIED_S_MAX: Final = 600.0
@@ -71,11 +71,11 @@ TOPIC_RESOURCE: Final = 2
 SET: Final = 0
 
 
-class Round(NamedTuple):
-    """MB/s, and seconds of the broker's CPU for a GB."""
+class ColdReadRound(NamedTuple):
+    """The result of one round: rates in MB/s, and the broker's CPU time in seconds for each GB."""
 
     reads: dict[str, float]
-    """By the size of a fetch."""
+    """The read rates by fetch size."""
     read_alone: float
     copied: float
     copied_alone: float
@@ -83,20 +83,22 @@ class Round(NamedTuple):
     copy_cpu: float
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Of this broker alone: Apache Kafka brings no client of an object store. Raises `Missing` without versitygw."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure this broker alone, because Apache Kafka has no client of an object store. Raises `Missing` without
+    versitygw.
+    """
     find_program()
     compile_packages()
-    rounds: list[Round] = []
+    rounds: list[ColdReadRound] = []
     for _ in range(form.rounds):
         home = bench.directory / f"objects-{len(rounds)}"
         home.mkdir(parents=True)
         with ObjectServer(home, bench.free_pair()) as objects:
             objects.make_bucket(BUCKET)
-            server = bench.new(OURS, extra=settings(objects.endpoint))
+            server = bench.new_server(OURS, extra=broker_settings(objects.endpoint))
             server.format()
             rounds.append(_round(server, objects.endpoint, is_quick=form.is_quick))
-        remove(server)
+        remove_server(server)
         one = rounds[-1]
         reads = ", ".join(f"{rate:.0f} in fetches of {name}" for name, rate in one.reads.items())
         print(f"  cold read: {reads}; obstore alone {one.read_alone:.0f} MB/s", flush=True)
@@ -104,7 +106,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     return _figures(rounds, is_quick=form.is_quick)
 
 
-def settings(endpoint: str) -> tuple[str, ...]:
+def broker_settings(endpoint: str) -> tuple[str, ...]:
     return (
         "remote.log.storage.system.enable=true",
         f"moldau.tiered.storage=s3://{BUCKET}/bench",
@@ -118,11 +120,11 @@ def settings(endpoint: str) -> tuple[str, ...]:
     )
 
 
-def _round(server: Server, endpoint: str, *, is_quick: bool) -> Round:
+def _round(server: Server, endpoint: str, *, is_quick: bool) -> ColdReadRound:
     segment_size = SEGMENT_SIZE_QUICK if is_quick else SEGMENT_SIZE
     segments = SEGMENTS_QUICK if is_quick else SEGMENTS
     options = ObjectStoreOptions(endpoint=endpoint, region=REGION)
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
         _create(client, segment_size)
         _write(server, segment_size * segments)
@@ -139,15 +141,17 @@ def _round(server: Server, endpoint: str, *, is_quick: bool) -> Round:
             reads[name] = taken.size / taken.seconds / 1e6
             read_cpu[name] = cpu_time(running.pid).since(cpu_before).total_s / taken.size * 1e9
         read_alone = max(asyncio.run(_downloaded(options, way)) for way in (_whole_objects, _ranges))
-        return Round(reads, read_alone, copied, copied_alone, read_cpu, copy_cpu)
+        return ColdReadRound(reads, read_alone, copied, copied_alone, read_cpu, copy_cpu)
 
 
-def _figures(rounds: Sequence[Round], *, is_quick: bool) -> list[Figure]:
+def _figures(rounds: Sequence[ColdReadRound], *, is_quick: bool) -> list[Figure]:
     size = (SEGMENTS_QUICK * SEGMENT_SIZE_QUICK if is_quick else SEGMENTS * SEGMENT_SIZE) >> 20
     note = f"{size} MiB in batches of 64 KiB, one reader, one S3 server (versitygw) on the same machine"
     figures = []
 
-    def figure(name: str, unit: str, of: Callable[[Round], float], note: str = "", *, less_is_better: bool) -> None:
+    def figure(
+        name: str, unit: str, of: Callable[[ColdReadRound], float], note: str = "", *, less_is_better: bool
+    ) -> None:
         figures.append(Figure(name, unit, {OURS: [of(one) for one in rounds]}, less_is_better, note=note))
 
     for name in FETCH_SIZES:
@@ -177,7 +181,7 @@ def _figures(rounds: Sequence[Round], *, is_quick: bool) -> list[Figure]:
 
 
 def _create(client: Client, segment_size: int) -> None:
-    """A tiered topic whose segments are not copied yet."""
+    """Create a tiered topic whose segments are not copied yet."""
     configs = {
         "remote.storage.enable": "true",
         "remote.log.copy.disable": "true",
@@ -193,20 +197,22 @@ def _create(client: Client, segment_size: int) -> None:
     )
     answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 5).topics[0]
     assert answer.error_code == ErrorCode.NONE, answer.error_message
-    client.produce_when_possible(TOPIC)
+    client.produce_with_retries(TOPIC)
 
 
 def _write(server: Server, size: int) -> None:
-    """At least so many bytes, and some more, so that the last segment is rolled."""
+    """Produce at least `size` bytes, and then more, so that the last segment is rolled."""
     batch = batch_for_frame_size(TOPIC, PRODUCE_SIZE, time.time_ns() // 1_000_000)
     frames = [Frames(produce_frame(TOPIC, batch), PRODUCED_IN_FLIGHT)]
     requests = size // len(batch) + size // len(batch) // 20
     error_position = produce_error_position(TOPIC)
-    load.run(server.port, frames, in_flight=PRODUCED_IN_FLIGHT, requests=requests, error_position=error_position)
+    load.run_load(server.port, frames, in_flight=PRODUCED_IN_FLIGHT, requests=requests, error_position=error_position)
 
 
 def _copy(client: Client, files: Sequence[Path]) -> tuple[float, int]:
-    """MB/s from the first segment that is copied to the last one, and the bytes of all."""
+    """Wait until all segments are copied. Returns the rate (MB/s) from the first copied segment to the last, and the
+    size of all (bytes).
+    """
     sizes = [path.stat().st_size for path in files]
     changes = {"remote.log.copy.disable": "false", "local.retention.bytes": "1"}
     resource = AlterConfigsResource(
@@ -233,7 +239,7 @@ def _copy(client: Client, files: Sequence[Path]) -> tuple[float, int]:
 
 
 def _wait_until_local_is_gone(client: Client, files: Sequence[Path]) -> int:
-    """Where the local log begins then."""
+    """Wait until the local segments are deleted. Returns the start offset of the local log."""
     deadline = time.monotonic() + COPIED_S_MAX
     while any(path.exists() for path in files):
         assert time.monotonic() < deadline, "local segments stay"
@@ -241,7 +247,7 @@ def _wait_until_local_is_gone(client: Client, files: Sequence[Path]) -> int:
     return _offset(client, EARLIEST_LOCAL)
 
 
-def _read(server: Server, fetch_size: int, end_offset: int) -> Taken:
+def _read(server: Server, fetch_size: int, end_offset: int) -> ReadResult:
     reader = RawReader(server.port, TOPIC, fetch_size)
     try:
         return reader.read(0, end_offset)
@@ -264,7 +270,7 @@ def _offset(client: Client, timestamp: int) -> int:
 
 
 async def _uploaded(options: ObjectStoreOptions, files: Sequence[Path]) -> float:
-    """MB/s of one file after another, in parts as the broker's."""
+    """Upload files one after the other, in parts of the broker's size. Returns the rate (MB/s)."""
     store = open_store(f"s3://{BUCKET}/{ALONE}", options)
     began, size = time.perf_counter(), 0
     for path in files:
@@ -276,7 +282,7 @@ async def _uploaded(options: ObjectStoreOptions, files: Sequence[Path]) -> float
 
 
 async def _downloaded(options: ObjectStoreOptions, way: Callable[[ObjectStore, str, int], Awaitable[int]]) -> float:
-    """MB/s of one object of the topic after another."""
+    """Download the objects of the topic one after the other. Returns the rate (MB/s)."""
     store = open_store(f"s3://{BUCKET}/bench", options)
     found = [
         (each["path"], each["size"])
@@ -291,7 +297,7 @@ async def _downloaded(options: ObjectStoreOptions, way: Callable[[ObjectStore, s
 
 
 async def _whole_objects(store: ObjectStore, key: str, size: int) -> int:
-    """One request for an object, taken in pieces as they come."""
+    """Download an object with one request, and consume it in pieces as they arrive."""
     taken = 0
     answer = await obstore.get_async(store, key)
     async for piece in answer.stream(min_chunk_size=1 << 20):
@@ -300,7 +306,7 @@ async def _whole_objects(store: ObjectStore, key: str, size: int) -> int:
 
 
 async def _ranges(store: ObjectStore, key: str, size: int) -> int:
-    """Ranges of an object, as many at once as the broker reads ahead of a reader."""
+    """Download an object in ranges, with as many requests at a time as the broker's read-ahead."""
     limit = asyncio.Semaphore(READS_AHEAD_MAX)
 
     async def one(start: int) -> int:

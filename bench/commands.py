@@ -12,26 +12,28 @@ from pathlib import Path
 from typing import Final
 
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import cpu_time_of_children
 from bench.rows import HELP, TOPIC_LIST
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, remove
+from bench.subjects import Bench, RunningBroker, remove_server
 from moldau.broker.cli.command import SUBCOMMANDS
 
 COMMAND: Final = str(Path(sys.executable).with_name("moldau"))
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Each command's help, the slowest one counts; and the list of topics, beside kcat if it is installed."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure the help of each command, of which the slowest counts, and the list of topics, beside kcat if it is
+    installed.
+    """
     compile_packages()
     helps: dict[str, list[float]] = {each.name: [] for each in SUBCOMMANDS}
     listed: list[float] = []
     used: list[float] = []
     others: dict[str, list[float]] = {}
-    server = bench.new(OURS)
+    server = bench.new_server(OURS)
     server.format()
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         running.connect().create_topic("listed")
         address = f"127.0.0.1:{server.port}"
         seconds_of([COMMAND, "version"])
@@ -43,7 +45,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             used.append(cpu_time_of_children() - before_s)
             if shutil.which("kcat"):
                 others.setdefault("kcat -L", []).append(seconds_of(["kcat", "-L", "-b", address]))
-    remove(server)
+    remove_server(server)
     slowest = max(helps, key=lambda command: min(helps[command]))
     return [
         Figure(HELP, "s", {OURS: helps[slowest]}, note=f"moldau {slowest}"),
@@ -54,7 +56,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def seconds_of(command: Sequence[str]) -> float:
-    """From exec to the end of a command that succeeds."""
+    """Return the time from exec to the end of a command, which must succeed."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=variables)

@@ -13,58 +13,60 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from bench.dirty_logs import (
-    CLEANER,
+    CLEANER_SETTINGS,
     OTHER_TOPIC,
     DirtyLog,
-    Kind,
+    LogKind,
     make_compacted,
-    prepare,
+    prepare_server,
     size_of,
     wait_until_cleaned,
     write_log,
 )
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import children, cpu_time_with_children, memory
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, Server, die_with_parent, remove
+from bench.subjects import Bench, RunningBroker, Server, die_with_parent, remove_server
 from moldau.protocol.compression import Codec
 
 DEDUPE_BUFFER_MB: Final = (128 << 20) / 1e6
 """The default of log.cleaner.dedupe.buffer.size."""
 KINDS: Final = (
-    Kind("1 KiB values, lz4", 1_000_000, 100_000, 1024, Codec.LZ4),
-    Kind("100-byte values, no codec", 4_000_000, 400_000, 100, Codec.NONE),
-    Kind("10 M keys, 100-byte values", 12_000_000, 10_000_000, 100, Codec.NONE),
-    Kind("keys at random, 100-byte values, lz4", 3_000_000, 900_000, 100, Codec.LZ4, is_shuffled=True),
+    LogKind("1 KiB values, lz4", 1_000_000, 100_000, 1024, Codec.LZ4),
+    LogKind("100-byte values, no codec", 4_000_000, 400_000, 100, Codec.NONE),
+    LogKind("10 M keys, 100-byte values", 12_000_000, 10_000_000, 100, Codec.NONE),
+    LogKind("keys at random, 100-byte values, lz4", 3_000_000, 900_000, 100, Codec.LZ4, is_shuffled=True),
 )
 QUICK_DIVISOR: Final = 40
 WARM_UP_LOGS: Final = 1
-"""Cleaned before those that count: the compiler of a JVM has seen the cleaner's loops over a million records then."""
+"""The number of logs that are cleaned before the measurement, so that the JVM has compiled the cleaner's loops."""
 SAMPLE_S: Final = 0.01
 SETTLING_S: Final = 1.0
 WORKER: Final = "moldau.broker.runtime.worker_process"
 
 
-class Cleaning(NamedTuple):
-    """What one log took: the CPU time is that of the broker and of its worker process."""
+class CleaningRun(NamedTuple):
+    """The cost of cleaning one log. The CPU time is that of the broker and its worker process."""
 
     seconds: float
     cpu_s: float
     worker_mb: float
-    """The most anonymous memory of a worker process; 0 if the broker has none."""
+    """The peak of a worker process's anonymous memory; 0 if the broker has none."""
     left_size: int
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Each kind in all brokers in turns. A broker keeps running; every round cleans a topic of its own."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure the cleaning of each kind of log, in all brokers in turns. A broker keeps running, and each round cleans
+    a topic of its own.
+    """
     compile_packages()
     idle_mb = _idle_worker_mb()
     figures: list[Figure] = []
     for kind in KINDS:
         if form.case not in kind.name:
             continue
-        measured = kind.shortened(QUICK_DIVISOR) if form.is_quick else kind
+        measured = kind.with_fewer_records(QUICK_DIVISOR) if form.is_quick else kind
         log = write_log(bench.directory / "dirty", measured, time.time_ns() // 1_000_000)
         try:
             runs = _runs(bench, form, measured, log)
@@ -74,16 +76,16 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     return figures
 
 
-def _runs(bench: Bench, form: Form, kind: Kind, log: DirtyLog) -> dict[str, list[Cleaning]]:
+def _runs(bench: Bench, form: RunForm, kind: LogKind, log: DirtyLog) -> dict[str, list[CleaningRun]]:
     topics = [f"log-{number}" for number in range(WARM_UP_LOGS + form.rounds)]
-    servers = {name: bench.new(name, extra=CLEANER) for name in bench.names}
-    runs: dict[str, list[Cleaning]] = {name: [] for name in servers}
-    running: dict[str, Running] = {}
+    servers = {name: bench.new_server(name, extra=CLEANER_SETTINGS) for name in bench.names}
+    runs: dict[str, list[CleaningRun]] = {name: [] for name in servers}
+    running: dict[str, RunningBroker] = {}
     try:
         for name, server in servers.items():
-            prepare(server, [(topic, log) for topic in topics])
-            running[name] = Running(server)
-            running[name].connect().produce_when_possible(OTHER_TOPIC)
+            prepare_server(server, [(topic, log) for topic in topics])
+            running[name] = RunningBroker(server)
+            running[name].connect().produce_with_retries(OTHER_TOPIC)
         time.sleep(SETTLING_S)
         for number, topic in enumerate(topics):
             for name, server in servers.items():
@@ -96,7 +98,7 @@ def _runs(bench: Bench, form: Form, kind: Kind, log: DirtyLog) -> dict[str, list
         for each in running.values():
             each.stop()
         for server in servers.values():
-            remove(server)
+            remove_server(server)
     return runs
 
 
@@ -104,8 +106,10 @@ def _round(number: int) -> str:
     return " (warming up)" if number < WARM_UP_LOGS else ""
 
 
-def _clean(server: Server, running: Running, topic: str, end_offset: int) -> Cleaning:
-    """From the answer to the request that makes the topic compacted until the checkpoint says that it is cleaned."""
+def _clean(server: Server, running: RunningBroker, topic: str, end_offset: int) -> CleaningRun:
+    """Make a topic compacted, and measure the cleaning: from the response to that request until the checkpoint has
+    `end_offset`.
+    """
     client = running.connect()
     cpu_before = cpu_time_with_children(running.pid)
     with WorkerMemory(running.pid) as worker:
@@ -116,11 +120,11 @@ def _clean(server: Server, running: Running, topic: str, end_offset: int) -> Cle
     client.close()
     time.sleep(SETTLING_S)  # the worker ends: its CPU time counts once the broker has waited for it
     cpu_s = cpu_time_with_children(running.pid) - cpu_before
-    return Cleaning(seconds, cpu_s, worker.peak_mb, size_of(server, topic))
+    return CleaningRun(seconds, cpu_s, worker.peak_mb, size_of(server, topic))
 
 
 class WorkerMemory:
-    """The most anonymous memory that a child of a process held while `with` lasted, looked at every 10 ms."""
+    """Measures the peak of a child process's anonymous memory during a `with` block, with a sample every 10 ms."""
 
     def __init__(self, pid: int) -> None:
         self.peak_mb = 0.0
@@ -148,7 +152,7 @@ class WorkerMemory:
 
 
 def _idle_worker_mb() -> float:
-    """What a worker process holds that has been given no work."""
+    """Return the memory (MB) of a worker process without work."""
     root = Path(__file__).parent.parent
     command = [sys.executable, "-m", WORKER]
     with subprocess.Popen(
@@ -161,12 +165,12 @@ def _idle_worker_mb() -> float:
     return held_mb
 
 
-def _figures(kind: Kind, measured: Kind, runs: dict[str, list[Cleaning]], idle_mb: float) -> list[Figure]:
+def _figures(kind: LogKind, measured: LogKind, runs: dict[str, list[CleaningRun]], idle_mb: float) -> list[Figure]:
     name = f"log cleaner, {kind.name}"
     sizes = f"{measured.records:,} records of {measured.keys:,} keys, one thread or worker, files in the page cache"
     held = f"anonymous, {DEDUPE_BUFFER_MB:.0f} MB of it the dedupe buffer; an idle worker holds {idle_mb:.0f} MB"
 
-    def values(of: Callable[[Cleaning], float]) -> dict[str, list[float]]:
+    def values(of: Callable[[CleaningRun], float]) -> dict[str, list[float]]:
         return {broker: [of(run) for run in mine] for broker, mine in runs.items()}
 
     grown = {OURS: [run.worker_mb - idle_mb for run in runs[OURS]]}

@@ -1,4 +1,5 @@
-"""What produce and fetch feel of the log cleaner: p99 while a log is cleaned, beside the same load on an idle cleaner.
+"""The latency of produce and fetch while the log cleaner works: their p99 during cleaning, beside the same load while
+there is nothing to clean.
 
 Requests leave at set times, in pieces of a second or less: first while there is nothing to clean, then while one log
 after another is cleaned. A piece counts if the cleaner was at work from its beginning to its end.
@@ -15,7 +16,15 @@ from typing import Final, NamedTuple
 
 from bench import load
 from bench.compaction import KINDS
-from bench.dirty_logs import CLEANER, OTHER_TOPIC, DirtyLog, cleaned_offset, make_compacted, prepare, write_log
+from bench.dirty_logs import (
+    CLEANER_SETTINGS,
+    OTHER_TOPIC,
+    DirtyLog,
+    cleaned_offset,
+    make_compacted,
+    prepare_server,
+    write_log,
+)
 from bench.figures import Figure
 from bench.frames import (
     Frames,
@@ -26,10 +35,10 @@ from bench.frames import (
     produce_error_position,
     produce_frame,
 )
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.outcome import Outcome
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, Server, remove
+from bench.subjects import Bench, RunningBroker, Server, remove_server
 from moldau.protocol.record_batch import parse_header
 
 PRODUCED_TOPIC: Final = "produced"
@@ -44,19 +53,19 @@ IN_FLIGHT: Final = 5
 IDLE_S: Final = 8.0
 IDLE_QUICK_S: Final = 2.0
 WARM_UP_DIVISOR: Final = 3
-"""Of the warm-up of a closed loop: at a set rate a broker is warm sooner."""
+"""The warm-up of a closed loop is shortened by this divisor: at a set rate a broker is warm sooner."""
 PIECE_S: Final = 1.0
 PIECE_QUICK_S: Final = 0.1
 KIND: Final = KINDS[1]._replace(records=5_000_000, keys=500_000)
-"""Long enough that pieces of the load lie within the cleaning."""
+"""The log that is cleaned. It is large, so that pieces of the load lie within the cleaning."""
 QUICK_DIVISOR: Final = 10
 LOGS_A_ROUND: Final = 3
 QUICK_LOGS_A_ROUND: Final = 2
 CLEANED_S_MAX: Final = 600.0
 
 
-class Latencies:
-    """Of pieces of one load, in nanoseconds."""
+class LatencySamples:
+    """The latencies (ns) of the pieces of one load."""
 
     def __init__(self) -> None:
         self._values = array("Q")
@@ -70,8 +79,8 @@ class Latencies:
         return sorted(self._values)[int(0.99 * len(self._values))] / 1e6
 
 
-class Run(NamedTuple):
-    """Milliseconds, and how long the cleaner was watched."""
+class LatencyRun(NamedTuple):
+    """The latencies of one run (p99, ms), and the observed cleaning time (s)."""
 
     produce_idle: float
     produce: float
@@ -80,8 +89,8 @@ class Run(NamedTuple):
     seconds: float
 
 
-class Loads:
-    """Produce and fetch at a time, each from a thread and over connections of its own."""
+class ProduceAndFetchLoad:
+    """Runs produce and fetch requests at the same time, each in a thread and over connections of its own."""
 
     def __init__(self, server: Server) -> None:
         self._port = server.port
@@ -95,7 +104,7 @@ class Loads:
         self._fetches: list[Frames] = [RotatingFrames(fetches, index * first) for index in range(CONNECTIONS)]
 
     def run(self, seconds: float) -> tuple[Outcome, Outcome]:
-        """Produce and fetch, for so long."""
+        """Produce and fetch for some seconds."""
         with ThreadPoolExecutor(2) as threads:
             produce = threads.submit(
                 self._run, self._produces, PRODUCES_A_SECOND, seconds, produce_error_position(PRODUCED_TOPIC)
@@ -106,7 +115,7 @@ class Loads:
             return produce.result(), fetch.result()
 
     def _run(self, frames: list[Frames], rate: int, seconds: float, error_position: int) -> Outcome:
-        return load.run(
+        return load.run_load(
             self._port,
             frames,
             in_flight=IN_FLIGHT,
@@ -120,23 +129,23 @@ def fetched_batch() -> bytes:
     return batch_for_frame_size(FETCHED_TOPIC, FETCH_SIZE, time.time_ns() // 1_000_000)
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """The brokers take turns; each round cleans logs of its own."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure the brokers in turns. Each round cleans logs of its own."""
     compile_packages()
-    load.language()  # compiles the load generator if that is not done yet: not from two threads at a time
-    kind = KIND.shortened(QUICK_DIVISOR) if form.is_quick else KIND
+    load.loop_language()  # compiles the load generator if that is not done yet: not from two threads at a time
+    kind = KIND.with_fewer_records(QUICK_DIVISOR) if form.is_quick else KIND
     log = write_log(bench.directory / "dirty", kind, time.time_ns() // 1_000_000)
     logs_a_round = QUICK_LOGS_A_ROUND if form.is_quick else LOGS_A_ROUND
     topics = [[f"log-{number}-{each}" for each in range(logs_a_round)] for number in range(1 + form.rounds)]
-    servers = {name: bench.new(name, extra=CLEANER) for name in bench.names}
-    running: dict[str, Running] = {}
-    runs: dict[str, list[Run]] = {name: [] for name in servers}
+    servers = {name: bench.new_server(name, extra=CLEANER_SETTINGS) for name in bench.names}
+    running: dict[str, RunningBroker] = {}
+    runs: dict[str, list[LatencyRun]] = {name: [] for name in servers}
     try:
         for name, server in servers.items():
-            prepare(server, [(topic, log) for each in topics for topic in each])
-            running[name] = Running(server)
+            prepare_server(server, [(topic, log) for each in topics for topic in each])
+            running[name] = RunningBroker(server)
             _fill(running[name])
-            Loads(server).run(form.warm_up_s / WARM_UP_DIVISOR)
+            ProduceAndFetchLoad(server).run(form.warm_up_s / WARM_UP_DIVISOR)
         for number, each in enumerate(topics):
             for name, server in servers.items():
                 run = _round(server, running[name], each, log, form)
@@ -150,12 +159,12 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         for broker in running.values():
             broker.stop()
         for server in servers.values():
-            remove(server)
+            remove_server(server)
         shutil.rmtree(log.directory)
     return _figures(runs)
 
 
-def _fill(running: Running) -> None:
+def _fill(running: RunningBroker) -> None:
     client = running.connect()
     for topic in (OTHER_TOPIC, PRODUCED_TOPIC, FETCHED_TOPIC):
         client.create_topic(topic)
@@ -165,9 +174,9 @@ def _fill(running: Running) -> None:
     client.close()
 
 
-def _round(server: Server, running: Running, topics: list[str], log: DirtyLog, form: Form) -> Run:
-    produce_idle, produce, fetch_idle, fetch = (Latencies() for _ in range(4))
-    loads = Loads(server)
+def _round(server: Server, running: RunningBroker, topics: list[str], log: DirtyLog, form: RunForm) -> LatencyRun:
+    produce_idle, produce, fetch_idle, fetch = (LatencySamples() for _ in range(4))
+    loads = ProduceAndFetchLoad(server)
     piece_s = PIECE_QUICK_S if form.is_quick else PIECE_S
     # Pieces of one length on both sides: each begins with new connections, and that is in the figures of both.
     for _ in range(round((IDLE_QUICK_S if form.is_quick else IDLE_S) / piece_s)):
@@ -186,11 +195,11 @@ def _round(server: Server, running: Running, topics: list[str], log: DirtyLog, f
         assert seconds < CLEANED_S_MAX, f"{server.name} has not cleaned {topics}"
         produce.add(outcomes[0])
         fetch.add(outcomes[1])
-    return Run(produce_idle.p99_ms, produce.p99_ms, fetch_idle.p99_ms, fetch.p99_ms, seconds)
+    return LatencyRun(produce_idle.p99_ms, produce.p99_ms, fetch_idle.p99_ms, fetch.p99_ms, seconds)
 
 
-def _figures(runs: dict[str, list[Run]]) -> list[Figure]:
-    def figure(name: str, unit: str, of: Callable[[Run], float], note: str = "") -> Figure:
+def _figures(runs: dict[str, list[LatencyRun]]) -> list[Figure]:
+    def figure(name: str, unit: str, of: Callable[[LatencyRun], float], note: str = "") -> Figure:
         return Figure(name, unit, {broker: [of(run) for run in mine] for broker, mine in runs.items()}, note=note)
 
     produce, fetch = "produce 200 B while logs are cleaned: p99", "fetch 64 KiB while logs are cleaned: p99"

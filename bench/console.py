@@ -16,29 +16,29 @@ from urllib.request import urlopen
 from bench import load
 from bench.figures import OURS, Figure
 from bench.frames import Frames, batch_of, produce_error_position, produce_frame
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import memory
-from bench.subjects import Bench, Running, remove
+from bench.subjects import Bench, RunningBroker, remove_server
 from tests.support.filled_console import PATHS, filled_console
 
 IDLE_S: Final = 10.0
 TOPIC: Final = "topic-0000"
-"""The topic to which some of the pages belong; its last records are followed."""
+"""The topic whose pages are measured, and whose newest records the live tail shows."""
 GROUP: Final = "group-000"
 PRODUCED: Final = [100] * 100
 """The sizes of the records in one batch."""
 INTERVAL_NS: Final = 20_000_000
-"""Between two batches: 5,000 records a second."""
+"""The time between two batches, for 5,000 records a second."""
 TAIL_S: Final = 10
 TAIL_S_QUICK: Final = 3
 LOADS: Final = 3
-"""Loads of a page whose server time is measured, after one that is not."""
+"""The number of measured loads of each page, after one that is not counted."""
 OPENING_S: Final = 2.0
 TAIL: Final = f"/topics/{TOPIC}/records/tail"
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Of this checkout alone: Apache Kafka has no console."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure this broker alone, because Apache Kafka has no console."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     found: dict[str, list[float]] = {}
     for _ in range(form.rounds):
@@ -60,22 +60,22 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 @contextmanager
-def _node(bench: Bench, *, with_console: bool) -> Iterator[tuple[Running, int]]:
-    """A node with one topic, and the port of its console."""
+def _node(bench: Bench, *, with_console: bool) -> Iterator[tuple[RunningBroker, int]]:
+    """Start a node with one topic. Returns it with the port of its console."""
     port = bench.free_pair()
     settings = (f"moldau.http.listener=http://127.0.0.1:{port}", "moldau.console=true") if with_console else ()
-    server = bench.new(OURS, extra=settings)
+    server = bench.new_server(OURS, extra=settings)
     server.format()
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
         client.create_topic(TOPIC)
         client.close()
         yield running, port
-    remove(server)
+    remove_server(server)
 
 
 def _memory(bench: Bench) -> dict[str, float]:
-    """Ten seconds after the start, without a listener and with each page seen."""
+    """Measure the memory ten seconds after the start: without the console, and after each page was loaded once."""
     held = {}
     for with_console in (False, True):
         with _node(bench, with_console=with_console) as (running, port):
@@ -98,7 +98,7 @@ def _page(port: int, path: str) -> None:
 
 
 def _pages() -> float:
-    """The longest time (ms) for which a page had a processor in the event loop's thread."""
+    """Return the longest CPU time (ms) of a page in the event loop's thread."""
     with filled_console() as filled:
         longest_ms = 0.0
         for path in PATHS:
@@ -111,15 +111,17 @@ def _pages() -> float:
 
 
 def _produce_beside(
-    running: Running, readers: dict[str, Callable[[], AbstractContextManager[None]]], form: Form
+    running: RunningBroker, readers: dict[str, Callable[[], AbstractContextManager[None]]], form: RunForm
 ) -> dict[str, float]:
-    """The p99 of produce requests while each reader follows, in times that without one, just before and after."""
+    """Measure the p99 of produce requests while each reader follows the topic, as a ratio to the p99 without a reader
+    just before and after.
+    """
     seconds = TAIL_S_QUICK if form.is_quick else TAIL_S
     frame = produce_frame(TOPIC, batch_of(PRODUCED, time.time_ns() // 1_000_000))
 
     def p99_ms(reader: AbstractContextManager[None]) -> float:
         with reader:
-            return load.run(
+            return load.run_load(
                 running.server.port,
                 [Frames(frame, 1)],
                 in_flight=1,
@@ -139,7 +141,7 @@ def _produce_beside(
 
 @contextmanager
 def _raw(port: int) -> Iterator[None]:
-    """A client that reads the events of the tail and throws them away."""
+    """Start a client that reads the events of the live tail and drops them."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(f"GET {TAIL} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
 
@@ -159,7 +161,7 @@ def _raw(port: int) -> Iterator[None]:
 
 @contextmanager
 def _browser(chromium: str, port: int) -> Iterator[None]:
-    """Headless Chromium with the page of the records, which follows them."""
+    """Start headless Chromium with the page of the records, which follows the topic."""
     from playwright.sync_api import sync_playwright
 
     with ExitStack() as stack:

@@ -10,23 +10,23 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from bench import load
 from bench.client import Client
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.outcome import Outcome
 from bench.processes import CpuTime, cpu_time, memory
-from bench.subjects import Bench, Running, remove, warm_memory
+from bench.subjects import Bench, RunningBroker, remove_server, warm_memory
 from bench.workloads import HOT_PATH, Workload
 
 T = TypeVar("T")
 
 
-class Named(Protocol):
-    """What takes part in a measurement; its name stands in the figures."""
+class NamedSubject(Protocol):
+    """A subject of a measurement. Its name appears in the figures."""
 
     @property
     def name(self) -> str: ...
 
 
-SubjectT = TypeVar("SubjectT", bound=Named)
+SubjectT = TypeVar("SubjectT", bound=NamedSubject)
 
 SCRATCH_SIZE_MIN = 512 << 20
 SCRATCH_SIZE_MAX = 4 << 30
@@ -34,25 +34,25 @@ WARM_UP_REQUESTS = 20_000
 MEMORY_SAMPLE_S = 0.02
 
 
-class Spent(NamedTuple):
-    """What a broker took for a piece of work."""
+class ResourceUsage(NamedTuple):
+    """The time, the CPU time and the peak memory that a broker used for some work."""
 
     seconds: float
     cpu: CpuTime
     anonymous_mb_max: float
 
 
-class Run(NamedTuple):
-    """One run of a load against one broker."""
+class ContenderRun(NamedTuple):
+    """The result of one run of a load against one broker."""
 
     outcome: Outcome
-    spent: Spent
+    spent: ResourceUsage
 
 
 class Contender:
-    """A running broker, and the topics made in it: each run has one of its own."""
+    """A running broker under load. Each run has a topic of its own."""
 
-    def __init__(self, broker: Running) -> None:
+    def __init__(self, broker: RunningBroker) -> None:
         self.name = broker.server.name
         self.port = broker.server.port
         self.pid = broker.pid
@@ -62,8 +62,8 @@ class Contender:
         self._topics = 0
 
     @contextmanager
-    def topic(self) -> Iterator[tuple[Client, str]]:
-        """A new topic of one partition, deleted afterwards."""
+    def new_topic(self) -> Iterator[tuple[Client, str]]:
+        """A context with a new topic of one partition, which is deleted at the end."""
         self._topics += 1
         topic = f"{self.name}-{self._topics:06d}"
         client = self._broker.connect()
@@ -74,22 +74,22 @@ class Contender:
         finally:
             client.close()
 
-    def spend(self, work: Callable[[], T]) -> tuple[T, Spent]:
-        """Do it, and see what the broker's process takes for it."""
+    def measure_usage(self, work: Callable[[], T]) -> tuple[T, ResourceUsage]:
+        """Run `work`, and return its result and the resources that the broker's process used meanwhile."""
         with _PeakMemory(self.pid) as peak:
             before, began = cpu_time(self.pid), time.perf_counter()
             result = work()
             seconds, cpu = time.perf_counter() - began, cpu_time(self.pid).since(before)
-        return result, Spent(seconds, cpu, peak.anonymous_mb)
+        return result, ResourceUsage(seconds, cpu, peak.anonymous_mb)
 
-    def run(self, workload: Workload, requests: int) -> Run:
-        """A closed loop on a topic of its own."""
-        with self.topic() as (client, topic):
+    def run_load(self, workload: Workload, requests: int) -> ContenderRun:
+        """Run a closed loop on a topic of its own."""
+        with self.new_topic() as (client, topic):
             frames = workload.frames(client, topic)
             position = workload.error_position(topic)
-            return Run(
-                *self.spend(
-                    lambda: load.run(
+            return ContenderRun(
+                *self.measure_usage(
+                    lambda: load.run_load(
                         self.port,
                         frames,
                         in_flight=workload.in_flight,
@@ -101,15 +101,15 @@ class Contender:
             )
 
     def warm_memory(self, size: int) -> None:
-        """For about so many bytes that the next run leaves in the log."""
+        """Touch about as much memory as the next run will write into the log."""
         warm_memory(self.directory, min(max(2 * size, SCRATCH_SIZE_MIN), SCRATCH_SIZE_MAX))
 
     def warm_up(self, seconds: float) -> None:
-        """Until the compiler of a JVM has seen the path of a produce for long enough."""
+        """Produce for some seconds, so that a JVM compiles the code of a produce."""
         print(f"  {self.name}: warming up for {seconds:.0f} s", flush=True)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self.run(HOT_PATH, WARM_UP_REQUESTS)
+            self.run_load(HOT_PATH, WARM_UP_REQUESTS)
 
     def last_lines(self) -> str:
         text = (self.directory / "server.log").read_text(errors="replace")
@@ -117,7 +117,7 @@ class Contender:
 
 
 class _PeakMemory:
-    """The most anonymous memory that a process held while `with` lasted, looked at every 20 ms."""
+    """Measures the peak of a process's anonymous memory during a `with` block, with a sample every 20 ms."""
 
     def __init__(self, pid: int) -> None:
         self.anonymous_mb = 0.0
@@ -140,23 +140,25 @@ class _PeakMemory:
                 return
 
 
-def warmed(bench: Bench, form: Form) -> Sequence[Contender]:
-    """The brokers that groups share, started and warmed when the first of them asks."""
+def warmed_contenders(bench: Bench, form: RunForm) -> Sequence[Contender]:
+    """Return the brokers that several groups share. They start and warm up for the first group that needs them."""
     if not bench.contenders:
         for name in bench.names:
-            server = bench.new(name)
+            server = bench.new_server(name)
             server.format()
-            bench.running.callback(remove, server)
-            bench.contenders.append(Contender(bench.running.enter_context(Running(server))))
+            bench.running.callback(remove_server, server)
+            bench.contenders.append(Contender(bench.running.enter_context(RunningBroker(server))))
         for contender in bench.contenders:
             contender.warm_up(form.warm_up_s)
     return bench.contenders
 
 
-def in_turns(
+def run_in_turns(
     contenders: Sequence[SubjectT], rounds: int, work: Callable[[SubjectT], T], told: Callable[[T], str]
 ) -> dict[str, list[T]]:
-    """A/B/A/B: what each broker's runs gave, neighbours in time at the same place of their lists."""
+    """Run `work` on the contenders in turns (A/B/A/B). Returns the results of each contender; results at the same index
+    are of neighbouring times.
+    """
     runs: dict[str, list[T]] = {contender.name: [] for contender in contenders}
     for _ in range(rounds):
         for contender in contenders:

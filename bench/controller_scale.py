@@ -1,7 +1,8 @@
-"""The controller with many partitions: its snapshot loaded, one of 300 brokers fenced and the leaders elected.
+"""The controller with many partitions: the time to load its snapshot, to fence one of 300 brokers, and to elect new
+leaders.
 
-Each size in a process of its own, so that memory is that of nothing else. `python -m bench.controller_scale 100000 DIR`
-is such a process: the metadata log on a real disk, the records encoded, appended and synced as a node does it.
+Each size runs in a process of its own, so that its memory is measured alone. `python -m bench.controller_scale 100000
+DIR` is such a process: the metadata log on a real disk, the records encoded, appended and synced as a node does it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from moldau.storage.log_config import LogConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.groups import Form
+    from bench.groups import RunForm
     from bench.subjects import Bench
 
 BROKERS: Final = 300
@@ -53,25 +54,25 @@ SESSION_MS: Final = 9_000
 VICTIM: Final = 17
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Large once: it says how the time grows."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure each size. The large one is measured once, because it only shows how the time grows."""
     values: dict[str, list[float]] = {}
     rounds = [(SMALL, form.rounds), (LARGE, 1)]
     for partitions, count in rounds:
         for _ in range(count):
-            for name, value in run(partitions, bench.directory / f"controller-{partitions}").items():
+            for name, value in run_in_process(partitions, bench.directory / f"controller-{partitions}").items():
                 values.setdefault(f"{partitions:,} partitions: {name}", []).append(value)
     for name in ("snapshot loaded", "a broker fenced, its leaders elected"):
         small, large = (sorted(values[f"{partitions:,} partitions: {name}"]) for partitions, _ in rounds)
         values[f"{LARGE:,} partitions: {name}, in times {SMALL:,}"] = [large[0] / small[len(small) // 2]]
-    return [Figure(f"controller, {name}", unit_of(name), {OURS: taken}) for name, taken in values.items()]
+    return [Figure(f"controller, {name}", figure_unit(name), {OURS: taken}) for name, taken in values.items()]
 
 
-def unit_of(name: str) -> str:
+def figure_unit(name: str) -> str:
     return "MB" if "memory" in name else "x" if "times" in name else "partitions" if "touched" in name else "s"
 
 
-def run(partitions: int, directory: Path) -> dict[str, float]:
+def run_in_process(partitions: int, directory: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.controller_scale", str(partitions), str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     print(f"  controller, {partitions:,} partitions: {done.stdout.strip()}", flush=True)
@@ -83,8 +84,10 @@ def run(partitions: int, directory: Path) -> dict[str, float]:
 # The process that is measured
 
 
-def cluster(partitions: int) -> Iterator[object]:
-    """Brokers in three racks, topics whose replicas begin one broker further with each partition."""
+def cluster_records(partitions: int) -> Iterator[object]:
+    """Yield the records of a cluster: brokers in three racks, and topics whose replicas begin one broker further with
+    each partition.
+    """
     yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)
     for broker_id in range(BROKERS):
         yield RegisterBrokerRecord(
@@ -117,15 +120,15 @@ def cluster(partitions: int) -> Iterator[object]:
             )
 
 
-def written(partitions: int, directory: str) -> None:
-    """A snapshot of the cluster, made by the node's own means."""
+def write_snapshot(partitions: int, directory: str) -> None:
+    """Write a snapshot of the cluster with the code that a node uses."""
     image = Replay()
-    image.replay(cluster(partitions), Provenance(partitions, 1, 0))
+    image.replay(cluster_records(partitions), Provenance(partitions, 1, 0))
     log = MetadataLog.open(LocalFiles(), directory, LogConfig(), 0).log
     log.write_snapshot(image.image, QuorumDescription(), 0)
 
 
-def figures_of(partitions: int, directory: str) -> dict[str, float]:
+def measure_size(partitions: int, directory: str) -> dict[str, float]:
     gc.set_threshold(*GC_THRESHOLDS)
     before_mb = resident_mb()
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -133,7 +136,7 @@ def figures_of(partitions: int, directory: str) -> dict[str, float]:
     loaded_s, loaded_cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
     image_mb = resident_mb() - before_mb
     started, cpu_started = time.perf_counter(), time.process_time()
-    controller = Controller(loaded.replay, settings(), 0)
+    controller = Controller(loaded.replay, controller_settings(), 0)
     activated_s, activated_cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
     touched = len(controller.view.by_broker.partitions_in_sync(VICTIM))
     for broker in loaded.replay.image.cluster.brokers.values():
@@ -145,7 +148,7 @@ def figures_of(partitions: int, directory: str) -> dict[str, float]:
             controller.replay(batch, provenance, SESSION_MS)
     loaded.log.log.flush(0)
     fenced_s, fenced_cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
-    check(controller.image)
+    check_failover(controller.image)
     return {
         "snapshot loaded": loaded_s,
         "snapshot loaded, CPU": loaded_cpu_s,
@@ -161,7 +164,7 @@ def figures_of(partitions: int, directory: str) -> dict[str, float]:
     }
 
 
-def settings() -> ControllerSettings:
+def controller_settings() -> ControllerSettings:
     return ControllerSettings(
         cluster_id="bench",
         config_rules=object.__new__(CatalogueRules),
@@ -172,8 +175,10 @@ def settings() -> ControllerSettings:
     )
 
 
-def check(image: MetadataImage) -> None:
-    """The victim leads nothing and is in sync nowhere, and everything has a leader."""
+def check_failover(image: MetadataImage) -> None:
+    """Check that the fenced broker leads no partition and is in no in-sync set, and that each partition
+    has a leader.
+    """
     assert image.cluster.brokers[VICTIM].fenced
     for _, _, partition in image.topics.partitions():
         assert partition.leader >= 0 and partition.leader != VICTIM and VICTIM not in partition.isr
@@ -189,11 +194,11 @@ def main() -> None:
     shutil.rmtree(directory, ignore_errors=True)
     Path(directory).mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "bench.controller_scale", "write", str(partitions), directory], check=True)
-    print(json.dumps(figures_of(partitions, directory)))
+    print(json.dumps(measure_size(partitions, directory)))
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "write":
-        written(int(sys.argv[2]), sys.argv[3])
+        write_snapshot(int(sys.argv[2]), sys.argv[3])
     else:
         main()

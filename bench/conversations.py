@@ -14,15 +14,17 @@ from bench.outcome import LoadFailed
 
 
 class Request(NamedTuple):
-    """A frame, with its size before it, for the broker on a port of this machine."""
+    """An encoded request, with its size in front, for the broker on a port of this machine."""
 
     port: int
     frame: bytes
 
 
 Conversation: TypeAlias = "Generator[Sequence[Request] | float, list[memoryview], None]"
-"""Yields requests for different brokers, which are sent at once, and is sent their replies in the same order, each
-with its size before it; or yields seconds to wait, and is sent nothing. What it returns ends its connections."""
+"""A generator that yields requests for brokers, which are sent at once, and receives their replies in the same order,
+each with its size in front. It may also yield a number of seconds to wait, and then receives nothing. When it returns,
+its connections are closed.
+"""
 
 RECEIVE_SIZE = 1 << 18
 SILENCE_S_MAX = 30.0
@@ -30,7 +32,7 @@ POLL_MS_MIN = 1
 
 
 class _Line:
-    """One connection and the reply that is arriving on it."""
+    """One connection, with the part of a reply that has arrived."""
 
     def __init__(self, party: _Party, port: int) -> None:
         self.party = party
@@ -40,7 +42,9 @@ class _Line:
         self._received = bytearray()
 
     def receive(self) -> memoryview | None:
-        """Read once; the reply if it is complete. Raises `LoadFailed` if the broker has closed the connection."""
+        """Read once, and return the reply if it is complete. Raises `LoadFailed` if the broker has closed the
+        connection.
+        """
         data = self.socket.recv(RECEIVE_SIZE)
         if not data:
             raise LoadFailed("the broker closed a connection")
@@ -52,7 +56,7 @@ class _Line:
 
 
 class _Party:
-    """A conversation, a connection to each broker that it has asked, and the replies that it still waits for."""
+    """A conversation with its connections to brokers and the outstanding replies."""
 
     def __init__(self, number: int, conversation: Conversation) -> None:
         self.number = number
@@ -64,12 +68,12 @@ class _Party:
         self._has_begun = False
 
     def has_all(self, port: int, reply: memoryview) -> bool:
-        """Whether this was the last reply that the conversation waited for."""
+        """Store a reply. Returns whether no further reply is outstanding."""
         self._replies[port] = reply
         return len(self._replies) == len(self._asked)
 
     def go_on(self) -> Sequence[Request] | float:
-        """What follows the replies. Raises `StopIteration` at the end."""
+        """Pass the replies to the conversation, and send its next requests. Raises `StopIteration` at the end."""
         replies = [self._replies[each.port] for each in self._asked]
         self._asked, self._replies = (), {}
         said = self._conversation.send(replies) if self._has_begun else next(self._conversation)
@@ -79,8 +83,8 @@ class _Party:
         return said
 
 
-def hold(conversations: Sequence[Conversation]) -> None:
-    """Until every conversation has ended. Raises `LoadFailed` after half a minute of silence."""
+def run_conversations(conversations: Sequence[Conversation]) -> None:
+    """Run conversations until all have ended. Raises `LoadFailed` if no reply arrives for half a minute."""
     lines: dict[int, _Line] = {}
     """By descriptor."""
     polling = select.poll()

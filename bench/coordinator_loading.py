@@ -1,4 +1,6 @@
-"""How long a coordinator loads a log that was there when its broker started, and what other requests feel of it."""
+"""The time that a coordinator takes to load an existing log at the start of its broker, and its effect on other
+requests.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from bench.figures import Figure
 from bench.frames import batch_of, produce_frame
 from bench.pinger import Pinger
 from bench.processes import cpu_time, memory
-from bench.subjects import Running, Server, remove
+from bench.subjects import RunningBroker, Server, remove_server
 
 OTHER_TOPIC: Final = "other"
 SEGMENT_NAME: Final = f"{0:020}.log"
 
 
-class Rows(NamedTuple):
-    """`title` is for the progress; `loaded` and `others` name the figures' subjects, `kept` what takes the memory."""
+class LoadingRows(NamedTuple):
+    """The texts of a measurement: `title` for the progress, `loaded` and `others` for the names of the figures, `kept`
+    for the name of the memory figure.
+    """
 
     title: str
     loaded: str
@@ -27,10 +31,12 @@ class Rows(NamedTuple):
     kept: str
 
 
-def prepared(server: Server, topic: str, log: bytes, begin: Callable[[Client], object]) -> Server:
-    """A broker that was killed with this log in partition 0 of an internal topic, which `begin` has it create."""
+def prepare_server(server: Server, topic: str, log: bytes, begin: Callable[[Client], object]) -> Server:
+    """Make a broker that was killed while partition 0 of an internal topic had this log. `begin` makes the broker
+    create the topic.
+    """
     server.format()
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
         client.create_topic(OTHER_TOPIC)
         begin(client)
@@ -40,10 +46,11 @@ def prepared(server: Server, topic: str, log: bytes, begin: Callable[[Client], o
 
 
 def figures_of_loads(
-    servers: Mapping[str, Server], rounds: int, rows: Rows, wait: Callable[[Client], None]
+    servers: Mapping[str, Server], rounds: int, rows: LoadingRows, wait: Callable[[Client], None]
 ) -> list[Figure]:
-    """The brokers start in turns; other requests go on until `wait`, for the last key of the log, returns. The brokers
-    are removed."""
+    """Start the brokers in turns, and send other requests until `wait`, which waits for the last key of the log,
+    returns. The brokers are removed.
+    """
     measured: dict[str, dict[str, list[float]]] = {}
     for _ in range(rounds):
         for name, server in servers.items():
@@ -52,7 +59,7 @@ def figures_of_loads(
             for key, value in values.items():
                 measured.setdefault(key, {}).setdefault(name, []).append(value)
     for server in servers.values():
-        remove(server)
+        remove_server(server)
     names = {
         "loaded": (f"{rows.loaded} loaded", "s"),
         "cpu": (f"{rows.loaded} loaded: user + system CPU", "s"),
@@ -64,10 +71,10 @@ def figures_of_loads(
 
 
 def _load(server: Server, wait: Callable[[Client], None]) -> dict[str, float]:
-    """From when the broker answers."""
-    with Running(server) as running:
+    """Start a broker, and measure the loading from the time at which the broker answers."""
+    with RunningBroker(server) as running:
         client = running.connect()
-        client.produce_when_possible(OTHER_TOPIC)
+        client.produce_with_retries(OTHER_TOPIC)
         began = time.perf_counter()
         cpu_before = cpu_time(running.pid)
         others = Pinger(server.port, produce_frame(OTHER_TOPIC, batch_of([100], time.time_ns() // 1_000_000)))

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from bench import load
-from bench.client import Unanswered, connect_when_possible
+from bench.client import Unanswered, connect_with_retries
 from bench.figures import OURS, PEER, Figure
 from bench.frames import (
     Frames,
@@ -24,10 +24,10 @@ from bench.frames import (
     produce_error_position,
     produce_frame,
 )
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.outcome import Outcome
 from bench.processes import children, cpu_time, memory
-from bench.subjects import Bench, Running, remove, warm_memory
+from bench.subjects import Bench, RunningBroker, remove_server, warm_memory
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -39,14 +39,14 @@ PATIENCE_S: Final = 30.0
 FETCH_SIZE: Final = 1 << 20
 FILL_FRAME_SIZE: Final = 256 << 10
 FILL_SIZE: Final = 32 << 20
-"""Bytes of each partition that is fetched."""
+"""The size (bytes) of each partition that is fetched."""
 SCRATCH_SIZE: Final = 1 << 30
 CORES: Final = {OURS: 2, PEER: 1}
 NOTE: Final = "the peer is Moldau in one process"
 
 
 class CoresLoad(NamedTuple):
-    """Requests over a connection to the leader of each partition."""
+    """A load with a connection to the leader of each partition."""
 
     name: str
     in_flight: int
@@ -63,7 +63,7 @@ LOADS: Final = (
 class CoresRun(NamedTuple):
     outcome: Outcome
     cpu_s: float
-    """Of all processes."""
+    """The CPU time of all broker processes."""
     resident_mb: float
 
     def rate(self, workload: CoresLoad) -> float:
@@ -72,26 +72,26 @@ class CoresRun(NamedTuple):
         return self.outcome.requests / self.outcome.seconds
 
 
-class Machine:
-    """A broker in so many processes."""
+class MultiProcessBroker:
+    """A broker that runs as one or several processes of this machine."""
 
     def __init__(self, bench: Bench, name: str, cores: int) -> None:
         self.name = name
-        self.server = bench.new("moldau", extra=[f"moldau.cores={cores}"])
+        self.server = bench.new_server("moldau", extra=[f"moldau.cores={cores}"])
         bench.free_pair()  # The second process listens on the port after the controller's.
         self.server.format()
-        self.running = Running(self.server)
+        self.running = RunningBroker(self.server)
         self._topics = 0
         self._cores = cores
 
     @property
     def pids(self) -> list[int]:
-        """The broker processes, and the supervisor of several."""
+        """The ids of the broker processes, and of their supervisor if there are several."""
         found = [self.running.pid]
         return found if self._cores == 1 else [*found, *children(self.running.pid)]
 
     def new_topic(self) -> tuple[str, list[int]]:
-        """A new topic, and the port of the leader of each of its partitions."""
+        """Create a topic. Returns it with the port of each partition's leader."""
         self._topics += 1
         topic = f"{self.name}-{self._topics:06d}"
         wanted = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)
@@ -113,12 +113,12 @@ class Machine:
         client.close()
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     with ExitStack() as stack:
         machines = []
         for name, cores in CORES.items():
-            machine = Machine(bench, name, cores)
-            stack.callback(remove, machine.server)
+            machine = MultiProcessBroker(bench, name, cores)
+            stack.callback(remove_server, machine.server)
             stack.enter_context(machine.running)
             await_processes(machine, cores)
             machines.append(machine)
@@ -141,8 +141,8 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     return figures
 
 
-def await_processes(machine: Machine, cores: int) -> None:
-    """Until every process serves."""
+def await_processes(machine: MultiProcessBroker, cores: int) -> None:
+    """Wait until every process serves."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         client = machine.running.connect()
@@ -155,37 +155,37 @@ def await_processes(machine: Machine, cores: int) -> None:
         time.sleep(0.1)
 
 
-def run_load(machine: Machine, workload: CoresLoad, requests: int) -> CoresRun:
-    """On a topic of its own."""
+def run_load(machine: MultiProcessBroker, workload: CoresLoad, requests: int) -> CoresRun:
+    """Run a load on a topic of its own."""
     topic, ports = machine.new_topic()
     if workload.is_fetch:
-        frames, position = fetches(topic, ports), fetch_error_position(topic)
+        frames, position = fetch_frames(topic, ports), fetch_error_position(topic)
     else:
-        frames, position = produces(topic, ports, workload.in_flight), produce_error_position(topic)
+        frames, position = produce_frames(topic, ports, workload.in_flight), produce_error_position(topic)
     pids = machine.pids
     before = [cpu_time(pid) for pid in pids]
-    outcome = load.run(ports, frames, in_flight=workload.in_flight, requests=requests, error_position=position)
+    outcome = load.run_load(ports, frames, in_flight=workload.in_flight, requests=requests, error_position=position)
     cpu_s = sum(cpu_time(pid).since(then).total_s for pid, then in zip(pids, before, strict=True))
     resident_mb = sum(memory(pid).resident_mb for pid in pids)
     machine.delete_topic(topic)
     return CoresRun(outcome, cpu_s, resident_mb)
 
 
-def produces(topic: str, ports: list[int], in_flight: int) -> list[Frames]:
+def produce_frames(topic: str, ports: list[int], in_flight: int) -> list[Frames]:
     batch = batch_for_frame_size(topic, 200, time.time_ns() // 1_000_000)
     frames = [produce_frame(topic, batch, index) for index in range(PARTITIONS)]
     for port, frame in zip(ports, frames, strict=True):
-        write(port, frame, topic, 1)
+        produce_repeatedly(port, frame, topic, 1)
     return [Frames(frame, in_flight) for frame in frames]
 
 
-def fetches(topic: str, ports: list[int]) -> list[Frames]:
-    """Fills each partition, then reads it piece by piece."""
+def fetch_frames(topic: str, ports: list[int]) -> list[Frames]:
+    """Fill each partition, and return the fetches that read it piece by piece."""
     batch = batch_for_frame_size(topic, FILL_FRAME_SIZE, time.time_ns() // 1_000_000)
     step = parse_header(batch).records_count * FETCH_SIZE // FILL_FRAME_SIZE
     made: list[Frames] = []
     for index, port in enumerate(ports):
-        write(port, produce_frame(topic, batch, index), topic, FILL_SIZE // FILL_FRAME_SIZE)
+        produce_repeatedly(port, produce_frame(topic, batch, index), topic, FILL_SIZE // FILL_FRAME_SIZE)
         pieces = [
             fetch_frame(topic, 1 + piece * step, FETCH_SIZE, index) for piece in range(FILL_SIZE // FETCH_SIZE - 1)
         ]
@@ -193,10 +193,10 @@ def fetches(topic: str, ports: list[int]) -> list[Frames]:
     return made
 
 
-def write(port: int, frame: bytes, topic: str, count: int) -> None:
-    """Produce so many times, once the leader takes the first one."""
+def produce_repeatedly(port: int, frame: bytes, topic: str, count: int) -> None:
+    """Send a produce request `count` times, beginning when the leader accepts the first one."""
     deadline = time.monotonic() + PATIENCE_S
-    client = connect_when_possible(port)
+    client = connect_with_retries(port)
     while error := struct.unpack_from(">h", client.exchange(frame), produce_error_position(topic))[0]:
         if time.monotonic() > deadline:
             raise Unanswered(f"the leader on port {port} refuses: {ErrorCode(error).name}")

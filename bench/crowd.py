@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from bench import load
 from bench.client import Client
-from bench.contenders import Contender, Spent, in_turns, warmed
+from bench.contenders import Contender, ResourceUsage, run_in_turns, warmed_contenders
 from bench.figures import Figure
 from bench.frames import (
     Frames,
@@ -18,7 +18,7 @@ from bench.frames import (
     produce_error_position,
     produce_frame,
 )
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.outcome import Outcome
 from bench.subjects import Bench
 
@@ -34,26 +34,26 @@ IN_FLIGHT: Final = 5
 PRODUCES_AT_A_TIME: Final = 2_000
 
 
-class Run(NamedTuple):
-    """What was fetched, what was produced meanwhile, and what the broker held."""
+class CrowdRun(NamedTuple):
+    """The outcome of the fetches, the amount produced meanwhile, and the broker's resources."""
 
     fetched: Outcome
     produced_mb: float
-    spent: Spent
+    spent: ResourceUsage
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    contenders = warmed(bench, form)
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    contenders = warmed_contenders(bench, form)
     each = FETCHES_EACH_QUICK if form.is_quick else FETCHES_EACH
 
-    def run(contender: Contender) -> Run:
+    def run(contender: Contender) -> CrowdRun:
         contender.warm_memory(1 << 30)
-        with contender.topic() as (client, topic), contender.topic() as (_, other):
+        with contender.new_topic() as (client, topic), contender.new_topic() as (_, other):
             _fill(client, topic)
-            (fetched, produced_mb), spent = contender.spend(lambda: _crowd(contender.port, topic, other, each))
-            return Run(fetched, produced_mb, spent)
+            (fetched, produced_mb), spent = contender.measure_usage(lambda: _crowd(contender.port, topic, other, each))
+            return CrowdRun(fetched, produced_mb, spent)
 
-    runs = in_turns(contenders, form.rounds, run, _sentence)
+    runs = run_in_turns(contenders, form.rounds, run, _sentence)
 
     def values(of: str) -> dict[str, list[float]]:
         return {name: [getattr(run.spent, of) for run in mine] for name, mine in runs.items()}
@@ -69,20 +69,20 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _fill(client: Client, topic: str) -> None:
-    """More than one fetch takes."""
+    """Produce more than one fetch returns."""
     frame = produce_frame(topic, batch_for_frame_size(topic, FILL_FRAME_SIZE, time.time_ns() // 1_000_000))
     for _ in range(FETCH_SIZE // FILL_FRAME_SIZE + 2):
         client.exchange(frame)
 
 
 def _crowd(port: int, topic: str, other: str, fetches_each: int) -> tuple[Outcome, float]:
-    """Fetches from one topic, and produces into the other until the last fetch is answered."""
+    """Fetch from one topic, and produce into the other until the last fetch is answered."""
     fetches = [Frames(fetch_frame(topic, 1, FETCH_SIZE), 1) for _ in range(CONSUMERS)]
     frame = produce_frame(other, batch_for_frame_size(other, PRODUCE_SIZE, time.time_ns() // 1_000_000))
     produced = 0
     with ThreadPoolExecutor(1) as beside:
         crowd = beside.submit(
-            load.run,
+            load.run_load,
             port,
             fetches,
             in_flight=1,
@@ -92,14 +92,14 @@ def _crowd(port: int, topic: str, other: str, fetches_each: int) -> tuple[Outcom
         while not crowd.done():
             produces = [Frames(frame, IN_FLIGHT) for _ in range(PRODUCE_CONNECTIONS)]
             position = produce_error_position(other)
-            outcome = load.run(
+            outcome = load.run_load(
                 port, produces, in_flight=IN_FLIGHT, requests=PRODUCES_AT_A_TIME, error_position=position
             )
             produced += outcome.sent_size
         return crowd.result(), produced / 1e6
 
 
-def _sentence(run: Run) -> str:
+def _sentence(run: CrowdRun) -> str:
     size, seconds = run.fetched.received_size, run.fetched.seconds
     return (
         f"{run.spent.anonymous_mb_max:.0f} MB at most; {size / 1e9:.1f} GB fetched at {size / seconds / 1e6:,.0f} MB/s,"

@@ -1,4 +1,5 @@
-"""Logs for a cleaner: written once, put into stopped brokers as several topics, made compacted one at a time.
+"""Logs for the log cleaner: each is written once, copied into stopped brokers as several topics, and made compacted
+when a measurement begins.
 
 The topics keep everything until a measurement sets `cleanup.policy=compact` on one of them. So the broker that cleans
 is warm, and the time from the answer to that request until the cleaner's checkpoint is the time of the cleaning.
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.client import Client
-from bench.subjects import Running, Server
+from bench.subjects import RunningBroker, Server
 from moldau.protocol.compression import Codec, compress
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import (
@@ -36,14 +37,14 @@ from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 
-CLEANER: Final = ("log.cleaner.backoff.ms=50", "log.cleaner.threads=1", "log.retention.ms=-1")
-"""Settings of the brokers: the cleaner looks for work every 50 ms."""
+CLEANER_SETTINGS: Final = ("log.cleaner.backoff.ms=50", "log.cleaner.threads=1", "log.retention.ms=-1")
+"""Settings of the brokers with which the cleaner looks for work every 50 ms."""
 OTHER_TOPIC: Final = "other"
 PARTITION_METADATA: Final = "partition.metadata"
 SEGMENT_SIZE: Final = 256 << 20
 BATCH_RECORDS: Final = 100
-STRIDE: Final = 7_368_787
-"""A prime: its multiples visit every key once before they visit one again."""
+KEY_STRIDE: Final = 7_368_787
+"""A prime number. Its multiples, modulo the number of keys, visit every key once before any key is repeated."""
 VALUES_COUNT: Final = 997
 WORDS_COUNT: Final = 4_000
 TOPIC_RESOURCE: Final = 2
@@ -52,8 +53,8 @@ POLL_S: Final = 0.005
 CLEANED_S_MAX: Final = 900.0
 
 
-class Kind(NamedTuple):
-    """What a log is full of: `records` of `keys` keys."""
+class LogKind(NamedTuple):
+    """The contents of a log: `records` records of `keys` keys."""
 
     name: str
     records: int
@@ -61,26 +62,27 @@ class Kind(NamedTuple):
     value_size: int
     codec: Codec
     is_shuffled: bool = False
-    """Keys come at random. Without it each key comes once before any comes again, so that the records of a batch are
-    kept or removed together."""
+    """Whether keys come at random. If not, each key comes once before any comes again, so that the records of a batch
+    are kept or removed together.
+    """
 
-    def shortened(self, divisor: int) -> Kind:
+    def with_fewer_records(self, divisor: int) -> LogKind:
         return self._replace(records=self.records // divisor, keys=self.keys // divisor)
 
 
 class DirtyLog(NamedTuple):
-    """The files of a closed log. A broker's cleaner comes to `end_offset`; the segment behind it is empty."""
+    """The files of a closed log. The cleaner cleans up to `end_offset`; the segment after it is empty."""
 
     directory: Path
     end_offset: int
 
 
-def write_log(directory: Path, kind: Kind, now_ms: int) -> DirtyLog:
-    """In segments of 256 MiB, by this checkout's storage."""
+def write_log(directory: Path, kind: LogKind, now_ms: int) -> DirtyLog:
+    """Write a log with this checkout's storage code, in segments of 256 MiB."""
     fs = LocalFiles()
     directory.mkdir(parents=True)
     log = Log.open(fs, str(directory), LogConfig(segment_bytes=SEGMENT_SIZE), now_ms=now_ms, clean_shutdown=True)
-    for batch in batches(kind, now_ms):
+    for batch in record_batches(kind, now_ms):
         result = log.append_as_follower(batch, 0, now_ms)
         assert not result.error, result
     log.roll(now_ms)
@@ -89,8 +91,8 @@ def write_log(directory: Path, kind: Kind, now_ms: int) -> DirtyLog:
     return DirtyLog(directory, end_offset)
 
 
-def batches(kind: Kind, now_ms: int) -> Iterator[bytes]:
-    """A hundred records each."""
+def record_batches(kind: LogKind, now_ms: int) -> Iterator[bytes]:
+    """Yield the batches of a log, of a hundred records each."""
     values = [varint(kind.value_size) + value + b"\x00" for value in _values(kind.value_size)]
     key_size = len(_key(0))
     heads = [b"\x00\x00" + varint(delta) + varint(key_size) for delta in range(BATCH_RECORDS)]
@@ -111,10 +113,10 @@ def batches(kind: Kind, now_ms: int) -> Iterator[bytes]:
         yield assemble(records, first, 0, int(kind.codec), count - 1, now_ms, now_ms, -1, -1, -1, count)
 
 
-def _key_number(kind: Kind, number: int) -> int:
+def _key_number(kind: LogKind, number: int) -> int:
     if kind.is_shuffled:
         return crc32c(b"%d" % number, 0) % kind.keys
-    return number * STRIDE % kind.keys
+    return number * KEY_STRIDE % kind.keys
 
 
 def _key(number: int) -> bytes:
@@ -122,7 +124,7 @@ def _key(number: int) -> bytes:
 
 
 def _values(size: int) -> list[bytes]:
-    """Text of words: a codec makes it smaller, but not to nothing."""
+    """Yield values of text words, which a codec compresses like real text."""
     words = [b"%x " % (crc32c(b"%d" % (number % (WORDS_COUNT // 4)), 0) & 0xFFFFF) for number in range(WORDS_COUNT)]
     made = []
     for number in range(VALUES_COUNT):
@@ -132,10 +134,10 @@ def _values(size: int) -> list[bytes]:
     return made
 
 
-def prepare(server: Server, logs: Sequence[tuple[str, DirtyLog]]) -> None:
-    """A broker that was stopped, with a copy of a log as each of these topics; the segments are hard links."""
+def prepare_server(server: Server, logs: Sequence[tuple[str, DirtyLog]]) -> None:
+    """Make a stopped broker with a copy of a log as each of these topics. The segments are hard links."""
     server.format()
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
         client.create_topic(OTHER_TOPIC)
         for topic, _ in logs:
@@ -149,7 +151,7 @@ def prepare(server: Server, logs: Sequence[tuple[str, DirtyLog]]) -> None:
 
 
 def create_uncleaned(client: Client, topic: str) -> None:
-    """A topic from which nothing is removed until its policy changes."""
+    """Create a topic that keeps all records until its cleanup policy changes."""
     configs = {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
@@ -167,7 +169,9 @@ def create_uncleaned(client: Client, topic: str) -> None:
 
 
 def put_log(log: DirtyLog, target: Path) -> None:
-    """Full segments are never written again, so they are linked; what a broker may write to is copied."""
+    """Copy a log into a directory. Full segments are never written again, so they are hard links; other files are
+    copied.
+    """
     for path in target.iterdir():
         if path.name != PARTITION_METADATA:
             path.unlink()
@@ -181,7 +185,7 @@ def put_log(log: DirtyLog, target: Path) -> None:
 
 
 def make_compacted(client: Client, topics: Sequence[str]) -> None:
-    """From the answer on, the cleaner finds these topics."""
+    """Make topics compacted. The cleaner finds them as soon as the request is answered."""
     change = AlterableConfig(name="cleanup.policy", config_operation=SET, value="compact")
     resources = [
         AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=each, configs=[change]) for each in topics
@@ -192,7 +196,7 @@ def make_compacted(client: Client, topics: Sequence[str]) -> None:
 
 
 def cleaned_offset(server: Server, topic: str) -> int:
-    """Up to which offset the log of a topic was cleaned, as the checkpoint says."""
+    """Return the offset up to which a topic's log was cleaned, from the cleaner's checkpoint."""
     return read_offsets(LocalFiles(), str(server.data), CLEANER_POINTS).get((topic, 0), 0)
 
 
@@ -204,5 +208,5 @@ def wait_until_cleaned(server: Server, topic: str, end_offset: int) -> None:
 
 
 def size_of(server: Server, topic: str) -> int:
-    """Bytes of the segments that belong to the log: those that wait for their deletion do not count."""
+    """Return the size (bytes) of a topic's segments, without those that wait for their deletion."""
     return sum(path.stat().st_size for path in (Path(server.data) / f"{topic}-0").glob("*.log"))

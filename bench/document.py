@@ -1,4 +1,4 @@
-"""What docs/performance.md says of the kept runs: the chart's rows first, then a table for each group."""
+"""Computes docs/performance.md from the published runs: first the rows of the chart, then a table for each group."""
 
 from __future__ import annotations
 
@@ -6,33 +6,37 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench.figures import Figure, shown, spread
-from bench.front import CHART, FRONT, chart
-from bench.groups import GROUPS, Group
+from bench.figures import Figure, number_text, ratio_spread_text
+from bench.front import CHART, FRONT_ROWS, chart_svg
+from bench.groups import GROUPS, MeasurementGroup
 from bench.rows import ROWS, Row, Verdict
-from bench.runs import KEPT, KEPT_LONG, ROOT, Measured, Run
+from bench.runs import KEPT, KEPT_LONG, ROOT, BenchRun, GroupResult
 
 DOCUMENT: Final = ROOT / "docs" / "performance.md"
 
 
 def write_page() -> None:
-    """Compute the page, and the chart that the README shows too, from the kept runs."""
+    """Write the page, and the chart that the README shows too, from the published runs."""
     DOCUMENT.write_text(kept_page())
-    CHART.write_text(chart(Run.read(KEPT)))
+    CHART.write_text(chart_svg(BenchRun.read(KEPT)))
 
 
 def kept_page() -> str:
-    long_run = Run.read(KEPT_LONG) if KEPT_LONG.exists() else None
-    return page(DOCUMENT.read_text(), Run.read(KEPT), long_run)
+    long_run = BenchRun.read(KEPT_LONG) if KEPT_LONG.exists() else None
+    return updated_page(DOCUMENT.read_text(), BenchRun.read(KEPT), long_run)
 
 
-def page(text: str, run: Run, long_run: Run | None) -> str:
-    """`text` with what follows from the runs in its three places; the rest of the page is written by hand."""
+def updated_page(text: str, run: BenchRun, long_run: BenchRun | None) -> str:
+    """Replace the three computed parts of the page `text` by those of the runs. The rest of the page is written by
+    hand.
+    """
     text = _placed(
-        text, "front", [told(run), "", f"![Moldau beside Apache Kafka]({CHART.name})", "", *front_table(run)]
+        text, "front", [run_summary(run), "", f"![Moldau beside Apache Kafka]({CHART.name})", "", *front_table(run)]
     )
-    text = _placed(text, "groups", [*left_out(run), *tables(run)])
-    return _placed(text, "long", ["Not run yet."] if long_run is None else [told(long_run), "", *tables(long_run)])
+    text = _placed(text, "groups", [*unmeasured_groups(run), *group_tables(run)])
+    return _placed(
+        text, "long", ["Not run yet."] if long_run is None else [run_summary(long_run), "", *group_tables(long_run)]
+    )
 
 
 def _placed(text: str, place: str, lines: Sequence[str]) -> str:
@@ -41,19 +45,19 @@ def _placed(text: str, place: str, lines: Sequence[str]) -> str:
     return pattern.sub(lambda _: "\n".join([begin, "", *lines, "", end]), text, count=1)
 
 
-def told(run: Run) -> str:
-    """One commit, one machine, and how its rows stand."""
+def run_summary(run: BenchRun) -> str:
+    """Describe a run: its commit, its machine, and how many of its rows hold."""
     facts = run.facts
     return (
         f"Commit {facts['commit']}, measured on {facts['date']} ({facts['form']} form):"
         f" {facts['cpu']}, {facts['memory']}, {facts['system']}, CPython {facts['python']}, hot path"
         f" {facts['hot path']}, load generator in {facts['load generator']}. Of the rows with a bar or a target:"
-        f" {standing(run)}."
+        f" {verdict_counts(run)}."
     )
 
 
-def standing(run: Run) -> str:
-    """How many rows of the groups of this run stand how."""
+def verdict_counts(run: BenchRun) -> str:
+    """Count the rows of the measured groups by verdict."""
     figures = run.figures
     verdicts = [row.verdict(figures[row.name]) for row in ROWS if row.name in figures]
     counts = {verdict.value.strip("*"): verdicts.count(verdict) for verdict in Verdict}
@@ -61,39 +65,42 @@ def standing(run: Run) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
 
 
-def rows_without_figure(run: Run) -> dict[str, str]:
-    """Why, by the name of the row: its group failed, or gave no figure of this name."""
+def rows_without_figure(run: BenchRun) -> dict[str, str]:
+    """The reason why each row has no figure, by the name of the row: its group failed, or returned no figure of this
+    name.
+    """
     figures = run.figures
     return {
         row.name: _missing(run.groups[row.group]) for row in ROWS if row.group in run.groups if row.name not in figures
     }
 
 
-def _missing(measured: Measured) -> str:
+def _missing(measured: GroupResult) -> str:
     return f"failed: {measured.failure}" if measured.failure else "no figure"
 
 
-def front_table(run: Run) -> list[str]:
-    """The rows for readers who decide, the lost ones among them."""
+def front_table(run: BenchRun) -> list[str]:
+    """The table of the chart's rows, also of those that this broker loses."""
     figures = run.figures
     return [
         "| what | Moldau | Apache Kafka | ratio (spread) |",
         "|---|---|---|---|",
         *(
-            f"| {label} | {_amount(figure.ours, figure)} | {_amount(figure.peer, figure)} | {spread(figure)} |"
-            for name, label in FRONT.items()
+            f"| {label} | {_amount(figure.ours, figure)} | {_amount(figure.peer, figure)}"
+            f" | {ratio_spread_text(figure)} |"
+            for name, label in FRONT_ROWS.items()
             if (figure := figures.get(name)) is not None
         ),
     ]
 
 
-def left_out(run: Run) -> list[str]:
-    """The groups that this run did not measure, in one sentence; nothing for a whole run."""
+def unmeasured_groups(run: BenchRun) -> list[str]:
+    """One sentence on the groups that the run did not measure; empty for a complete run."""
     missing = [group.name for group in GROUPS if not group.is_long and group.name not in run.groups]
     return [f"This run left out the groups {', '.join(missing)}.", ""] if missing else []
 
 
-def tables(run: Run) -> Iterator[str]:
+def group_tables(run: BenchRun) -> Iterator[str]:
     """A table for each group that has rows with a bar or a target, in the order of `bench.groups`."""
     for group in GROUPS:
         measured = run.groups.get(group.name)
@@ -102,7 +109,7 @@ def tables(run: Run) -> Iterator[str]:
             yield from _table(group, rows, measured)
 
 
-def _table(group: Group, rows: Sequence[Row], measured: Measured) -> Iterator[str]:
+def _table(group: MeasurementGroup, rows: Sequence[Row], measured: GroupResult) -> Iterator[str]:
     figures = {figure.name: figure for figure in measured.figures}
     yield from (f"### `{group.name}`: {group.about}", "")
     yield "| what | unit | Moldau | Apache Kafka | ratio (spread) | bar | target | |"
@@ -113,8 +120,8 @@ def _table(group: Group, rows: Sequence[Row], measured: Measured) -> Iterator[st
         if figure is None:
             yield f"| {row.name} |  | – | – | – | {limits} | {_missing(measured)} |"
             continue
-        peer = "–" if figure.peer is None else shown(figure.peer)
-        values = f"{figure.unit} | {shown(figure.ours)} | {peer} | {spread(figure)}"
+        peer = "–" if figure.peer is None else number_text(figure.peer)
+        values = f"{figure.unit} | {number_text(figure.ours)} | {peer} | {ratio_spread_text(figure)}"
         yield f"| {figure.name} | {values} | {limits} | {row.verdict(figure).value} |"
     shown_figures = [figures[row.name] for row in rows if row.name in figures]
     notes = dict.fromkeys(f"- {figure.name}: {figure.note}." for figure in shown_figures if figure.note)
@@ -122,4 +129,4 @@ def _table(group: Group, rows: Sequence[Row], measured: Measured) -> Iterator[st
 
 
 def _amount(value: float | None, figure: Figure) -> str:
-    return "–" if value is None else f"{shown(value)} {figure.unit}"
+    return "–" if value is None else f"{number_text(value)} {figure.unit}"

@@ -1,7 +1,7 @@
-"""From a producer to a consumer, one record at a time: by kafka-e2e-latency, and by raw requests.
+"""The latency from a producer to a consumer, one record at a time: measured by kafka-e2e-latency, and by raw requests.
 
-The tool gives percentiles in whole milliseconds. The raw loop does the same with a finer clock and next to no client:
-a fetch waits at the end of the log, a produce under acks=all follows it, and the reply that brings the record ends it.
+The tool gives percentiles in whole milliseconds. The raw loop does the same with a finer clock and next to no client: a
+fetch waits at the end of the log, a produce under acks=all follows it, and the reply that brings the record ends it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from array import array
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bench.contenders import Contender, Spent, in_turns, warmed
+from bench.contenders import Contender, ResourceUsage, run_in_turns, warmed_contenders
 from bench.figures import Figure
 from bench.frames import batch_of, produce_error_position, produce_frame
-from bench.groups import Form
-from bench.kafka_tools import ended
+from bench.groups import RunForm
+from bench.kafka_tools import run_tool
 from bench.outcome import LoadFailed
 from bench.subjects import Bench
 from bench.tail import Consumer
@@ -27,50 +27,54 @@ from tests.conformance.toolchain import Toolchain
 MESSAGES: Final = 15_000
 MESSAGES_QUICK: Final = 3_000
 RECORD_SIZE: Final = 100
-UNCOUNTED: Final = 200
+WARM_UP_MESSAGES: Final = 200
 
 _ERROR = struct.Struct(">h").unpack_from
 
 
 class Latency(NamedTuple):
-    """Milliseconds."""
+    """The mean and the p99 of latencies, in milliseconds."""
 
     average_ms: float
     p99_ms: float
 
 
-class Run(NamedTuple):
-    """By one way, with the CPU that the broker took for it."""
+class LatencyRun(NamedTuple):
+    """The latencies of one run, with the broker's resources."""
 
     latency: Latency
-    spent: Spent
+    spent: ResourceUsage
     messages: int
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    contenders = warmed(bench, form)
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    contenders = warmed_contenders(bench, form)
     messages = MESSAGES_QUICK if form.is_quick else MESSAGES
     toolchain = bench.toolchain
 
-    def raw(contender: Contender) -> Run:
-        with contender.topic() as (_, topic):
-            return Run(*contender.spend(lambda: _by_requests(contender.port, topic, messages)), messages)
+    def raw(contender: Contender) -> LatencyRun:
+        with contender.new_topic() as (_, topic):
+            return LatencyRun(*contender.measure_usage(lambda: _by_requests(contender.port, topic, messages)), messages)
 
-    figures = _figures("end to end, raw requests", in_turns(contenders, form.rounds, raw, _sentence))
+    figures = _figures("end to end, raw requests", run_in_turns(contenders, form.rounds, raw, _sentence))
     if toolchain is None:
         return figures
     found: Toolchain = toolchain
 
-    def tool(contender: Contender) -> Run:
-        with contender.topic() as (_, topic):
-            return Run(*contender.spend(lambda: _by_tool(found, contender.bootstrap, topic, messages)), messages)
+    def tool(contender: Contender) -> LatencyRun:
+        with contender.new_topic() as (_, topic):
+            return LatencyRun(
+                *contender.measure_usage(lambda: _by_tool(found, contender.bootstrap, topic, messages)), messages
+            )
 
-    return figures + _figures("kafka-e2e-latency", in_turns(contenders, form.rounds, tool, _sentence))
+    return figures + _figures("kafka-e2e-latency", run_in_turns(contenders, form.rounds, tool, _sentence))
 
 
 def _by_tool(toolchain: Toolchain, bootstrap: str, topic: str, messages: int) -> Latency:
-    """`Avg latency: 0.5 ms` and `Percentiles: 50th = 0, 99th = 1, 99.9th = 3`."""
-    output = ended(toolchain, "EndToEndLatency", bootstrap, topic, str(messages), "all", str(RECORD_SIZE)).output
+    """Run kafka-e2e-latency, and parse its output: `Avg latency: 0.5 ms` and `Percentiles: 50th = 0, 99th = 1, 99.9th =
+    3`.
+    """
+    output = run_tool(toolchain, "EndToEndLatency", bootstrap, topic, str(messages), "all", str(RECORD_SIZE)).output
     average = re.search(r"Avg latency: ([\d.]+) ms", output)
     p99 = re.search(r"99th = (\d+)", output)
     assert average and p99, output[-400:]
@@ -84,7 +88,7 @@ def _by_requests(port: int, topic: str, messages: int) -> Latency:
     latencies = array("Q")
     with socket.create_connection(("127.0.0.1", port), timeout=30) as producer, consumer.socket:
         producer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(messages + UNCOUNTED):
+        for _ in range(messages + WARM_UP_MESSAGES):
             consumer.ask()
             began = time.perf_counter_ns()
             producer.sendall(frame)
@@ -95,12 +99,12 @@ def _by_requests(port: int, topic: str, messages: int) -> Latency:
             (error,) = _ERROR(producer.recv(1024), error_position)
             if error:
                 raise LoadFailed(f"error {error} in a reply")
-    counted = sorted(latencies[UNCOUNTED:])
+    counted = sorted(latencies[WARM_UP_MESSAGES:])
     return Latency(sum(counted) / len(counted) / 1e6, counted[int(0.99 * len(counted))] / 1e6)
 
 
-def _figures(name: str, runs: dict[str, list[Run]]) -> list[Figure]:
-    def figure(what: str, unit: str, of: Callable[[Run], float], note: str = "") -> Figure:
+def _figures(name: str, runs: dict[str, list[LatencyRun]]) -> list[Figure]:
+    def figure(what: str, unit: str, of: Callable[[LatencyRun], float], note: str = "") -> Figure:
         return Figure(
             f"{name}: {what}", unit, {who: [of(run) for run in mine] for who, mine in runs.items()}, note=note
         )
@@ -113,5 +117,5 @@ def _figures(name: str, runs: dict[str, list[Run]]) -> list[Figure]:
     ]
 
 
-def _sentence(run: Run) -> str:
+def _sentence(run: LatencyRun) -> str:
     return f"average {run.latency.average_ms:.3f} ms, p99 {run.latency.p99_ms:.3f} ms"

@@ -24,13 +24,13 @@ from typing import Final, NamedTuple
 from confluent_kafka import Producer
 
 from bench import load
-from bench.compaction_latency import Latencies
+from bench.compaction_latency import LatencySamples
 from bench.dirty_logs import POLL_S, make_compacted
 from bench.figures import OURS, Figure
 from bench.frames import Frames, batch_for_frame_size, produce_error_position, produce_frame
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.subjects import Bench
-from bench.trio import NODES, Trio
+from bench.trio import NODES, ThreeNodeCluster
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 
@@ -46,19 +46,21 @@ IN_FLIGHT: Final = 5
 IDLE_S: Final = 10.0
 PIECE_S: Final = 1.0
 DONE_S_MAX: Final = 3600.0
-EXTRA: Final = ("moldau.erase.enable=true", "log.cleaner.backoff.ms=50", "log.retention.ms=-1")
+BROKER_SETTINGS: Final = ("moldau.erase.enable=true", "log.cleaner.backoff.ms=50", "log.retention.ms=-1")
 SEGMENT_SIZE_MAX: Final = 128 << 20
 QUIET_TIMES: Final = 3
 SETTLE_S_MAX: Final = 60.0
 UNWRITTEN_MB_MAX: Final = 8.0
-"""Beside the page cache of other programs, which is never empty. The disk is at rest when it was lower three times."""
+"""The most unwritten page cache (MB) at which the disk counts as idle, if three samples are below it. Other programs
+always have some.
+"""
 MEMORY: Final = Path("/proc/meminfo")
 SEGMENTS_MIN: Final = 16
-"""The cleaner leaves the last segment as it is: of so many, that is little."""
+"""The least number of segments of a topic: the cleaner leaves the last segment as it is, which must be a small part."""
 
 
-class Round(NamedTuple):
-    """Seconds, and milliseconds at the 99th percentile."""
+class ErasureRound(NamedTuple):
+    """The result of one round: durations in seconds, and p99 latencies in milliseconds."""
 
     erased_s: float
     cleaned_s: float
@@ -69,13 +71,13 @@ class Round(NamedTuple):
     cleaning_alike_ms: float
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     gigabytes = float(form.case) if form.case else GIGABYTES_QUICK if form.is_quick else GIGABYTES
     count = round(gigabytes * 1e9 / VALUE_SIZE)
-    load.language()
+    load.loop_language()
     rounds = []
     for _ in range(form.rounds):
-        with Trio(bench, OURS, extra=EXTRA) as trio:
+        with ThreeNodeCluster(bench, OURS, extra=BROKER_SETTINGS) as trio:
             rounds.append(_round(trio, count))
             print(f"  {rounds[-1]}", flush=True)
     note = (
@@ -83,7 +85,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     )
     rate = f"{PRODUCES_A_SECOND:,} produces of {PRODUCE_SIZE} B a second, acks=all"
 
-    def figure(name: str, unit: str, of: Callable[[Round], float], note: str = "") -> Figure:
+    def figure(name: str, unit: str, of: Callable[[ErasureRound], float], note: str = "") -> Figure:
         return Figure(name, unit, {OURS: [of(each) for each in rounds]}, note=note)
 
     return [
@@ -116,7 +118,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     ]
 
 
-def _round(trio: Trio, count: int) -> Round:
+def _round(trio: ThreeNodeCluster, count: int) -> ErasureRound:
     trio.create_topic(PRODUCED_TOPIC, 1)
     with _filled(trio, "erased", count, count // RECORDS_OF_KEY):
         _settle()
@@ -130,13 +132,14 @@ def _round(trio: Trio, count: int) -> Round:
     with _filled(trio, "alike", count, count - ERASED_KEYS * RECORDS_OF_KEY):
         _settle()
         alike_ms, alike_s = _beside(trio, lambda: _clean(trio, "alike"))
-    return Round(both_s - searched_s, cleaned_s, alike_s, idle_ms, erasing_ms, cleaning_ms, alike_ms)
+    return ErasureRound(both_s - searched_s, cleaned_s, alike_s, idle_ms, erasing_ms, cleaning_ms, alike_ms)
 
 
 @contextmanager
-def _filled(trio: Trio, topic: str, count: int, keys: int) -> Iterator[None]:
-    """A topic with so many records, over so many keys in turn, deleted at the end. The records of 1,000 keys have a
-    header."""
+def _filled(trio: ThreeNodeCluster, topic: str, count: int, keys: int) -> Iterator[None]:
+    """A context with a topic of `count` records over `keys` keys in turn, which is deleted at the end. The records of
+    1,000 keys have a header.
+    """
     segment_size = min(SEGMENT_SIZE_MAX, count * VALUE_SIZE // SEGMENTS_MIN)
     trio.create_topic(topic, 1, config={"segment.bytes": str(segment_size), "min.cleanable.dirty.ratio": "0.01"})
     producer = Producer(
@@ -160,7 +163,7 @@ def _filled(trio: Trio, topic: str, count: int, keys: int) -> Iterator[None]:
 
 
 def _settle() -> None:
-    """Wait until the disk has written everything, also the deletions of files that came before. It says so if other
+    """Wait until the disk has written everything, including the deletions of earlier files. Prints a note if other
     programs keep the disk busy for `SETTLE_S_MAX`.
     """
     deadline, quiet = time.monotonic() + SETTLE_S_MAX, 0
@@ -174,25 +177,25 @@ def _settle() -> None:
 
 
 def _unwritten_mb() -> float:
-    """The part of the page cache that is not on the disk yet; 0 if the system does not tell."""
+    """The size (MB) of the dirty page cache; 0 if the system does not report it."""
     if not MEMORY.exists():
         return 0.0
     fields = dict(line.split(":", 1) for line in MEMORY.read_text().splitlines())
     return sum(int(fields[name].split()[0]) for name in ("Dirty", "Writeback")) / 1024
 
 
-def _beside(trio: Trio, work: Callable[[], object]) -> tuple[float, float]:
-    """The p99 (ms) of produces while some work is done, and how long (s) that took."""
+def _beside(trio: ThreeNodeCluster, work: Callable[[], object]) -> tuple[float, float]:
+    """Produce while `work` runs. Returns the p99 of the produces (ms) and the duration of the work (s)."""
     leader = trio.partitions(PRODUCED_TOPIC)[0].leader_id
     frame = produce_frame(
         PRODUCED_TOPIC, batch_for_frame_size(PRODUCED_TOPIC, PRODUCE_SIZE, time.time_ns() // 1_000_000)
     )
-    latencies = Latencies()
+    latencies = LatencySamples()
     with ThreadPoolExecutor(1) as threads:
         working = threads.submit(_seconds_of, work)
         while not working.done():
             latencies.add(
-                load.run(
+                load.run_load(
                     trio.servers[leader].port,
                     [Frames(frame, IN_FLIGHT)],
                     in_flight=IN_FLIGHT,
@@ -210,12 +213,12 @@ def _seconds_of(work: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def _erase(trio: Trio, *words: str) -> None:
+def _erase(trio: ThreeNodeCluster, *words: str) -> None:
     command = [sys.executable, "-m", "moldau", "erase", "erased", "--header", "person=1", "-b", _servers(trio), *words]
     subprocess.run(command, check=True, capture_output=True)
 
 
-def _clean(trio: Trio, topic: str) -> None:
+def _clean(trio: ThreeNodeCluster, topic: str) -> None:
     client = trio.client()
     make_compacted(client, [topic])
     client.close()
@@ -225,13 +228,13 @@ def _clean(trio: Trio, topic: str) -> None:
         time.sleep(POLL_S)
 
 
-def _is_cleaned(trio: Trio, topic: str, node_id: int) -> bool:
-    """Whether the cleaner has come to the active segment."""
+def _is_cleaned(trio: ThreeNodeCluster, topic: str, node_id: int) -> bool:
+    """Whether the cleaner has reached the active segment."""
     data = trio.servers[node_id].data
     active = max(int(path.stem) for path in (data / f"{topic}-0").glob("*.log"))
     assert active, "the topic has one segment, and nothing to clean"
     return read_offsets(LocalFiles(), str(data), CLEANER_POINTS).get((topic, 0), 0) >= active
 
 
-def _servers(trio: Trio) -> str:
+def _servers(trio: ThreeNodeCluster) -> str:
     return ",".join(f"127.0.0.1:{server.port}" for server in trio.servers.values())

@@ -1,4 +1,6 @@
-"""A producer that goes where a partition's leader is: how long each partition goes without an acknowledgement."""
+"""A producer that follows the leaders of partitions, and measures how long each partition goes without an
+acknowledgement.
+"""
 
 from __future__ import annotations
 
@@ -15,30 +17,30 @@ from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 from moldau.protocol.messages.produce import ProduceResponse
 
 PAUSE_S: Final = 0.01
-"""Between two records of one partition."""
-ASKED_S: Final = 0.05
-"""How often all nodes are asked who leads, while a partition stands still or a node refuses."""
+"""The time between two records of one partition."""
+LEADER_QUERY_INTERVAL_S: Final = 0.05
+"""How often all nodes are asked for the leaders, while a partition gets no acknowledgement or a node refuses."""
 SILENT_S: Final = 0.15
 PATIENCE_S: Final = 0.25
-"""For a connection, and for the answer to who leads."""
+"""The timeout of a connection, and of a request for the leaders."""
 METADATA_VERSION: Final = 9
 PRODUCE_VERSION: Final = 11
-"""A refusal says who leads instead (KIP-951), and clients of today turn there at once."""
+"""A version in which a refusal names the new leader (KIP-951), to which current clients turn at once."""
 LOST: Final = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
-class Leader(NamedTuple):
-    """Who leads a partition; the newest epoch is right."""
+class PartitionLeader(NamedTuple):
+    """The leader of a partition with its leader epoch. The leader with the highest epoch is the current one."""
 
     epoch: int
     node_id: int
 
 
-NOBODY: Final = Leader(-1, -1)
+NO_LEADER: Final = PartitionLeader(-1, -1)
 
 
 class Connection:
-    """To one node: requests in flight, replies in their order."""
+    """A connection to one node, with requests in flight whose replies come in order."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -79,17 +81,17 @@ class Connection:
 
 
 class FailoverClient(threading.Thread):
-    """Writes to some partitions, one record after another, until told to end; `with` starts and ends it."""
+    """Produces to some partitions, one record after the other. A `with` block starts and ends it."""
 
     def __init__(self, ports: Mapping[int, int], topic: str, partitions: Sequence[int]) -> None:
         super().__init__(daemon=True)
         self.latest = dict.fromkeys(partitions, 0.0)
         """By partition, when it was acknowledged last."""
         self.longest = dict.fromkeys(partitions, 0.0)
-        """By partition, the longest time between two acknowledgements since `forget`."""
+        """By partition, the longest time between two acknowledgements since `forget_times`."""
         self._ports = ports
         self._topic = topic
-        self._leaders: dict[int, Leader] = dict.fromkeys(partitions, NOBODY)
+        self._leaders: dict[int, PartitionLeader] = dict.fromkeys(partitions, NO_LEADER)
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, Connection] = {}
         """For the question who leads: nothing is to wait behind a record there."""
@@ -108,7 +110,7 @@ class FailoverClient(threading.Thread):
         self.join(10)
 
     def await_all(self, since: float, patience_s: float = 60.0) -> None:
-        """Until every partition has acknowledged a record since then."""
+        """Wait until every partition has acknowledged a record that was sent after `since`."""
         deadline = time.monotonic() + patience_s
         while not all(at > since for at in self.latest.values()):
             if time.monotonic() > deadline:
@@ -118,7 +120,7 @@ class FailoverClient(threading.Thread):
                 )
             time.sleep(0.005)
 
-    def forget(self) -> None:
+    def forget_times(self) -> None:
         for partition in self.longest:
             self.longest[partition] = 0.0
 
@@ -129,7 +131,7 @@ class FailoverClient(threading.Thread):
         tasks = [asyncio.ensure_future(self._write(partition)) for partition in self.latest]
         tasks += [asyncio.ensure_future(self._keep_asking(node_id)) for node_id in self._ports]
         while not self._is_ending:
-            await asyncio.sleep(ASKED_S)
+            await asyncio.sleep(LEADER_QUERY_INTERVAL_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -161,16 +163,18 @@ class FailoverClient(threading.Thread):
             await asyncio.sleep(PAUSE_S)
 
     def _is_told(self, partition: int, reply: bytes) -> bool:
-        """Whether a refusal names a leader that is news."""
+        """Whether a refusal names a leader that was not known before."""
         response = decode(ProduceResponse, memoryview(reply)[9:], PRODUCE_VERSION)
         hint = response.responses[0].partition_responses[0].current_leader
         if hint is None or hint.leader_id < 0 or hint.leader_epoch <= self._leaders[partition].epoch:
             return False
-        self._leaders[partition] = Leader(hint.leader_epoch, hint.leader_id)
+        self._leaders[partition] = PartitionLeader(hint.leader_epoch, hint.leader_id)
         return True
 
     async def _keep_asking(self, node_id: int) -> None:
-        """Who leads, while a partition stands still: each node by itself, so that one that is silent delays none."""
+        """Ask one node for the leaders while a partition gets no acknowledgement. Each node has its own task, so that a
+        silent node delays no other.
+        """
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
         frame = request_frame(request, METADATA_VERSION)
         asked = 0.0
@@ -185,14 +189,14 @@ class FailoverClient(threading.Thread):
                     self._hear(found)
                 else:
                     self._silent[node_id] = None
-                await asyncio.sleep(ASKED_S)
+                await asyncio.sleep(LEADER_QUERY_INTERVAL_S)
             else:
                 await asyncio.sleep(PAUSE_S)
 
     def _hear(self, found: MetadataResponse) -> None:
-        """What waits at a node that leads no more and says nothing goes elsewhere."""
+        """Note the leaders that a node reported. Requests that wait at a former leader are sent to the new one."""
         for each in found.topics[0].partitions if found.topics else ():
-            newest, known = Leader(each.leader_epoch, each.leader_id), self._leaders[each.partition_index]
+            newest, known = PartitionLeader(each.leader_epoch, each.leader_id), self._leaders[each.partition_index]
             if newest > known and newest.node_id > 0:
                 self._leaders[each.partition_index] = newest
                 if known.node_id in self._silent and known.node_id in self._connections:

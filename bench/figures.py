@@ -1,4 +1,4 @@
-"""Figures: what was measured of each broker, and the ratio of neighbouring rounds."""
+"""Figures: the measured values of each broker, and the ratios of neighbouring rounds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ PEER = "apache"
 
 
 class Figure(NamedTuple):
-    """What a run says under one name. Bars and targets of names that have them stand in `bench.rows`.
-
-    `values` holds a list for each broker, in the order of the rounds; they are neighbours in time.
+    """The values that a run measured under one name. The bar and the target of a name are in `bench.rows`. `values` has
+    a list for each broker, in the order of the rounds; values at the same index are of neighbouring times.
     """
 
     name: str
@@ -22,7 +21,7 @@ class Figure(NamedTuple):
     less_is_better: bool = True
     note: str = ""
     generator: float | None = None
-    """Of one core, what the load generator or client itself used at most."""
+    """The most that the load generator or client itself used, as a share of one core."""
 
     @property
     def ours(self) -> float:
@@ -35,7 +34,7 @@ class Figure(NamedTuple):
 
     @property
     def ratios(self) -> list[float]:
-        """Ours to Apache Kafka's, round by round."""
+        """The ratios of our values to Apache Kafka's, round by round."""
         return [ours / peer for ours, peer in zip(self.values[OURS], self.values.get(PEER, ()), strict=False) if peer]
 
     @property
@@ -59,15 +58,15 @@ class Figure(NamedTuple):
         return cls(**{name: value[name] for name in cls._fields if name in value})  # type: ignore[arg-type]
 
 
-def shown(value: float) -> str:
-    """Three significant digits, thousands grouped."""
+def number_text(value: float) -> str:
+    """Format a number with three significant digits and with separators of thousands."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
 
-def spread(figure: Figure) -> str:
-    """The median of neighbouring ratios with the smallest and the largest."""
+def ratio_spread_text(figure: Figure) -> str:
+    """Format the median of the neighbouring ratios with the smallest and the largest."""
     if figure.ratio is None:
         return "–"
     return f"{figure.ratio:.2f} ({min(figure.ratios):.2f}–{max(figure.ratios):.2f})"

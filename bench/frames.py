@@ -1,4 +1,4 @@
-"""Ready-made requests: the frames that the load generator repeats, and where in them lies what changes."""
+"""Encoded requests for the load generator, and the positions of the bytes in them that change."""
 
 from __future__ import annotations
 
@@ -16,40 +16,43 @@ from moldau.protocol.record_builder import Record, build_batch
 CLIENT_ID: Final = "bench"
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 12
-"""Flexible, and the last version in which topics travel by name."""
+"""The last version with topic names, which is flexible."""
 RECORD_VALUE_SIZE_MAX: Final = 1000
-"""Larger batches hold several records: one record of 256 KiB is not what producers send."""
+"""The largest value. Larger batches have several records, because producers do not send one record of 256 KiB."""
 
 _PATCH_INT32 = struct.Struct(">i").pack_into
 _PATCH_UINT32 = struct.Struct(">I").pack_into
 _SEQUENCE_POSITION: Final = 53
-"""Of the base sequence in a batch."""
+"""The position of the base sequence in a batch."""
 
 
-class Producer(NamedTuple):
-    """An idempotent producer, as the broker named it."""
+class ProducerIdentity(NamedTuple):
+    """The producer id and epoch that the broker gave to an idempotent producer."""
 
     id: int
     epoch: int
 
 
-class Sequencing(NamedTuple):
-    """How to number a produce request without reading it: a checksum is linear, so each byte of the sequence changes
-    it by what a table says, whatever the other bytes are."""
+class SequencePatch(NamedTuple):
+    """The data to set the sequence of an encoded produce request without decoding it. CRC-32C is linear, so each byte
+    of the sequence changes the checksum by a value from a table, independent of all other bytes.
+    """
 
     sequence_position: int
-    """In the frame, as the next."""
+    """The position of the base sequence in the frame."""
     crc_position: int
     base: int
     """The checksum at sequence 0."""
     parts: array[int]
-    """4 x 256: of the sequence's bytes, the first one first."""
+    """A table of 4 x 256 checksum changes, for each byte of the sequence, the first byte first."""
 
 
 class Frames:
-    """Copies of one request side by side, so that several leave in one call: used round and round."""
+    """Copies of one encoded request one after the other, so that several are sent in one call. They are used
+    cyclically.
+    """
 
-    sequencing: Sequencing | None = None
+    sequencing: SequencePatch | None = None
     first: int = 0
 
     def __init__(self, frame: bytes, count: int) -> None:
@@ -58,13 +61,15 @@ class Frames:
         self.buffer = bytearray(frame * count)
         self._view = memoryview(self.buffer)
 
-    def next(self, count: int) -> memoryview:
-        """The next requests as one piece, to be sent before this is called again."""
+    def next_frames(self, count: int) -> memoryview:
+        """Return the next `count` requests as one buffer, which must be sent before the next call."""
         return self._view[: min(count, self.count) * self.frame_size]
 
 
 class SequencedFrames(Frames):
-    """Produce requests of an idempotent producer with one record each: sequence and checksum are patched in place."""
+    """Produce requests of an idempotent producer with one record each. The sequence and the checksum are changed in
+    place.
+    """
 
     def __init__(self, frame: bytes, batch: bytes, count: int) -> None:
         super().__init__(frame, count)
@@ -72,7 +77,7 @@ class SequencedFrames(Frames):
         self.sequencing = self._sequencing = _sequencing(batch, position)
         self._sequence = 0
 
-    def next(self, count: int) -> memoryview:
+    def next_frames(self, count: int) -> memoryview:
         buffer, parts = self.buffer, self._sequencing.parts
         count = min(count, self.count)
         for start in range(0, count * self.frame_size, self.frame_size):
@@ -85,7 +90,7 @@ class SequencedFrames(Frames):
         return self._view[: count * self.frame_size]
 
 
-def _sequencing(batch: bytes, position: int) -> Sequencing:
+def _sequencing(batch: bytes, position: int) -> SequencePatch:
     changed = bytearray(batch)
     changed[_SEQUENCE_POSITION : _SEQUENCE_POSITION + 4] = bytes(4)
     covered = memoryview(changed)[ATTRIBUTES_POSITION:]
@@ -96,11 +101,11 @@ def _sequencing(batch: bytes, position: int) -> Sequencing:
             changed[place] = value
             parts.append(crc32c(covered, 0) ^ base)
         changed[place] = 0
-    return Sequencing(position + _SEQUENCE_POSITION, position + CRC_POSITION, base, parts)
+    return SequencePatch(position + _SEQUENCE_POSITION, position + CRC_POSITION, base, parts)
 
 
 class RotatingFrames(Frames):
-    """Different requests of one size, one after the other and round again."""
+    """Different requests of the same size, used cyclically."""
 
     def __init__(self, frames: list[bytes], first: int) -> None:
         super().__init__(b"".join(frames), 1)
@@ -109,7 +114,7 @@ class RotatingFrames(Frames):
         self.count = len(frames)
         self.first = self._at = first % len(frames)
 
-    def next(self, count: int) -> memoryview:
+    def next_frames(self, count: int) -> memoryview:
         if self._at == self.count:
             self._at = 0
         count = min(count, self.count - self._at)
@@ -119,12 +124,12 @@ class RotatingFrames(Frames):
 
 
 def request_frame(message: object, version: int, correlation_id: int = 0) -> bytes:
-    """A request with its size before it."""
+    """Encode a request, with its size in front."""
     return frames.with_size(frames.request_frame(message, version, correlation_id, CLIENT_ID.encode()))
 
 
-def batch_of(value_sizes: list[int], now_ms: int, producer: Producer | None = None) -> bytes:
-    """A batch of records without keys, of these value sizes."""
+def batch_of(value_sizes: list[int], now_ms: int, producer: ProducerIdentity | None = None) -> bytes:
+    """Make a batch of records without keys whose values have these sizes."""
     noise = bytes((7 * index * index + index) & 0xFF for index in range(max(value_sizes)))
     records = [Record(value=noise[:size], timestamp=now_ms) for size in value_sizes]
     if producer is None:
@@ -133,14 +138,14 @@ def batch_of(value_sizes: list[int], now_ms: int, producer: Producer | None = No
 
 
 def produce_frame(topic: str, batch: bytes, partition: int = 0, version: int = PRODUCE_VERSION) -> bytes:
-    """A produce request to one partition under acks=all."""
+    """Encode a produce request to one partition with acks=all."""
     data = PartitionProduceData(index=partition, records=batch)
     topic_data = TopicProduceData(name=topic, partition_data=[data])
     return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic_data]), version)
 
 
 def batch_for_frame_size(topic: str, size: int, now_ms: int) -> bytes:
-    """A batch whose produce request has this size to a few bytes, in records of up to 1000 bytes."""
+    """Make a batch whose produce request has about this size, to a few bytes, in records of up to 1000 bytes."""
     value_size = size - len(produce_frame(topic, batch_of([1], now_ms)))
     count = -(-value_size // RECORD_VALUE_SIZE_MAX)
     framing_size = (len(batch_of([RECORD_VALUE_SIZE_MAX] * (count + 1), now_ms)) - 61) // (count + 1) - 1000
@@ -148,17 +153,21 @@ def batch_for_frame_size(topic: str, size: int, now_ms: int) -> bytes:
 
 
 def fetch_frame(topic: str, offset: int, size_max: int, partition: int = 0) -> bytes:
-    """A fetch of one partition outside of any session."""
+    """Encode a fetch of one partition without a fetch session."""
     part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size_max)
     topics = [FetchTopic(topic=topic, partitions=[part])]
     return request_frame(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=size_max, topics=topics), FETCH_VERSION)
 
 
 def produce_error_position(topic: str) -> int:
-    """Where the partition's error code lies in a produce reply: after size, correlation id, tags, topic and index."""
+    """Return the position of the partition's error code in a produce reply: after size, correlation id, tags, topic and
+    index.
+    """
     return 4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4
 
 
 def fetch_error_position(topic: str) -> int:
-    """Where the partition's error code lies in a fetch reply: throttle time, error and session precede the topic."""
+    """Return the position of the partition's error code in a fetch reply: after throttle time, error, session and
+    topic.
+    """
     return 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1 + len(topic) + 1 + 4

@@ -8,12 +8,12 @@ from math import log2
 from typing import Final
 from xml.sax.saxutils import escape
 
-from bench.figures import Figure, shown
+from bench.figures import Figure, number_text
 from bench.rows import BULK_FETCH, ROWS
-from bench.runs import ROOT, Run
+from bench.runs import ROOT, BenchRun
 
 CHART: Final = ROOT / "docs" / "beside-kafka.svg"
-FRONT: Final = {
+FRONT_ROWS: Final = {
     "start: exec to first acknowledged produce, one topic": "start to the first acknowledged record",
     "memory: resident, idle, one topic": "memory of an idle broker",
     "produce 200 B, 4 connections x 5 in flight: rate": "small produces, 4 connections",
@@ -28,16 +28,16 @@ FRONT: Final = {
     "heartbeats of 10,000 members of 1,000 consumer groups: CPU": "CPU of 10,000 members' heartbeats",
     "spark: 1 KiB values, lz4: full scan, against the JVM connector": "Spark reads a topic, beside the JVM connector",
 }
-"""The name of each row for readers who decide, by the name of its figure in `bench.rows`."""
-GROUPS_MEASURED: Final = tuple(dict.fromkeys(row.group for row in ROWS if row.name in FRONT))
+"""The label of each row of the chart, by the name of its figure in `bench.rows`."""
+GROUPS_MEASURED: Final = tuple(dict.fromkeys(row.group for row in ROWS if row.name in FRONT_ROWS))
 
 WIDTH: Final = 560
 MARGIN: Final = 10
 HEAD_HEIGHT: Final = 58
 ROW_HEIGHT: Final = 46
 FOOT_HEIGHT: Final = 26
-FACTOR_MOST: Final = 16.0
-"""The scale is logarithmic and ends here, and at a quarter of even."""
+FACTOR_MAX: Final = 16.0
+"""The upper end of the logarithmic scale. The lower end is a quarter."""
 STYLE: Final = """\
 text { font: 14px system-ui, sans-serif; fill: #1f2328 } .faint { fill: #59636e; font-size: 12px }
 .head { font-weight: 600; font-size: 15px } .even { stroke: #59636e }
@@ -49,10 +49,10 @@ text { fill: #e6edf3 } .faint { fill: #9198a1 } .even { stroke: #9198a1 }
 """
 
 
-def chart(run: Run) -> str:
-    """The SVG of the rows that the run measured beside Apache Kafka."""
+def chart_svg(run: BenchRun) -> str:
+    """Return the chart as SVG, with the rows that the run measured beside Apache Kafka."""
     figures = run.figures
-    rows = [(figures[name], label) for name, label in FRONT.items() if name in figures and figures[name].ratio]
+    rows = [(figures[name], label) for name, label in FRONT_ROWS.items() if name in figures and figures[name].ratio]
     made = f"{run.facts['date']}, commit {run.facts['commit']}, {run.facts['cpu']}"
     height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + FOOT_HEIGHT
     even = _x(1.0)
@@ -76,7 +76,7 @@ def _row(figure: Figure, label: str, y: int) -> list[str]:
     factor = 1 / figure.ratio if figure.less_is_better else figure.ratio
     left, right = sorted((_x(1.0), _x(factor)))
     name = "ahead" if factor >= 1 else "behind"
-    both = f"{shown(figure.ours)} and {shown(figure.peer)} {figure.unit}"
+    both = f"{number_text(figure.ours)} and {number_text(figure.peer)} {figure.unit}"
     return [
         f'<text x="{MARGIN}" y="{y + 14}">{escape(label)}</text>',
         f'<text class="faint" x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end">{escape(both)}</text>',
@@ -87,7 +87,7 @@ def _row(figure: Figure, label: str, y: int) -> list[str]:
 
 
 def _x(factor: float) -> float:
-    """The place of a factor on the scale, in pixels."""
+    """Return the x coordinate (pixels) of a factor on the scale."""
     least = 1 / 4
-    share = log2(min(max(factor, least), FACTOR_MOST) / least) / log2(FACTOR_MOST / least)
+    share = log2(min(max(factor, least), FACTOR_MAX) / least) / log2(FACTOR_MAX / least)
     return MARGIN + share * (WIDTH - 2 * MARGIN - 40)

@@ -7,38 +7,38 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from bench.failover import p99, repeated, spread_of
+from bench.failover import p99, repeat_measurement, spread_text
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.subjects import Bench
-from bench.trio import Trio
+from bench.trio import ThreeNodeCluster
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 TOPIC: Final = "followed"
 GROUP: Final = "followers"
 PARTITIONS: Final = 6
 PAUSE_S: Final = 0.01
-"""Between two records of one partition."""
+"""The time between two records of one partition."""
 COMMITTED_S: Final = 0.1
-"""How often the consumer commits."""
+"""The interval between the commits of the consumer."""
 PATIENCE_S: Final = 60.0
 SETTLED_S: Final = 2.0
 ROUNDS_MAX: Final = 10
 NOTE: Final = "a consumer of librdkafka with its defaults; until all partitions are read and commits are acknowledged"
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Only ours: the bar is absolute."""
-    with Trio(bench, OURS) as trio:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure this broker alone, because the bar is absolute."""
+    with ThreeNodeCluster(bench, OURS) as trio:
         trio.create_topic(TOPIC, PARTITIONS)
         addresses = ",".join(f"127.0.0.1:{server.port}" for server in trio.servers.values())
-        writer, follower = Writer(addresses), Follower(addresses)
+        writer, follower = RecordWriter(addresses), GroupConsumer(addresses)
         writer.start()
         follower.start()
         try:
             follower.await_all(time.monotonic())
             rounds = min(form.rounds, ROUNDS_MAX)
-            times = repeated("coordinator killed", rounds, lambda: _outage(trio, follower))
+            times = repeat_measurement("coordinator killed", rounds, lambda: _outage(trio, follower))
         finally:
             for thread in (writer, follower):
                 thread.is_ending = True
@@ -52,11 +52,11 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _note(times: list[float]) -> str:
-    return f"{spread_of(times)}; {NOTE}"
+    return f"{spread_text(times)}; {NOTE}"
 
 
-def _outage(trio: Trio, follower: Follower) -> float:
-    """Milliseconds."""
+def _outage(trio: ThreeNodeCluster, follower: GroupConsumer) -> float:
+    """Kill the group's coordinator, and return the outage (ms)."""
     trio.await_in_sync(TOPIC, PARTITIONS)
     time.sleep(SETTLED_S)
     follower.await_all(time.monotonic())
@@ -64,12 +64,12 @@ def _outage(trio: Trio, follower: Follower) -> float:
     began = time.monotonic()
     trio.running[node_id].kill()
     ended = follower.await_all(began)
-    follower.look_for_lost()
+    follower.count_lost_offsets()
     trio.start(node_id)
     return 1000 * (ended - began)
 
 
-def _coordinator(trio: Trio) -> int:
+def _coordinator(trio: ThreeNodeCluster) -> int:
     client = trio.client()
     try:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP])
@@ -78,8 +78,8 @@ def _coordinator(trio: Trio) -> int:
         client.close()
 
 
-class Writer(threading.Thread):
-    """A record to each partition now and then, until told to end."""
+class RecordWriter(threading.Thread):
+    """Produces a record to each partition at intervals, until it is stopped."""
 
     def __init__(self, addresses: str) -> None:
         super().__init__(daemon=True)
@@ -98,8 +98,8 @@ class Writer(threading.Thread):
         producer.flush(30)
 
 
-class Follower(threading.Thread):
-    """The group's one member."""
+class GroupConsumer(threading.Thread):
+    """The only member of the group."""
 
     def __init__(self, addresses: str) -> None:
         from confluent_kafka import Consumer
@@ -128,7 +128,9 @@ class Follower(threading.Thread):
         )
 
     def await_all(self, since: float) -> float:
-        """Until every partition's records of after that are read, and a commit of after that is acknowledged; when."""
+        """Wait until records after `since` of every partition were read and a commit of them is acknowledged. Returns
+        that time.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while min(*self._sent_at.values(), self._committed_at) <= since:
             if time.monotonic() > deadline:
@@ -138,8 +140,8 @@ class Follower(threading.Thread):
             time.sleep(0.002)
         return time.monotonic()
 
-    def look_for_lost(self) -> None:
-        """Count the partitions whose committed offset is behind what was acknowledged."""
+    def count_lost_offsets(self) -> None:
+        """Count the partitions whose committed offset is lower than the one that was acknowledged."""
         self._to_look.set()
         deadline = time.monotonic() + PATIENCE_S
         while self._to_look.is_set() and time.monotonic() < deadline:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from bench.coordinator_loading import Rows
+from bench.coordinator_loading import LoadingRows
 from bench.figures import Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.offset_loading import figures_of_groups, group_names
 from bench.subjects import Bench
 from moldau.coordinator.consumer.member import ConsumerMember
@@ -44,23 +44,23 @@ MEMBERS_COUNT: Final = 2
 EPOCH: Final = 3
 SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 300_000
-ROWS: Final = Rows("group loading", "10,000 groups with 1,000,000 offsets", "groups", "10,000 groups")
+ROWS: Final = LoadingRows("group loading", "10,000 groups with 1,000,000 offsets", "groups", "10,000 groups")
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
     groups = group_names(GROUPS_COUNT)
     return figures_of_groups(bench, form, ROWS, groups, groups_log(groups))
 
 
 def groups_log(groups: Iterable[str]) -> bytes:
-    """The log of groups that were made, and then committed offsets."""
+    """The log of created groups and their committed offsets."""
     now_ms = time.time_ns() // 1_000_000
     log = bytearray()
     offset = 0
     for number, group in enumerate(groups):
         made = consumer_group(group, now_ms) if number % 2 else classic_group(group, now_ms)
-        for batch in (made, *committed(group, now_ms)):
+        for batch in (made, *commit_batches(group, now_ms)):
             records = [record_of(change, now_ms) for change in batch]
             log += build_batch(records, base_offset=offset, base_sequence=0, partition_leader_epoch=0)
             offset += len(records)
@@ -75,14 +75,14 @@ def topic_id(topic: int) -> bytes:
     return (topic + 1).to_bytes(16, "big")
 
 
-def shares() -> Iterator[range]:
-    """The partitions of each topic that each member has."""
+def member_partitions() -> Iterator[range]:
+    """The partitions of each topic that each member is assigned."""
     size = PARTITIONS_COUNT // MEMBERS_COUNT
     return (range(first, first + size) for first in range(0, PARTITIONS_COUNT, size))
 
 
-def committed(group: str, now_ms: int) -> Iterator[list[Change]]:
-    """Batches of commits."""
+def commit_batches(group: str, now_ms: int) -> Iterator[list[Change]]:
+    """Yield the batches of a group's commits."""
     for topic in range(TOPICS_COUNT):
         for first in range(0, PARTITIONS_COUNT, RECORDS_A_BATCH):
             yield [
@@ -92,7 +92,7 @@ def committed(group: str, now_ms: int) -> Iterator[list[Change]]:
 
 
 def classic_group(group: str, now_ms: int) -> list[Change]:
-    """The record of a group that is stable."""
+    """The record of a stable classic group."""
     names = [topic_name(topic) for topic in range(TOPICS_COUNT)]
     members = [
         MemberMetadata(
@@ -101,14 +101,14 @@ def classic_group(group: str, now_ms: int) -> list[Change]:
             client_host="/127.0.0.1",
             rebalance_timeout=REBALANCE_TIMEOUT_MS,
             session_timeout=SESSION_TIMEOUT_MS,
-            subscription=embedded(ConsumerProtocolSubscription(topics=names)),
-            assignment=embedded(
+            subscription=consumer_protocol_bytes(ConsumerProtocolSubscription(topics=names)),
+            assignment=consumer_protocol_bytes(
                 ConsumerProtocolAssignment(
                     assigned_partitions=[TopicPartition(topic=name, partitions=[*share]) for name in names]
                 )
             ),
         )
-        for number, share in enumerate(shares())
+        for number, share in enumerate(member_partitions())
     ]
     value = GroupMetadataValue(
         protocol_type="consumer",
@@ -121,17 +121,17 @@ def classic_group(group: str, now_ms: int) -> list[Change]:
     return [RecordChange(group, GroupMetadataKey(group=group), value)]
 
 
-def embedded(message: object) -> bytes:
-    """A message of the consumer protocol in its first version."""
+def consumer_protocol_bytes(message: object) -> bytes:
+    """Encode a message of the consumer protocol in its first version."""
     return struct.pack(">h", 0) + encode(message, 0)
 
 
 def consumer_group(group: str, now_ms: int) -> list[Change]:
-    """The records of a group whose members have their targets."""
+    """The records of a consumer group whose members have reached their targets."""
     names = frozenset(topic_name(topic) for topic in range(TOPICS_COUNT))
     changes: list[Change] = [epoch_change(group, EPOCH, 1)]
     members = {}
-    for number, share in enumerate(shares()):
+    for number, share in enumerate(member_partitions()):
         assigned = {topic_id(topic): dict.fromkeys(share, EPOCH) for topic in range(TOPICS_COUNT)}
         members[f"{group}-member-{number}"] = assigned
     for member_id, assigned in members.items():

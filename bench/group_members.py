@@ -15,15 +15,15 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from bench.async_client import STARTING, Connection, connected
+from bench.async_client import COORDINATOR_STARTING_ERRORS, Connection, open_connection
 from bench.classic_members import ClassicMember
 from bench.client import Client
-from bench.contenders import Contender, Spent, in_turns
+from bench.contenders import Contender, ResourceUsage, run_in_turns
 from bench.figures import Figure
 from bench.frames import batch_of, produce_frame
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.pinger import Pinger
-from bench.subjects import Bench, Running, remove
+from bench.subjects import Bench, RunningBroker, remove_server
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -48,16 +48,17 @@ MEMBERS_EACH: Final = 10
 GROUPS_QUICK: Final = 100
 JOINS_AT_ONCE: Final = 100
 INTERVAL_S: Final = 5.0
-"""Between the heartbeats of a member of a consumer group."""
-HEARTBEATS_S: Final = 10.0
-"""Two intervals of heartbeats."""
-PINGED_S: Final = 5.0
+"""The interval between the heartbeats of a consumer group's member."""
+HEARTBEATS_DURATION_S: Final = 10.0
+"""The measured time: two intervals of heartbeats."""
+PING_DURATION_S: Final = 5.0
 WARM_UP_DIVISOR: Final = 3
-"""Of the warm-up of a closed loop: the members send few requests."""
+"""The warm-up of a closed loop is shortened by this divisor, because the members send few requests."""
 PATIENCE_S: Final = 120.0
-HOLDS_S: Final = 6.0
-"""More than the interval of heartbeats: until then a member may not know yet that the group has moved on. The interval
-of a classic group is shorter."""
+STABLE_FOR_S: Final = 6.0
+"""The time for which a group must stay stable. It is longer than the heartbeat interval: until then a member may not
+know of a newer epoch. The interval of a classic group is shorter.
+"""
 VERSION: Final = 1
 JOIN: Final = 0
 LEAVE: Final = -1
@@ -68,27 +69,27 @@ CHANGES: Final = ("all join", "one leaves", "100 partitions more")
 HEARTBEATS: Final = "heartbeats of 10,000 members of 1,000 consumer groups"
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(DESCRIPTORS, hard_limit), hard_limit))
     with ExitStack() as stack:
         return _measured(form, [_contender(bench, name, form, stack) for name in bench.names])
 
 
-def _contender(bench: Bench, name: str, form: Form, stack: ExitStack) -> Contender:
-    server = bench.new(name)
+def _contender(bench: Bench, name: str, form: RunForm, stack: ExitStack) -> Contender:
+    server = bench.new_server(name)
     server.format()
-    stack.callback(remove, server)
-    contender = Contender(stack.enter_context(Running(server)))
+    stack.callback(remove_server, server)
+    contender = Contender(stack.enter_context(RunningBroker(server)))
     contender.warm_up(form.warm_up_s / WARM_UP_DIVISOR)
     return contender
 
 
-def _measured(form: Form, contenders: Sequence[Contender]) -> list[Figure]:
+def _measured(form: RunForm, contenders: Sequence[Contender]) -> list[Figure]:
     figures = []
     for title, members in ((STABLE, consumer_members), (STABLE_CLASSIC, classic_members)):
         if form.case in title:
-            changes = in_turns(contenders, form.rounds, _changing(members), lambda times: f"stable after {times} s")
+            changes = run_in_turns(contenders, form.rounds, _changing(members), lambda times: f"stable after {times} s")
             for what in CHANGES:
                 times = {name: [run[what] for run in mine] for name, mine in changes.items()}
                 figures.append(Figure(f"{title}: after {what}", "s", times))
@@ -99,9 +100,9 @@ def _changing(members: MakeMembers) -> Callable[[Contender], dict[str, float]]:
     return lambda contender: asyncio.run(_changes(contender, members))
 
 
-def _of_heartbeats(form: Form, contenders: Sequence[Contender]) -> list[Figure]:
+def _of_heartbeats(form: RunForm, contenders: Sequence[Contender]) -> list[Figure]:
     groups = GROUPS_QUICK if form.is_quick else GROUPS
-    beats = in_turns(
+    beats = run_in_turns(
         contenders,
         form.rounds,
         lambda each: asyncio.run(_without_collections(_heartbeats(each, groups))),
@@ -131,9 +132,9 @@ class GroupMember(Protocol):
         """The partitions that the member owns."""
 
     async def join(self) -> None:
-        """Until the member is in the group."""
+        """Join the group. Returns when the member is in it."""
 
-    def begin(self, delay_s: float) -> None:
+    def begin_heartbeats(self, delay_s: float) -> None:
         """Send heartbeats from now on."""
 
     async def leave(self) -> None: ...
@@ -141,25 +142,26 @@ class GroupMember(Protocol):
     def close(self) -> None: ...
 
 
-class Group(NamedTuple):
-    """The members of a group of one protocol, about to join."""
+class MemberGroup(NamedTuple):
+    """The members of a group of one protocol, which have not joined yet."""
 
     members: list[GroupMember]
-    grown: Callable[[int], None]
-    """Called when the topic has so many partitions, as a client's metadata says so."""
+    on_partitions_added: Callable[[int], None]
+    """Called with the number of the topic's partitions, like a client that learns of it from the metadata."""
 
 
-MakeMembers: TypeAlias = Callable[[int, str, str], Group]
-"""Makes the members of a group by port, group id and topic."""
+MakeMembers: TypeAlias = Callable[[int, str, str], MemberGroup]
+"""Makes the members of a group from port, group id and topic."""
 
 
-def consumer_members(port: int, group_id: str, topic: str) -> Group:
-    return Group(
-        [Member(port, group_id, f"{group_id}-{number:04}", topic) for number in range(MEMBERS)], lambda count: None
+def consumer_members(port: int, group_id: str, topic: str) -> MemberGroup:
+    return MemberGroup(
+        [ConsumerGroupMember(port, group_id, f"{group_id}-{number:04}", topic) for number in range(MEMBERS)],
+        lambda count: None,
     )
 
 
-def classic_members(port: int, group_id: str, topic: str) -> Group:
+def classic_members(port: int, group_id: str, topic: str) -> MemberGroup:
     counts = [PARTITIONS]
     members = [ClassicMember(port, group_id, topic, lambda: counts[-1]) for _ in range(MEMBERS)]
 
@@ -169,10 +171,10 @@ def classic_members(port: int, group_id: str, topic: str) -> Group:
             if member.is_leader:
                 member.must_rejoin.set()
 
-    return Group([*members], grown)
+    return MemberGroup([*members], grown)
 
 
-class Member:
+class ConsumerGroupMember:
     """A member of a consumer group."""
 
     def __init__(self, port: int, group_id: str, name: str, topic: str) -> None:
@@ -188,8 +190,8 @@ class Member:
         self._beating: asyncio.Task[None] | None = None
 
     async def join(self) -> None:
-        """The first heartbeat is answered; later ones follow by themselves."""
-        self._connection = await connected(self._port)
+        """Send the first heartbeat, and return when it is answered. Later heartbeats are sent by a task."""
+        self._connection = await open_connection(self._port)
         await self._until_reconciled(
             ConsumerGroupHeartbeatRequest(
                 group_id=self.group_id,
@@ -201,8 +203,8 @@ class Member:
             )
         )
 
-    def begin(self, delay_s: float) -> None:
-        """Send heartbeats from now on, also if that was begun before."""
+    def begin_heartbeats(self, delay_s: float) -> None:
+        """Send heartbeats from now on; a former schedule is replaced."""
         if self._beating is not None:
             self._beating.cancel()
         self._beating = asyncio.get_running_loop().create_task(self._beat(delay_s))
@@ -226,11 +228,11 @@ class Member:
         return request
 
     async def _until_reconciled(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """Send a heartbeat, and tell the broker at once what the member owns after each new assignment."""
+        """Send heartbeats that report the owned partitions, until a response has no new assignment."""
         assert self._connection is not None
         while True:
             answer = await self._connection.ask(request, ConsumerGroupHeartbeatResponse, VERSION)
-            if answer.error_code in STARTING:
+            if answer.error_code in COORDINATOR_STARTING_ERRORS:
                 await asyncio.sleep(0.1)
                 continue
             assert answer.error_code == ErrorCode.NONE, f"{self.member_id}: {answer}"
@@ -248,7 +250,7 @@ class Member:
         self._beating.cancel()
         await asyncio.sleep(0.01)
         self._connection.close()
-        self._connection = await connected(self._port)
+        self._connection = await open_connection(self._port)
         self.owned = frozenset()
         request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE)
         await self._connection.ask(request, ConsumerGroupHeartbeatResponse, VERSION)
@@ -261,7 +263,7 @@ class Member:
 
 
 def _is_stable(members: Sequence[GroupMember], partitions: int) -> bool:
-    """Whether all members are at one epoch, and each partition is one member's."""
+    """Whether all members have the same epoch, and each partition has exactly one owner."""
     owned = [each for member in members for each in member.owned]
     return len({member.epoch for member in members}) == 1 and len(owned) == len(set(owned)) == partitions
 
@@ -269,12 +271,12 @@ def _is_stable(members: Sequence[GroupMember], partitions: int) -> bool:
 async def _until_stable(
     members: Sequence[GroupMember], partitions: int, change: Callable[[], Awaitable[object]]
 ) -> float:
-    """The time (s) from the beginning of a change until the group is stable, and stays so for `HOLDS_S`."""
+    """Begin a change, and return the time (s) until the group is stable and stays so for `STABLE_FOR_S`."""
     began = time.perf_counter()
     await change()
     since: float | None = None
     epoch = JOIN
-    while since is None or time.perf_counter() - since < HOLDS_S:
+    while since is None or time.perf_counter() - since < STABLE_FOR_S:
         if not _is_stable(members, partitions):
             since = None
         elif since is None or members[0].epoch != epoch:
@@ -289,33 +291,33 @@ def _create(client: Client, topic: str, partitions: int) -> None:
     named = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     answer = client.ask(CreateTopicsRequest(topics=[named]), CreateTopicsResponse, 5).topics[0]
     assert answer.error_code == ErrorCode.NONE, answer
-    client.produce_when_possible(topic)
+    client.produce_with_retries(topic)
     # The broker makes the topic of the offsets when it is first asked for a coordinator.
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[topic]), FindCoordinatorResponse, 4)
 
 
 async def _joined(members: Sequence[GroupMember]) -> None:
-    """All join, some at a time, and begin to send heartbeats, spread over the interval."""
+    """Let all members join, some at a time, and spread their heartbeats over the interval."""
     turn = asyncio.Semaphore(JOINS_AT_ONCE)
 
     async def join(number: int, member: GroupMember) -> None:
         async with turn:
             await member.join()
-        member.begin(INTERVAL_S * number / len(members))
+        member.begin_heartbeats(INTERVAL_S * number / len(members))
 
     await asyncio.gather(*(join(number, member) for number, member in enumerate(members)))
 
 
 def _spread(members: Sequence[GroupMember]) -> None:
-    """Spread the heartbeats over the interval again: those that fell due while their broker or this client was held up
-    would else come at once, in this interval and in all later ones.
+    """Spread the heartbeats over the interval again. Heartbeats that fell due while the broker or this client was busy
+    would otherwise be sent together, in this interval and in all later ones.
     """
     for number, member in enumerate(members):
-        member.begin(INTERVAL_S * number / len(members))
+        member.begin_heartbeats(INTERVAL_S * number / len(members))
 
 
 async def _changes(contender: Contender, make: MakeMembers) -> dict[str, float]:
-    with contender.topic() as (client, name):
+    with contender.new_topic() as (client, name):
         topic = f"{name}-wide"
         _create(client, topic, PARTITIONS)
         members, grown = make(contender.port, name, topic)
@@ -341,8 +343,8 @@ async def _changes(contender: Contender, make: MakeMembers) -> dict[str, float]:
 
 
 async def _without_collections(work: Awaitable[Run]) -> Run:
-    """A collection of garbage among the objects of 10,000 members holds this client up for 200 ms. All heartbeats that
-    fall due meanwhile come at once then, and the broker would be measured by that.
+    """Run `work` without garbage collections: one among the objects of 10,000 members takes 200 ms, after which all
+    heartbeats that fell due would be sent together.
     """
     gc.disable()
     try:
@@ -352,13 +354,13 @@ async def _without_collections(work: Awaitable[Run]) -> Run:
 
 
 async def _heartbeats(contender: Contender, groups: int) -> dict[str, float]:
-    with contender.topic() as (client, name):
+    with contender.new_topic() as (client, name):
         topic = f"{name}-wide"
         _create(client, topic, MEMBERS_EACH)
         frame = produce_frame(topic, batch_of([100], time.time_ns() // 1_000_000))
-        alone_ms = await _pinged(contender.port, frame, PINGED_S)
+        alone_ms = await _pinged(contender.port, frame, PING_DURATION_S)
         members = [
-            Member(contender.port, f"{name}-{group}", f"{name}-{group}-{number}", topic)
+            ConsumerGroupMember(contender.port, f"{name}-{group}", f"{name}-{group}-{number}", topic)
             for group in range(groups)
             for number in range(MEMBERS_EACH)
         ]
@@ -371,13 +373,13 @@ async def _heartbeats(contender: Contender, groups: int) -> dict[str, float]:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"groups are not stable after {PATIENCE_S} s")
                 epochs = [member.epoch for member in members]
-                await asyncio.sleep(HOLDS_S)
+                await asyncio.sleep(STABLE_FOR_S)
             _spread(members)
             await asyncio.sleep(INTERVAL_S)
             before = sum(member.heartbeats for member in members)
-            spent = await _spent(contender, HEARTBEATS_S)
+            spent = await _spent(contender, HEARTBEATS_DURATION_S)
             beats = sum(member.heartbeats for member in members) - before
-            beside_ms = await _pinged(contender.port, frame, PINGED_S)
+            beside_ms = await _pinged(contender.port, frame, PING_DURATION_S)
             # Sessions that end by themselves would cost the broker CPU in the turn of the other one.
             await _all_leave(members)
         finally:
@@ -402,15 +404,15 @@ async def _all_leave(members: Sequence[GroupMember]) -> None:
     await asyncio.gather(*map(leave, members))
 
 
-async def _spent(contender: Contender, seconds: float) -> Spent:
-    """What the broker takes while the members send their heartbeats."""
+async def _spent(contender: Contender, seconds: float) -> ResourceUsage:
+    """Measure the broker's resources while the members send their heartbeats."""
     loop = asyncio.get_running_loop()
-    _, spent = await loop.run_in_executor(None, lambda: contender.spend(lambda: time.sleep(seconds)))
+    _, spent = await loop.run_in_executor(None, lambda: contender.measure_usage(lambda: time.sleep(seconds)))
     return spent
 
 
 async def _pinged(port: int, frame: bytes, seconds: float) -> float:
-    """The p99 (ms) of small produces."""
+    """Return the p99 (ms) of small produces."""
     pinger = await asyncio.get_running_loop().run_in_executor(None, lambda: Pinger(port, frame))
     await asyncio.sleep(seconds)
     await asyncio.get_running_loop().run_in_executor(None, pinger.end)

@@ -19,10 +19,10 @@ from bench import load
 from bench.contenders import Contender
 from bench.figures import Figure
 from bench.frames import request_frame
-from bench.groups import Form
-from bench.libssl import TLS_1_2, Suite
+from bench.groups import RunForm
+from bench.libssl import TLS_1_2, TlsSuite
 from bench.outcome import LoadFailed, Outcome
-from bench.secured import Secured
+from bench.secured import SecuredContender
 from bench.workloads import SMALL
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -30,39 +30,41 @@ NAME: Final = "1,000 TLS handshakes at once"
 CLIENTS: Final = 1_000
 DESCRIPTORS: Final = 8 * CLIENTS
 RATE: Final = 2_000
-"""Produces a second, of 200 B."""
+"""The number of produces of 200 B in a second."""
 WARM_UP_WAVES: Final = 3
 LOAD_S_MIN: Final = 1.0
 SILENCE_S_MAX: Final = 90.0
-"""A client whose SYN found a full queue tries again after 1, 2, 4, 8, 16 and 32 s."""
-QUESTION: Final = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
+"""The longest time without progress. A client whose SYN met a full queue tries again after 1, 2, 4, 8, 16 and 32 s."""
+API_VERSIONS_FRAME: Final = request_frame(
+    ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3
+)
 
 
-class Wave(NamedTuple):
-    """Seconds from the first connection to the last answer, and how many clients had to connect again."""
+class HandshakeWave(NamedTuple):
+    """The time (s) from the first connection to the last answer, and the number of clients that connected again."""
 
     seconds: float
     turned_away: int
 
 
-class Run(NamedTuple):
-    """The produces without the wave, those beside it, and the wave."""
+class HandshakeRun(NamedTuple):
+    """The produces without the wave of handshakes, those beside it, and the wave."""
 
     alone: Outcome
     beside: Outcome
-    wave: Wave
+    wave: HandshakeWave
 
 
-def crowded(brokers: list[Secured], suite: Suite, form: Form) -> list[Figure]:
+def measure_crowd(brokers: list[SecuredContender], suite: TlsSuite, form: RunForm) -> list[Figure]:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(DESCRIPTORS, hard) if hard > 0 else DESCRIPTORS, hard))
     print(f"  {NAME}", flush=True)
-    runs: dict[str, list[Run]] = {broker.contender.name: [] for broker in brokers}
+    runs: dict[str, list[HandshakeRun]] = {broker.contender.name: [] for broker in brokers}
     # A load lasts as long as the wave before it took: its latencies are those of the wave, and not of the calm after.
     lasting_s = dict.fromkeys(runs, 0.0)
     for broker in brokers:
         for _ in range(WARM_UP_WAVES):
-            lasting_s[broker.contender.name] = wave(broker.ports[suite.name], suite, CLIENTS).seconds
+            lasting_s[broker.contender.name] = run_wave(broker.ports[suite.name], suite, CLIENTS).seconds
     for _ in range(form.rounds):
         for broker in brokers:
             name = broker.contender.name
@@ -72,7 +74,7 @@ def crowded(brokers: list[Secured], suite: Suite, form: Form) -> list[Figure]:
     return figures_of(runs)
 
 
-def figures_of(runs: dict[str, list[Run]]) -> list[Figure]:
+def figures_of(runs: dict[str, list[HandshakeRun]]) -> list[Figure]:
     turned_away = ", ".join(f"{name} {sum(run.wave.turned_away for run in mine)}" for name, mine in runs.items())
     note = f"{RATE:,} produces a second; clients that had to connect again: {turned_away}"
 
@@ -92,18 +94,18 @@ def figures_of(runs: dict[str, list[Run]]) -> list[Figure]:
     ]
 
 
-def _round(broker: Secured, suite: Suite, lasting_s: float) -> Run:
+def _round(broker: SecuredContender, suite: TlsSuite, lasting_s: float) -> HandshakeRun:
     requests = round(RATE * max(lasting_s, LOAD_S_MIN))
     alone = _produced(broker.contender, requests)
     with ThreadPoolExecutor(1) as beside:
         producing = beside.submit(_produced, broker.contender, requests)
-        crowd = wave(broker.ports[suite.name], suite, CLIENTS)
-        return Run(alone, producing.result(), crowd)
+        crowd = run_wave(broker.ports[suite.name], suite, CLIENTS)
+        return HandshakeRun(alone, producing.result(), crowd)
 
 
 def _produced(contender: Contender, requests: int) -> Outcome:
-    with contender.topic() as (client, topic):
-        return load.run(
+    with contender.new_topic() as (client, topic):
+        return load.run_load(
             contender.port,
             SMALL.frames(client, topic),
             in_flight=SMALL.in_flight,
@@ -113,8 +115,10 @@ def _produced(contender: Contender, requests: int) -> Outcome:
         )
 
 
-def wave(port: int, suite: Suite, clients: int) -> Wave:
-    """So many clients at once, until each is served. Raises `LoadFailed` after half a minute in which nothing came."""
+def run_wave(port: int, suite: TlsSuite, clients: int) -> HandshakeWave:
+    """Connect many clients at once, and wait until each is served. Raises `LoadFailed` after half a minute without
+    progress.
+    """
     context = ssl.create_default_context(cafile=str(suite.authority))
     version = ssl.TLSVersion.TLSv1_2 if suite.version == TLS_1_2 else ssl.TLSVersion.TLSv1_3
     context.minimum_version = context.maximum_version = version
@@ -149,14 +153,14 @@ def wave(port: int, suite: Suite, clients: int) -> Wave:
                     continue
                 polling.unregister(descriptor)
                 visits.pop(descriptor).close()
-        return Wave(time.perf_counter() - began, turned_away)
+        return HandshakeWave(time.perf_counter() - began, turned_away)
     finally:
         for visit in visits.values():
             visit.close()
 
 
 class _Visit:
-    """One client; `steps` gives the events of poll(2) that it waits for, and ends when it is served."""
+    """One client. `steps` yields the poll(2) events that it waits for, and ends when the client is served."""
 
     def __init__(self, port: int, host: str, context: ssl.SSLContext) -> None:
         self._socket = socket.socket()
@@ -184,7 +188,7 @@ class _Visit:
                 yield select.POLLIN
             except ssl.SSLWantWriteError:
                 yield select.POLLOUT
-        secured.send(QUESTION)
+        secured.send(API_VERSIONS_FRAME)
         while True:
             try:
                 if not secured.recv(1 << 16):
@@ -194,7 +198,7 @@ class _Visit:
                 yield select.POLLIN
 
 
-def _sentence(run: Run) -> str:
+def _sentence(run: HandshakeRun) -> str:
     return (
         f"p99 of a produce {run.alone.latency_ms(0.99):.2f} ms alone, {run.beside.latency_ms(0.99):.2f} ms beside;"
         f" {CLIENTS} clients served in {run.wave.seconds:.2f} s, {run.wave.turned_away} connected again"

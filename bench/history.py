@@ -1,4 +1,4 @@
-"""The events that coordinators remember of their groups: memory, the time of an event, and what a commit pays."""
+"""The events that coordinators keep of their groups: memory, the time to add an event, and the cost for a commit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.rows import HISTORY
 from bench.subjects import Bench
 
@@ -33,11 +33,13 @@ took = time.process_time() - began
 gc.collect()
 print((resident_kb() - before) * 1024 / 1e6, took / EVENTS * 1e6, len(history))
 """
-"""A process of its own, or its memory would be that of the measurement too. Each event has texts of its own."""
+"""The program that is measured, in a process of its own, so that its memory is measured alone. Each event has texts of
+its own.
+"""
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """A million events of 10,000 groups."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure a million events of 10,000 groups."""
     grown: list[float] = []
     microseconds: list[float] = []
     for _ in range(form.rounds):

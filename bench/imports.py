@@ -1,4 +1,4 @@
-"""What a library costs an idle node in memory, once something imports it: the reason why a plain node imports none."""
+"""The memory that the import of a library costs an idle node: the reason why a plain node imports none of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from typing import Final
 
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.subjects import Bench
 
 BEGINS: Final = "import: memory of "
-"""How the names of these figures begin."""
+"""The prefix of the names of these figures."""
 LIBRARIES: Final = {
     "uvloop": "uvloop",
     "google-re2": "re2",
@@ -22,7 +22,7 @@ LIBRARIES: Final = {
     "python-snappy": "snappy",
     "cryptography": "cryptography.x509",
 }
-"""The module that is imported, by the name of the distribution."""
+"""The imported module, by the name of its distribution."""
 PROGRAM: Final = """\
 import asyncio, importlib, importlib.util, sys
 def resident_kb():
@@ -34,8 +34,8 @@ print(resident_kb() - before)
 """
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """The growth of resident memory by each import, in a process that has imported asyncio."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure how much each import increases the resident memory of a process that has imported asyncio."""
     figures = []
     for library, module in LIBRARIES.items():
         grown = [mib for mib in (_grown_mib(module) for _ in range(form.rounds)) if mib is not None]
@@ -46,7 +46,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _grown_mib(module: str) -> float | None:
-    """None if the library is not installed."""
+    """Return the increase (MiB) of memory by an import; None if the library is not installed."""
     command = [sys.executable, "-c", PROGRAM, module]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return int(done.stdout) / 1024 if done.returncode == 0 else None

@@ -1,5 +1,5 @@
-"""What a test waits for: the first broker, a topic for each test, a cluster of three; a node in memory beside one on a
-disk.
+"""The times that tests wait for: the first broker, a topic for each test, a cluster of three, a node in memory beside
+one on a disk.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 
 from bench.contenders import Contender
 from bench.figures import OURS, PEER, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import memory
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, remove
-from bench.throughput import WARM_UP_SHARE, rate
-from bench.trio import Trio
+from bench.subjects import Bench, RunningBroker, remove_server
+from bench.throughput import WARM_UP_SHARE, workload_rate
+from bench.trio import ThreeNodeCluster
 from bench.workloads import LOADS
 from moldau.testing import Cluster
 from moldau.testing.clients.confluent import ConfluentClient
@@ -52,8 +52,8 @@ def test_last():
 """
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Ours alone, and beside Apache Kafka started as a process if a peer can do the same."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure this broker alone, and beside Apache Kafka as a process if it can do the same."""
     compile_packages()
     return [
         Figure(
@@ -82,39 +82,39 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _first(nodes: int) -> float:
-    """Seconds until a cluster serves, in a process that has imported pytest."""
+    """Return the time (s) until a cluster serves, in a process that has imported pytest."""
     return float(subprocess.check_output([sys.executable, "-c", FIRST, str(nodes)], text=True, timeout=120))
 
 
-def _first_broker(bench: Bench, form: Form) -> dict[str, list[float]]:
+def _first_broker(bench: Bench, form: RunForm) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {OURS: []}
     for _ in range(form.rounds):
         values[OURS].append(_first(1))
         if PEER in bench.names:
-            server = bench.new(PEER)
+            server = bench.new_server(PEER)
             server.format()
-            with Running(server) as running:
+            with RunningBroker(server) as running:
                 running.connect().close()
                 values.setdefault(PEER, []).append(time.perf_counter() - running.started)
-            remove(server)
+            remove_server(server)
         print(f"  first broker: {', '.join(f'{name} {each[-1]:.3f} s' for name, each in values.items())}", flush=True)
     return values
 
 
-def _three_nodes(bench: Bench, form: Form) -> dict[str, list[float]]:
+def _three_nodes(bench: Bench, form: RunForm) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {OURS: []}
     for _ in range(form.rounds):
         values[OURS].append(_first(3))
         if PEER in bench.names:
-            with Trio(bench, PEER) as trio:
+            with ThreeNodeCluster(bench, PEER) as trio:
                 began = min(each.started for each in trio.running.values())
                 values.setdefault(PEER, []).append(time.perf_counter() - began)
         print(f"  three nodes: {', '.join(f'{name} {each[-1]:.3f} s' for name, each in values.items())}", flush=True)
     return values
 
 
-def _tests(form: Form) -> list[float]:
-    """Milliseconds from the end of one test to the end of the next one, in a session of pytest."""
+def _tests(form: RunForm) -> list[float]:
+    """Return the times (ms) from the end of one test to the end of the next one, in a session of pytest."""
     found = []
     for _ in range(form.rounds):
         with TemporaryDirectory() as project:
@@ -127,17 +127,17 @@ def _tests(form: Form) -> list[float]:
     return found
 
 
-def _topics(bench: Bench, form: Form) -> dict[str, list[float]]:
+def _topics(bench: Bench, form: RunForm) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for name in bench.names:
         with ExitStack() as stack:
             if name == OURS:
                 bootstrap = stack.enter_context(Cluster()).bootstrap_servers
             else:
-                server = bench.new(name)
+                server = bench.new_server(name)
                 server.format()
-                stack.callback(remove, server)
-                stack.enter_context(Running(server)).connect().close()
+                stack.callback(remove_server, server)
+                stack.enter_context(RunningBroker(server)).connect().close()
                 bootstrap = server.bootstrap
             client = ConfluentClient({"bootstrap.servers": bootstrap})
             _made_and_deleted(client, 0)
@@ -156,7 +156,7 @@ def _made_and_deleted(client: ConfluentClient, number: int) -> float:
     return (time.perf_counter() - began) * 1000 / TESTS
 
 
-def _idle(form: Form) -> list[float]:
+def _idle(form: RunForm) -> list[float]:
     found = []
     for _ in range(form.rounds):
         with Cluster() as kafka:
@@ -167,23 +167,23 @@ def _idle(form: Form) -> list[float]:
     return found
 
 
-def _produce(bench: Bench, form: Form) -> dict[str, list[float]]:
+def _produce(bench: Bench, form: RunForm) -> dict[str, list[float]]:
     requests = WORKLOAD.requests_quick if form.is_quick else WORKLOAD.requests
     values: dict[str, list[float]] = {OURS: [], PEER: []}
     with ExitStack() as stack:
         contenders = {}
         for name in values:
-            server = bench.new(OURS)
+            server = bench.new_server(OURS)
             server.format()
-            stack.callback(remove, server)
+            stack.callback(remove_server, server)
             command = [*server.serve_command()[:2], "--memory", "--port", str(server.port)] if name == OURS else None
-            running = stack.enter_context(Running(server, command))
+            running = stack.enter_context(RunningBroker(server, command))
             running.connect().close()
             contenders[name] = Contender(running)
-            contenders[name].run(WORKLOAD, max(requests // WARM_UP_SHARE, 100))
+            contenders[name].run_load(WORKLOAD, max(requests // WARM_UP_SHARE, 100))
         for _ in range(form.rounds):
             for name, contender in contenders.items():
                 contender.warm_memory(WORKLOAD.log_size(requests))
-                values[name].append(rate(WORKLOAD, contender.run(WORKLOAD, requests)))
+                values[name].append(workload_rate(WORKLOAD, contender.run_load(WORKLOAD, requests)))
             print(f"  produce: {values[OURS][-1]:,.0f} in memory, {values[PEER][-1]:,.0f} on a disk", flush=True)
     return values

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import cpu_time_with_children
 from bench.spark_reads import TIERED, await_high_watermarks, produce
-from bench.subjects import Bench, Running, remove
+from bench.subjects import Bench, RunningBroker, remove_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FOLLOWED: Final = "followed"
 TAKEN: Final = "taken"
 RATE: Final = 10_000_000
-"""Bytes of values a second."""
+"""The size of the values (bytes) that are produced in a second."""
 VALUE_SIZE: Final = 1_000
 FOLLOWED_S: Final = 120.0
 FOLLOWED_S_QUICK: Final = 75.0
@@ -33,29 +33,33 @@ SLICE_S: Final = 0.1
 ENDED_S_MAX: Final = 60.0
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """`form.case` selects by name: `lag` or `rate`."""
-    server = bench.new(OURS, extra=("log.retention.ms=-1",))
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """`form.case` selects by name: `measure_lag` or `rate`."""
+    server = bench.new_server(OURS, extra=("log.retention.ms=-1",))
     server.format()
     figures: list[Figure] = []
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         if form.case in "lag":
-            runs = [lag(running, server.directory / f"lag-{number}", form, number) for number in range(form.rounds)]
+            runs = [
+                measure_lag(running, server.directory / f"lag-{number}", form, number) for number in range(form.rounds)
+            ]
             figures += lag_figures(runs)
         if form.case in "rate":
             count = TIERED.records_quick if form.is_quick else TIERED.records
             produce(running, TAKEN, TIERED, count)
             await_high_watermarks(server.data, TAKEN, count)
-            seconds = [taken(server.data, server.directory / f"rate-{number}") for number in range(form.rounds)]
+            seconds = [
+                catch_up_seconds(server.data, server.directory / f"rate-{number}") for number in range(form.rounds)
+            ]
             note = f"{count:,} records, {TIERED}; from the start of the process to its end, Parquet with zstd"
             rates = [count / each for each in seconds]
             figures.append(Figure("lake: a topic taken by one process", "rows/s", {OURS: rates}, False, note))
-    remove(server)
+    remove_server(server)
     return figures
 
 
 def lag_figures(runs: list[tuple[float, float, int]]) -> list[Figure]:
-    """Of runs as `lag` returns them."""
+    """The figures of the runs that `measure_lag` returned."""
     lags, cpus = [run[0] for run in runs], [run[1] for run in runs]
     note = f"{runs[0][2]:,} records of {VALUE_SIZE:,} B, {RATE / 1e6:.0f} MB/s; the default interval between commits"
     return [
@@ -64,24 +68,25 @@ def lag_figures(runs: list[tuple[float, float, int]]) -> list[Figure]:
     ]
 
 
-def lag(running: Running, warehouse: Path, form: Form, number: int) -> tuple[float, float, int]:
-    """Produce and follow. Returns the longest time until a record was in the table (s), the CPU of the process in a
-    minute (s), and the number of rows."""
+def measure_lag(running: RunningBroker, warehouse: Path, form: RunForm, number: int) -> tuple[float, float, int]:
+    """Produce to a topic and follow it. Returns the longest time until a record was in the table (s), the CPU time of
+    the process in a minute (s), and the number of rows.
+    """
     topic = f"{FOLLOWED}-{number}"
     wanted_s = FOLLOWED_S_QUICK if form.is_quick else FOLLOWED_S
     address = f"127.0.0.1:{running.server.port}"
     running.connect().close()
-    source = paced(address, topic, wanted_s)
+    source = produce_at_rate(address, topic, wanted_s)
     next(source)  # The topic exists from the first record on.
     await_high_watermarks(running.server.data, topic, 1)
-    following = subprocess.Popen(command(running.server.data, topic, warehouse), stderr=subprocess.DEVNULL)
+    following = subprocess.Popen(follow_table_command(running.server.data, topic, warehouse), stderr=subprocess.DEVNULL)
     began = time.perf_counter()
     for _ in source:
         pass
     cpu = cpu_time_with_children(following.pid) * 60 / (time.perf_counter() - began)
     following.terminate()
     assert following.wait(ENDED_S_MAX) == 0
-    table = loaded(warehouse, topic)
+    table = load_table(warehouse, topic)
     rows = table.scan(selected_fields=("partition", "offset", "timestamp")).to_arrow()
     times = {
         (partition, offset): time_us / 1e6
@@ -92,15 +97,15 @@ def lag(running: Running, warehouse: Path, form: Form, number: int) -> tuple[flo
             strict=True,
         )
     }
-    longest = max(each for each in lags_of(table, times))
+    longest = max(each for each in snapshot_lags_s(table, times))
     print(
         f"  lake: {len(times):,} rows, {len(table.snapshots())} snapshots, {longest:.1f} s, {cpu:.1f} s of CPU a minute"
     )
     return longest, cpu, len(times)
 
 
-def lags_of(table: Any, times: dict[tuple[int, int], float]) -> Iterator[float]:
-    """Of each snapshot that has new records, the seconds from the oldest of them to the snapshot."""
+def snapshot_lags_s(table: Any, times: dict[tuple[int, int], float]) -> Iterator[float]:
+    """The lag of each snapshot with new records: the time (s) from the oldest of them to the snapshot."""
     before: dict[str, int] = {}
     for snapshot in table.snapshots():
         offsets: dict[str, int] = json.loads(snapshot.summary["moldau.offsets"])
@@ -110,8 +115,10 @@ def lags_of(table: Any, times: dict[tuple[int, int], float]) -> Iterator[float]:
         before = offsets
 
 
-def paced(address: str, topic: str, seconds: float) -> Iterator[None]:
-    """Produce at `RATE` for so many seconds, after a first record that is there when the first step returns."""
+def produce_at_rate(address: str, topic: str, seconds: float) -> Iterator[None]:
+    """Produce at `RATE` for some seconds, after a first record, which is there when the first step of the generator
+    returns.
+    """
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
@@ -131,23 +138,23 @@ def paced(address: str, topic: str, seconds: float) -> Iterator[None]:
     assert producer.flush(60) == 0
 
 
-def taken(data: Path, warehouse: Path) -> float:
-    """The seconds in which one process takes a topic that is there."""
+def catch_up_seconds(data: Path, warehouse: Path) -> float:
+    """Return the time (s) in which one process makes the table of an existing topic."""
     began = time.perf_counter()
-    subprocess.run([*command(data, TAKEN, warehouse), "--once"], check=True, capture_output=True)
+    subprocess.run([*follow_table_command(data, TAKEN, warehouse), "--once"], check=True, capture_output=True)
     seconds = time.perf_counter() - began
     print(f"  lake: taken in {seconds:.1f} s", flush=True)
     return seconds
 
 
-def command(data: Path, topic: str, warehouse: Path) -> list[str]:
+def follow_table_command(data: Path, topic: str, warehouse: Path) -> list[str]:
     program = str(Path(sys.executable).with_name("moldau"))
     told = ["--path", str(data), "--topic", topic, "--warehouse", str(warehouse), "--mode", "append", "--no-progress"]
     return [program, "follow-table", *told]
 
 
-def loaded(warehouse: Path, topic: str) -> Any:
-    """The table of a topic."""
+def load_table(warehouse: Path, topic: str) -> Any:
+    """Load the table of a topic."""
     from pyiceberg.catalog import load_catalog
 
     uri = f"sqlite:///{warehouse}/catalog.db"

@@ -1,4 +1,4 @@
-"""All topics of a large cluster asked for at once: what the answer costs, and for how long it holds up the loop."""
+"""The cost of a Metadata response with all topics of a large cluster, and how long it holds the event loop."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 VERSION = 13
 
 
-class Beside:
-    """What `LargeMetadata` needs besides an environment."""
+class MetadataPorts:
+    """The parts of a broker that `LargeMetadata` needs besides an environment."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -35,25 +35,27 @@ class Beside:
         raise AssertionError("nothing is missing")
 
 
-def question_of(image: MetadataImage) -> MetadataQuery:
+def metadata_query(image: MetadataImage) -> MetadataQuery:
     brokers = image.cluster.brokers.values()
     nodes = [NodeAddress(each.id, *each.endpoints["PLAINTEXT"][:2], each.rack, each.fenced) for each in brokers]
     return MetadataQuery(image, "PLAINTEXT", nodes, 0, "bench", None, NOT_ASKED, NOT_ASKED, 0)
 
 
 def figures_of_all_topics(image: MetadataImage) -> dict[str, float]:
-    """In processor time: what the process used in all, and the most between two turns of the loop."""
+    """Measure the CPU time of the process for one response, and the longest CPU time between two event
+    loop iterations.
+    """
     return asyncio.run(_asked(image))
 
 
 async def _asked(image: MetadataImage) -> dict[str, float]:
     loop = asyncio.get_running_loop()
-    beside, environment = Beside(loop), LocalEnvironment(loop)
+    beside, environment = MetadataPorts(loop), LocalEnvironment(loop)
     done: asyncio.Future[EncodedResponse] = loop.create_future()
     started = last = time.process_time()
     longest = 0.0
     large = LargeMetadata(environment, cast("TopicCreation", beside), beside.spawn)
-    large.ask(question_of(image), VERSION, answer).listen(done.set_result)
+    large.ask(metadata_query(image), VERSION, answer).listen(done.set_result)
     while not done.done():
         await asyncio.sleep(0.001)
         now = time.process_time()

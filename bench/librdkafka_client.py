@@ -1,7 +1,8 @@
-"""The child process that is librdkafka: the library inside confluent-kafka's wheel, called by ctypes.
+"""The child process of `bench.librdkafka`: calls the librdkafka in confluent-kafka's wheel by ctypes, and prints one
+line of JSON.
 
 confluent-kafka itself makes Python objects of every message, and would be what is measured. Messages are handed over
-ten thousand at a time from one prepared array; consumed ones are counted and given back. It prints one line of JSON.
+ten thousand at a time from one prepared array; consumed ones are counted and given back.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BATCH: Final = 10_000
 POLL_MS: Final = 100
 PATIENCE_S: Final = 60.0
 WORDS: Final = b"order=%08d customer=%06d state=paid lines=[sku-%05d x%d, sku-%05d x%d] total=%d.%02d EUR; "
-"""Values that compress about as well as records do, each different."""
+"""The pattern of values that compress about as well as real records, each of them different."""
 
 
 class _Message(ctypes.Structure):
@@ -46,7 +47,7 @@ class _Message(ctypes.Structure):
 
 
 def main(arguments: list[str]) -> None:
-    """`produce|consume BOOTSTRAP TOPIC COUNT SIZE [name=value...]`."""
+    """Run the arguments: `produce` or `consume`, then BOOTSTRAP TOPIC COUNT SIZE [name=value...]."""
     what, bootstrap, topic, count, size = arguments[:5]
     settings = dict(word.split("=", 1) for word in arguments[5:])
     client = _Client(PRODUCER if what == "produce" else CONSUMER, {"bootstrap.servers": bootstrap, **settings}, topic)
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> None:
 
 
 class _Client:
-    """One librdkafka handle and one topic of it."""
+    """A librdkafka handle with one topic."""
 
     def __init__(self, kind: int, settings: dict[str, str], topic: str) -> None:
         library = self._library = _loaded()
@@ -72,7 +73,7 @@ class _Client:
         self.version: str = library.rd_kafka_version_str().decode()
 
     def produce(self, count: int, size: int) -> tuple[float, float]:
-        """From the first message handed over to the acknowledgement of the last."""
+        """Produce messages. Returns the time from the first message to the acknowledgement of the last."""
         library = self._library
         values = [_value(number, size) for number in range(BATCH)]
         messages = (_Message * BATCH)()
@@ -92,7 +93,9 @@ class _Client:
         return time.perf_counter() - began, time.process_time() - cpu_before
 
     def _handed_over(self, messages: ctypes.Array[_Message], count: int) -> int:
-        """How many of so many found a place in the queue; neither copied nor freed, they can be handed over again."""
+        """Put messages into librdkafka's queue, and return how many fitted. They are neither copied nor freed, so they
+        can be used again.
+        """
         taken: int = self._library.rd_kafka_produce_batch(self._topic, 0, 0, messages, count)
         if taken < count:
             refused = {message.error for message in messages[:count]} - {0, QUEUE_FULL}
@@ -102,7 +105,7 @@ class _Client:
         return taken
 
     def consume(self, count: int, size: int) -> tuple[float, float]:
-        """From the beginning of partition 0; the clock runs from the first message on."""
+        """Consume partition 0 from its beginning. The time begins with the first message."""
         library, drain = self._library, _drain()
         if library.rd_kafka_consume_start(self._topic, 0, ctypes.c_int64(OFFSET_BEGINNING)) != 0:
             _give_up("cannot start to consume")
@@ -123,8 +126,10 @@ class _Client:
 
 
 def _drain() -> Callable[[ctypes.CDLL, ctypes.Array[ctypes.c_void_p], int], int]:
-    """What gives messages back: compiled if that is possible, because a call of ctypes each is not nothing."""
-    compiled = native_load.loop()
+    """Return the function that gives messages back to librdkafka. It is compiled if possible, because a call by ctypes
+    for each message takes long.
+    """
+    compiled = native_load.compiled_loop()
 
     def by_ctypes(library: ctypes.CDLL, messages: ctypes.Array[ctypes.c_void_p], count: int) -> int:
         good = 0
@@ -150,7 +155,7 @@ def _value(number: int, size: int) -> ctypes.Array[ctypes.c_char]:
 
 
 def _loaded() -> ctypes.CDLL:
-    """The library that confluent-kafka's extension module has loaded."""
+    """Return the library that confluent-kafka's extension module has loaded."""
     import confluent_kafka
 
     assert confluent_kafka.version()

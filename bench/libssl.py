@@ -1,4 +1,4 @@
-"""The libssl that Python's own ssl module has loaded, called by ctypes: sessions that the compiled loop can use.
+"""TLS sessions for the compiled load generator, by calls of the libssl that Python's ssl module has loaded.
 
 Python's sockets under TLS cannot be handed to C, and give a reply of 1 MiB in 64 pieces: the generator would be what is
 measured. Only functions are used that OpenSSL 1.1.1 and 3 have.
@@ -18,7 +18,7 @@ from bench.outcome import LoadFailed
 TLS_1_2: Final = 0x0303
 TLS_1_3: Final = 0x0304
 READ_BUFFER_SIZE: Final = 256 << 10
-"""Several records a read, as the brokers do."""
+"""The size of the read buffer. It has room for several TLS records, as the brokers' buffers do."""
 
 _SET_MODE: Final = 33
 _SET_READ_AHEAD: Final = 41
@@ -50,35 +50,37 @@ _SIGNATURES: Final = {
 }
 
 
-class Suite(NamedTuple):
-    """A version of TLS with one cipher suite, and the authority that the node's certificate is held against."""
+class TlsSuite(NamedTuple):
+    """A version of TLS with one cipher suite, and the authority that verifies the node's certificate."""
 
     name: str
     version: int
     cipher: str
-    """As OpenSSL names it."""
+    """The name of the suite in OpenSSL."""
     java_cipher: str
-    """As the settings of a broker name it."""
+    """The name of the suite in the settings of a broker."""
     authority: Path
     host: str = "localhost"
 
 
-class Session:
-    """One connection whose handshake is done."""
+class TlsSession:
+    """A connection whose handshake is complete."""
 
     def __init__(self, library: ctypes.CDLL, address: int) -> None:
         self.address = address
         self._library = library
 
     def free(self) -> None:
-        """Before the socket is closed. The peer is told nothing: the connection ends with the socket."""
+        """Free the session, before its socket is closed. No close_notify is sent: the connection ends
+        with the socket.
+        """
         self._library.SSL_free(self.address)
 
 
-class Library:
-    """A context of one suite."""
+class LibSsl:
+    """A TLS context for one suite."""
 
-    def __init__(self, suite: Suite) -> None:
+    def __init__(self, suite: TlsSuite) -> None:
         self._library = _loaded()
         self._host = suite.host.encode()
         self._context = context = self._library.SSL_CTX_new(self._library.TLS_client_method())
@@ -104,8 +106,8 @@ class Library:
         names = ("SSL_write_ex", "SSL_read_ex", "SSL_get_error")
         return tuple(ctypes.cast(getattr(self._library, name), _POINTER).value for name in names)
 
-    def session(self, connected: socket.socket) -> Session:
-        """The handshake on a connected socket, which does not block from then on. Raises `LoadFailed`."""
+    def session(self, connected: socket.socket) -> TlsSession:
+        """Make the handshake on a connected socket, which is non-blocking afterwards. Raises `LoadFailed`."""
         library = self._library
         address: int = library.SSL_new(self._context)
         library.SSL_ctrl(address, _SET_NAME, _HOST_NAME, ctypes.cast(_TEXT(self._host), _POINTER))
@@ -115,11 +117,11 @@ class Library:
             library.SSL_free(address)
             raise LoadFailed("a TLS handshake failed")
         connected.setblocking(False)
-        return Session(library, address)
+        return TlsSession(library, address)
 
 
 def _loaded() -> ctypes.CDLL:
-    """The library that is in this process, with its functions declared."""
+    """Return the libssl that is loaded in this process, with its functions declared."""
     assert ssl.OPENSSL_VERSION_INFO >= (1, 1, 1)
     found = re.search(r"(/\S*libssl\S*\.so\S*)", Path("/proc/self/maps").read_text())
     if found is None:

@@ -1,4 +1,4 @@
-"""The load generator's loop as a compiled one: `load.c`, built on the spot if there is a C compiler."""
+"""The compiled loop of the load generator: `load.c`, built at first use if there is a C compiler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.frames import Frames
-from bench.libssl import Library
+from bench.libssl import LibSsl
 from bench.outcome import LoadFailed, Outcome
 
 SOURCE: Final = Path(__file__).with_name("load.c")
@@ -78,16 +78,18 @@ class _Load(ctypes.Structure):
 
 
 @cache
-def loop() -> ctypes.CDLL | None:
-    """The compiled loop; None if there is no compiler, or MOLDAU_BENCH_PLAIN is set."""
+def compiled_loop() -> ctypes.CDLL | None:
+    """Return the compiled loop; None without a compiler, or if MOLDAU_BENCH_PLAIN is set."""
     if os.environ.get("MOLDAU_BENCH_PLAIN"):
         return None
-    path = built(SOURCE, "load", "-O2", "-shared", "-fPIC", "-Wall")
+    path = build_shared_library(SOURCE, "load", "-O2", "-shared", "-fPIC", "-Wall")
     return None if path is None else ctypes.CDLL(str(path))
 
 
-def built(source: Path, name: str, *options: str) -> Path | None:
-    """What a C compiler makes of a source, kept for as long as the source stays; None without a compiler."""
+def build_shared_library(source: Path, name: str, *options: str) -> Path | None:
+    """Compile a C source, and return the library; None without a compiler. The library is kept while the source is
+    unchanged.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None
@@ -103,7 +105,7 @@ def built(source: Path, name: str, *options: str) -> Path | None:
     return path
 
 
-def run(
+def run_compiled_load(
     compiled: ctypes.CDLL,
     ports: Sequence[int],
     frames: list[Frames],
@@ -113,9 +115,9 @@ def run(
     error_position: int,
     discards: bool = False,
     interval_ns: int = 0,
-    tls: Library | None = None,
+    tls: LibSsl | None = None,
 ) -> Outcome:
-    """As `plain_load.run`. With `tls` each connection makes its handshake before the clock starts."""
+    """Do the same as `run_plain_load`. With `tls` each connection makes its handshake before the clock starts."""
     share, rest = divmod(requests, len(frames))
     sockets = [_connected(port) for port in ports]
     sessions = [] if tls is None else [tls.session(each) for each in sockets]

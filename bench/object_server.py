@@ -1,4 +1,4 @@
-"""A server of S3 that carries load, on this machine: versitygw over a directory."""
+"""An S3 server on this machine that can carry load: versitygw over a directory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
 
 
 class ObjectServer:
-    """One process, and the credentials for it in this process's environment. `with` ends both. A bucket is a directory
-    below `directory`. Raises `Missing` if the program is not installed."""
+    """A process of the server, with its credentials in the environment of this process. A `with` block ends both. A
+    bucket is a directory below `directory`. Raises `Missing` if the program is not installed.
+    """
 
     def __init__(self, directory: Path, port: int) -> None:
         program = find_program()
@@ -64,7 +65,7 @@ class ObjectServer:
 
 
 def find_program() -> str:
-    """The path of the server: the machine's, or one that Go builds once. Raises `Missing`."""
+    """Return the path of the server's program: the installed one, or one that Go builds once. Raises `Missing`."""
     program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(CACHE))
     return program or _built()
 

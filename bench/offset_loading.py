@@ -1,4 +1,6 @@
-"""A million committed offsets in one partition of `__consumer_offsets`: how long the group coordinator loads them."""
+"""The time in which the group coordinator loads a million committed offsets from one partition of
+`__consumer_offsets`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from itertools import islice
 from typing import Final
 
 from bench.client import Client
-from bench.coordinator_loading import Rows, figures_of_loads, prepared
+from bench.coordinator_loading import LoadingRows, figures_of_loads, prepare_server
 from bench.figures import Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.start import compile_packages
 from bench.subjects import Bench
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
@@ -28,46 +30,50 @@ from moldau.protocol.messages.offset_fetch import (
 from moldau.protocol.record_builder import build_batch
 
 OFFSETS_PARTITIONS: Final = 4
-"""As the brokers of a measurement are configured."""
+"""The number of partitions of the topic in the brokers of a measurement."""
 GROUPS_COUNT: Final = 1_000
 TOPICS_COUNT: Final = 10
 PARTITIONS_COUNT: Final = 100
 RECORDS_A_COMMIT: Final = 10
-ROWS: Final = Rows("offset loading", "a million offset records", "offsets", "a million offsets")
+ROWS: Final = LoadingRows("offset loading", "a million offset records", "offsets", "a million offsets")
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
     groups = group_names(GROUPS_COUNT)
     return figures_of_groups(bench, form, ROWS, groups, offsets_log(groups))
 
 
-def figures_of_groups(bench: Bench, form: Form, rows: Rows, groups: Sequence[str], log: bytes) -> list[Figure]:
-    """The loads of a log of these groups, until the last of them is there."""
+def figures_of_groups(
+    bench: Bench, form: RunForm, rows: LoadingRows, groups: Sequence[str], log: bytes
+) -> list[Figure]:
+    """Measure the loading of a log of these groups, until the last of them is loaded."""
     compile_packages()
 
     def begin(client: Client) -> None:
         find_first_group(client, groups[0])
 
-    servers = {name: prepared(bench.new(name), GROUP_METADATA_TOPIC, log, begin) for name in bench.names}
+    servers = {name: prepare_server(bench.new_server(name), GROUP_METADATA_TOPIC, log, begin) for name in bench.names}
     return figures_of_loads(servers, form.rounds, rows, lambda client: wait_for_group(client, groups[-1]))
 
 
 def group_names(count: int) -> list[str]:
-    """Groups that one partition keeps."""
+    """Yield names of groups that are all in one partition."""
     names = (f"group-{number}" for number in range(100 * count))
     kept = (name for name in names if partition_of(name, OFFSETS_PARTITIONS) == 0)
     return [*islice(kept, count)]
 
 
 def find_first_group(client: Client, group: str) -> None:
-    """Ask for the coordinator of a group, whereupon the broker makes the topic of the offsets; until it is there."""
+    """Ask for the coordinator of a group until it exists. The request makes the broker create the topic
+    of the offsets.
+    """
     client.ask(FindCoordinatorRequest(coordinator_keys=[group]), FindCoordinatorResponse, 4)
     wait_for_group(client, group)
 
 
 def offsets_log(groups: list[str]) -> bytes:
-    """A batch for each commit of ten partitions; every group has a thousand of them."""
+    """The log of the offsets: a batch for each commit of ten partitions. Every group has a thousand commits."""
     now_ms = time.time_ns() // 1_000_000
     log = bytearray()
     offset = 0

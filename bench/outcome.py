@@ -1,4 +1,4 @@
-"""What a load took, whichever loop ran it."""
+"""The outcome of a load, for both loops of the generator."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from typing import NamedTuple
 
 
 class LoadFailed(Exception):
-    """A reply with an error, a closed connection or silence: there is nothing to measure."""
+    """Raised if a load cannot be measured: a reply has an error, a connection is closed, or no reply comes."""
 
 
 class Outcome(NamedTuple):
-    """Latencies run from the sending of a request to the reading of the end of its reply; in an open loop from the
-    time that was set for the sending."""
+    """The result of a load. A latency begins when its request is sent, in an open loop when the request is due, and
+    ends when the end of the reply is read.
+    """
 
     requests: int
     seconds: float
     sent_size: int
     received_size: int
     latencies_ns: array[int]
-    """In ascending order."""
+    """The latencies in ascending order."""
     generator_cpu_s: float
 
     @property
     def generator_share(self) -> float:
-        """Of one core, what the generator itself used."""
+        """The CPU time of the generator itself, as a share of one core."""
         return self.generator_cpu_s / self.seconds
 
     def latency_ms(self, share: float) -> float:
-        """A percentile: 0.99 is the latency that one request in a hundred exceeds."""
+        """A percentile of the latencies: `share` 0.99 gives the latency that one request in a hundred exceeds."""
         return self.latencies_ns[min(len(self.latencies_ns) - 1, int(share * len(self.latencies_ns)))] / 1e6

@@ -1,4 +1,6 @@
-"""A node with a thousand partitions: memory, starts, and how long making and deleting them holds others up."""
+"""A node with a thousand partitions: its memory and starts, and how long their creation and deletion delay other
+requests.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ import time
 from bench.client import Client
 from bench.figures import Figure
 from bench.frames import batch_of, request_frame
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.pinger import Pinger
 from bench.processes import cpu_time, memory
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, Server, remove
+from bench.subjects import Bench, RunningBroker, Server, remove_server
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.api_versions import ApiVersionsRequest
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -24,17 +26,19 @@ BATCHES = 10
 RECORD_SIZE = 1_000
 IDLE_S = 5.0
 AT_REST = 20
-"""Topics of `PARTITIONS` partitions each."""
+"""The number of topics, of `PARTITIONS` partitions each."""
 SETTLED_S = 60.0
-"""After a start: the first check of retention is over."""
+"""The time after a start at which the first check of retention is over."""
 WATCHED_S = 30.0
 PRODUCE_VERSION = 9
 PARTITIONS_A_REQUEST = 100
 PING = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Ten batches of 1 KB in each of a thousand partitions; then starts in turns, after SIGTERM and after SIGKILL."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Write ten batches of 1 KB into each of a thousand partitions. Then measure starts in turns, after SIGTERM and
+    after SIGKILL.
+    """
     measured: dict[str, dict[str, list[float]]] = {}
 
     def note(figure: str, name: str, value: float) -> None:
@@ -42,10 +46,10 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         print(f"  partitions {name}: {figure} {value:.3g}", flush=True)
 
     compile_packages()
-    servers = {name: bench.new(name) for name in bench.names}
+    servers = {name: bench.new_server(name) for name in bench.names}
     for name, server in servers.items():
         server.format()
-        with Running(server) as running:
+        with RunningBroker(server) as running:
             client = running.connect()
             client.create_topic("other")
             stall = Pinger(server.port, PING)
@@ -66,15 +70,15 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
                 note(f"cpu_{how}", name, cpu_s)
                 note(f"memory_{how}", name, anonymous_mb)
     for name, server in servers.items():
-        with Running(server) as running:
+        with RunningBroker(server) as running:
             client = running.connect()
-            client.produce_when_possible(TOPIC)
+            client.produce_with_retries(TOPIC)
             stall = Pinger(server.port, PING)
             client.delete_topic(TOPIC)
             time.sleep(3.0)
             stall.end()
             note("deleted_stall", name, stall.slowest_ms)
-        remove(server)
+        remove_server(server)
     note("idle_cpu", "moldau", _at_rest(bench))
     names = {
         "memory_written": ("memory: anonymous, 1,000 partitions just written", "MB"),
@@ -92,22 +96,22 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _at_rest(bench: Bench) -> float:
-    """The share (%) of a core that a node takes with many partitions, in each of which one batch lies."""
-    server = bench.new("moldau")
+    """Return the share (%) of a core that an idle node uses with many partitions of one batch each."""
+    server = bench.new_server("moldau")
     server.format()
     topics = [f"{TOPIC}-{number}" for number in range(AT_REST)]
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
         for topic in topics:
             _create(client, topic)
             _fill(client, topic, 1)
-    with Running(server) as running:
-        running.connect().produce_when_possible(topics[0])
+    with RunningBroker(server) as running:
+        running.connect().produce_with_retries(topics[0])
         time.sleep(SETTLED_S)
         before = cpu_time(running.pid).total_s
         time.sleep(WATCHED_S)
         share = (cpu_time(running.pid).total_s - before) / WATCHED_S * 100
-    remove(server)
+    remove_server(server)
     return share
 
 
@@ -120,7 +124,7 @@ def _create(client: Client, topic: str) -> None:
 
 
 def _fill(client: Client, topic: str, batches: int) -> None:
-    """The same batch into every partition; one that is not there yet is asked again."""
+    """Produce the same batch to every partition, with retries for partitions that do not exist yet."""
     batch = batch_of([RECORD_SIZE], time.time_ns() // 1_000_000)
     left = list(range(PARTITIONS)) * batches
     deadline = time.monotonic() + 60
@@ -137,16 +141,18 @@ def _fill(client: Client, topic: str, batches: int) -> None:
 
 
 def _start(server: Server, *, kill: bool) -> tuple[float, float, float]:
-    """Seconds to the first acknowledged produce, of the clock and of the CPU, and what it holds `IDLE_S` later."""
+    """Start a broker. Returns the time and the CPU time (s) to the first acknowledged produce, and the memory `IDLE_S`
+    later.
+    """
     if kill:
-        with Running(server) as running:
+        with RunningBroker(server) as running:
             client = running.connect()
-            client.produce_when_possible(TOPIC)
+            client.produce_with_retries(TOPIC)
             _fill(client, TOPIC, 1)
             running.kill()
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
-        client.produce_when_possible(TOPIC)
+        client.produce_with_retries(TOPIC)
         seconds = time.perf_counter() - running.started
         cpu_s = cpu_time(running.pid).total_s
         time.sleep(IDLE_S)

@@ -1,4 +1,4 @@
-"""Another client beside a measurement: it asks a small question again and again, and tells how long each took.
+"""A client beside a measurement: it sends a small request again and again, and reports how long each took.
 
 It is a process of its own: in a thread it would wait for the interpreter while the measurement computes, and that wait
 would look like the broker's.
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Pinger:
-    """One connection, one request at a time, a pause between them."""
+    """Sends one request at a time over one connection, with a pause between requests."""
 
     def __init__(self, port: int, frame: bytes, pause_s: float = 0.002) -> None:
         """Returns after the first answer. Raises `ChildProcessError` if none comes."""
@@ -46,7 +46,7 @@ class Pinger:
             pass
 
     def end(self) -> None:
-        """Stop asking. A second call does nothing."""
+        """Stop sending. A second call has no effect."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""The load generator's loop in Python, for machines without a C compiler."""
+"""The loop of the load generator in Python, for machines without a C compiler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERROR = struct.Struct(">h").unpack_from
 
 
 class _Stream:
-    """One connection, its requests under way and the bytes of the reply that is arriving."""
+    """One connection, with its outstanding requests and the part of a reply that has arrived."""
 
     def __init__(self, port: int, frames: Frames, allowed: int, requests: int, error_position: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -44,14 +44,14 @@ class _Stream:
         self._error_position = error_position
 
     def send(self) -> None:
-        """Send what is allowed to be in flight, as far as the socket takes it."""
+        """Send as many requests as may be in flight, as far as the socket takes them."""
         while True:
             if not self._unsent:
                 count = min(self._allowed, self._to_send)
                 if not count:
                     self.waits_to_write = False
                     return
-                self._unsent = self._frames.next(count)
+                self._unsent = self._frames.next_frames(count)
                 count = len(self._unsent) // self._frames.frame_size
                 self._allowed -= count
                 self._to_send -= count
@@ -68,7 +68,7 @@ class _Stream:
             self._unsent = self._unsent[sent:]
 
     def receive(self, latencies: array[int]) -> int:
-        """Read once; the count of replies that were completed."""
+        """Read once. Returns the number of replies that are complete now."""
         try:
             size = self.socket.recv_into(self._buffer[self._kept :])
         except BlockingIOError:
@@ -86,12 +86,12 @@ class _Stream:
         return completed
 
     def release(self, due_ns: int) -> None:
-        """In an open loop: one more may leave, and was to at this time."""
+        """Allow one more request of an open loop, which was due at this time."""
         self._due.append(due_ns)
         self._allowed += 1
 
     def _count_replies(self, size: int) -> int:
-        """Go over `buffer[:size]`; the head of a reply that is not there as a whole is kept for the next time."""
+        """Count the replies in `buffer[:size]`. The beginning of an incomplete reply is kept for the next call."""
         buffer, head_size = self._buffer, self._error_position + 2
         completed = 0
         position = min(self._left, size)
@@ -114,7 +114,7 @@ class _Stream:
         return completed
 
 
-def run(
+def run_plain_load(
     ports: Sequence[int],
     frames: list[Frames],
     *,
@@ -123,7 +123,7 @@ def run(
     error_position: int,
     interval_ns: int = 0,
 ) -> Outcome:
-    """As `load.run`, which says what the arguments mean."""
+    """Run a load. `load.run_load` describes the arguments."""
     share, rest = divmod(requests, len(frames))
     allowed = 0 if interval_ns else in_flight
     streams = [
@@ -169,7 +169,9 @@ def _exchange(streams: list[_Stream], requests: int, latencies: array[int], inte
 
 
 def _polled(polling: select.poll, wait_s: float) -> list[tuple[int, int]]:
-    """Python's poll rounds up to a millisecond, which is too late for the next request of an open loop."""
+    """Wait for events with more precision than Python's poll, which rounds up to a millisecond: too late for an open
+    loop.
+    """
     if wait_s >= 0.001:
         return polling.poll(int(wait_s * 1000))
     if not (events := polling.poll(0)):
@@ -179,7 +181,7 @@ def _polled(polling: select.poll, wait_s: float) -> list[tuple[int, int]]:
 
 
 class _Schedule:
-    """Lets requests leave at a set distance, the connections in turn."""
+    """The schedule of an open loop: requests are due at a set distance, on the connections in turn."""
 
     def __init__(self, streams: list[_Stream], requests: int, interval_ns: int) -> None:
         self._streams = streams
@@ -189,7 +191,7 @@ class _Schedule:
         self._released = 0
 
     def release_due(self) -> float:
-        """Whatever is due by now leaves; the seconds until the next is due."""
+        """Allow all requests that are due. Returns the time (s) until the next one is due."""
         now = time.perf_counter_ns()
         touched = set()
         while self._released < self._requests:

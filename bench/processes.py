@@ -1,4 +1,4 @@
-"""What the kernel says of a process: CPU time used and memory held."""
+"""CPU time and memory of processes, as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class CpuTime(NamedTuple):
-    """Seconds of CPU, of all threads of a process."""
+    """The CPU time (s) of a process, over all its threads."""
 
     user_s: float
     system_s: float
@@ -25,7 +25,9 @@ class CpuTime(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Resident memory; anonymous is what the process itself asked for, without the pages of files."""
+    """The resident memory of a process. Anonymous memory is that which the process itself has allocated, without pages
+    of files.
+    """
 
     resident_mb: float
     anonymous_mb: float
@@ -37,18 +39,18 @@ def cpu_time(pid: int) -> CpuTime:
 
 
 def cpu_time_with_children(pid: int) -> float:
-    """Seconds of CPU of a process, user and system, and of the children that it has waited for."""
+    """The CPU time (s), user and system, of a process and of those of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICKS_PER_S
 
 
 def cpu_time_of_children() -> float:
-    """Seconds of CPU of the processes that this one has started and waited for."""
+    """The CPU time (s) of the children of this process that have ended."""
     return cpu_time_with_children(os.getpid()) - cpu_time(os.getpid()).total_s
 
 
 def children(pid: int) -> list[int]:
-    """The processes that any thread of a process has started. Empty if it has ended."""
+    """The ids of the child processes of a process; empty if it has ended."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -59,7 +61,7 @@ def children(pid: int) -> list[int]:
 
 
 def memory(pid: int) -> Memory:
-    """Raises `ProcessLookupError` of one that has ended."""
+    """The memory of a process. Raises `ProcessLookupError` if it has ended."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:

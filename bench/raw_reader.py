@@ -1,6 +1,6 @@
-"""A consumer that takes bytes and decodes nothing: of each batch it reads where the next one begins.
+"""A consumer that decodes nothing: of each batch it only reads the size and the offset of the next one.
 
-What it costs is what the kernel copies, so that the broker is measured and not the client.
+Its cost is what the kernel copies, so that the broker is measured and not the client.
 """
 
 from __future__ import annotations
@@ -15,32 +15,35 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 
 BUFFER_SIZE: Final = 1 << 20
-"""At first; it grows to the largest reply."""
+"""The initial size of the buffer, which grows to the largest reply."""
 PATIENCE_S: Final = 60.0
 BEFORE_ABORTED: Final = 2 + 3 * 8
-"""After the place of a partition's error code: the code, high watermark, last stable offset, log start offset."""
+"""The size of the fields from a partition's error code to the aborted transactions: error code, high watermark, last
+stable offset, log start offset.
+"""
 PREFERRED_SIZE: Final = 4
 STORAGE_RETRY_S: Final = 0.05
 
 
-class Taken(NamedTuple):
-    """What one reading came to."""
+class ReadResult(NamedTuple):
+    """The result of reading a range of offsets."""
 
     size: int
-    """Bytes of whole batches."""
+    """The size of whole batches in bytes."""
     seconds: float
     cpu_s: float
-    """Of this process."""
+    """The CPU time of this process."""
     fetches: int
     retries: int
-    """Fetches that were answered with KAFKA_STORAGE_ERROR."""
+    """The number of fetches that were answered with KAFKA_STORAGE_ERROR."""
     longest_s: float
-    """From a request to the end of its reply."""
+    """The longest time from a request to the end of its reply."""
 
 
 class RawReader:
-    """One connection to the leader of partition 0 of a topic; a fetch at a time, as a consumer does. Raises
-    `RuntimeError` for an error that is not retriable, and OSError."""
+    """A connection to the leader of partition 0 of a topic, with one fetch at a time, like a consumer. Raises
+    `RuntimeError` for an error that is not retriable, and OSError.
+    """
 
     def __init__(self, port: int, topic: str, size_max: int) -> None:
         self._topic = topic
@@ -52,8 +55,8 @@ class RawReader:
     def close(self) -> None:
         self._socket.close()
 
-    def read(self, offset: int, end_offset: int) -> Taken:
-        """Fetch from an offset until a reply reaches another one (exclusive)."""
+    def read(self, offset: int, end_offset: int) -> ReadResult:
+        """Fetch from `offset` until `end_offset` (exclusive) is reached."""
         began, cpu_before = time.perf_counter(), time.process_time()
         size = fetches = retries = 0
         longest_s = 0.0
@@ -72,10 +75,10 @@ class RawReader:
             taken, offset = end_of_batches(records, offset)
             size += taken
         seconds = time.perf_counter() - began
-        return Taken(size, seconds, time.process_time() - cpu_before, fetches, retries, longest_s)
+        return ReadResult(size, seconds, time.process_time() - cpu_before, fetches, retries, longest_s)
 
     def _ask(self, frame: bytes) -> memoryview:
-        """The reply, with its size before it."""
+        """Send a request, and return the reply with its size in front."""
         self._socket.sendall(frame)
         self._receive(0, 4)
         (size,) = struct.unpack_from(">i", self._buffer)
@@ -94,7 +97,7 @@ class RawReader:
 
 
 def records_in(reply: memoryview, topic: str) -> tuple[ErrorCode, memoryview]:
-    """The error and the records of the one partition in a reply to `fetch_frame`."""
+    """The error code and the records of the only partition in a reply to `fetch_frame`."""
     position = fetch_error_position(topic)
     (error,) = struct.unpack_from(">h", reply, position)
     position += BEFORE_ABORTED
@@ -105,7 +108,7 @@ def records_in(reply: memoryview, topic: str) -> tuple[ErrorCode, memoryview]:
 
 
 def end_of_batches(records: memoryview, offset: int) -> tuple[int, int]:
-    """The size of the whole batches, and the offset after them; the given one if there are none."""
+    """The size of the whole batches, and the offset after them; `offset` if there are none."""
     position = 0
     while position + HEADER_SIZE <= len(records):
         header = parse_header(records, position)

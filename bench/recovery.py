@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.client import Client, connect_when_possible
+from bench.client import Client, connect_with_retries
 from bench.figures import Figure
-from bench.frames import Producer, batch_of
-from bench.groups import Form
+from bench.frames import ProducerIdentity, batch_of
+from bench.groups import RunForm
 from bench.processes import cpu_time
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, Server, remove
+from bench.subjects import Bench, RunningBroker, Server, remove_server
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.primitives import crc32c
@@ -29,23 +29,23 @@ RECOVERY_S_MAX: Final = 600.0
 SEQUENCE_POSITION: Final = 53
 
 
-class Kind(NamedTuple):
-    """What a segment is full of."""
+class SegmentKind(NamedTuple):
+    """The contents of a segment."""
 
     name: str
     value_sizes: list[int]
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
 
 
 KINDS: Final = (
-    Kind("16 KiB batches", [1007] * 16),
-    Kind("169-byte batches", [99]),
-    Kind("169-byte batches of an idempotent producer", [99], Producer(1, 0)),
+    SegmentKind("16 KiB batches", [1007] * 16),
+    SegmentKind("169-byte batches", [99]),
+    SegmentKind("169-byte batches of an idempotent producer", [99], ProducerIdentity(1, 0)),
 )
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Each kind on all brokers in turns; nothing is ever flushed, so everything is checked."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure each kind on all brokers in turns. Nothing is ever flushed, so all batches are checked."""
     compile_packages()
     figures: list[Figure] = []
     words, segments = ("two", 2) if form.is_quick else ("ten", 10)
@@ -58,33 +58,33 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _measure_kind(
-    bench: Bench, kind: Kind, rounds: int, segments: int
+    bench: Bench, kind: SegmentKind, rounds: int, segments: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     sources = [bench.directory / f"segment-{index}" for index in range(segments)]
     for source in sources:
         write_segment(source, kind)
-    servers = {name: _prepared(bench.new(name), sources) for name in bench.names}
+    servers = {name: _prepared(bench.new_server(name), sources) for name in bench.names}
     times: dict[str, list[float]] = {}
     cpu_times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, server in servers.items():
             _read_all(sources)
-            with Running(server) as running:
-                connect_when_possible(server.port, RECOVERY_S_MAX).produce_when_possible(OTHER_TOPIC)
+            with RunningBroker(server) as running:
+                connect_with_retries(server.port, RECOVERY_S_MAX).produce_with_retries(OTHER_TOPIC)
                 times.setdefault(name, []).append(time.perf_counter() - running.started)
                 cpu_times.setdefault(name, []).append(cpu_time(running.pid).total_s)
                 running.kill()
             took = f"{times[name][-1]:.2f} s, CPU {cpu_times[name][-1]:.2f} s"
             print(f"  recovery {name}: {segments} segments of {kind.name}: {took}", flush=True)
     for server in servers.values():
-        remove(server)
+        remove_server(server)
     for source in sources:
         source.unlink()
     return times, cpu_times
 
 
-def write_segment(path: Path, kind: Kind) -> None:
-    """A gigabyte of one batch over and over, with the offsets, and the sequences, of a row."""
+def write_segment(path: Path, kind: SegmentKind) -> None:
+    """Write a segment of a gigabyte that repeats one batch with consecutive offsets and sequences."""
     batch = batch_of(kind.value_sizes, time.time_ns() // 1_000_000, kind.producer)
     count = max(1, BLOCK_SIZE // len(batch))
     block = memoryview(bytearray(batch * count))
@@ -104,9 +104,9 @@ def write_segment(path: Path, kind: Kind) -> None:
 
 
 def _prepared(server: Server, sources: list[Path]) -> Server:
-    """A broker killed with these segments in its partitions: by name the same files in every broker."""
+    """Make a broker that was killed with these segments in its partitions. The files are the same in every broker."""
     server.format()
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
         client.create_topic(OTHER_TOPIC)
         create_partitions(client, len(sources))

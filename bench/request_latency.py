@@ -1,4 +1,4 @@
-"""The latency that a client sees beside the one that the broker's metrics tell of the same requests.
+"""The latency that a client measures beside the one in the broker's metrics, for the same requests.
 
 Each produce waits until its records are on disk (`log.flush.interval.messages=1`), so that nearly all of its time
 passes in the broker. The client's p99 is exact; the broker's is what Prometheus would compute from TotalTimeMs: the
@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from bench.contenders import Contender
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.start import compile_packages
-from bench.subjects import Bench, Running
+from bench.subjects import Bench, RunningBroker
 from bench.workloads import SMALL
 
 NAME: Final = "p99 of produces that wait for the disk"
@@ -30,8 +30,8 @@ Buckets = Mapping[float, int]
 """The number of requests up to each bound (ms)."""
 
 
-class Compared(NamedTuple):
-    """The p99 of the same requests (ms)."""
+class ComparedLatency(NamedTuple):
+    """The p99 (ms) of the same requests, as the client and the broker measured it."""
 
     client_ms: float
     broker_ms: float
@@ -41,17 +41,17 @@ class Compared(NamedTuple):
         return abs(self.broker_ms / self.client_ms - 1) * 100
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     compile_packages()
     port = bench.free_pair()
     settings = ("log.flush.interval.messages=1", f"moldau.http.listener=http://127.0.0.1:{port}")
-    server = bench.new(OURS, extra=settings)
+    server = bench.new_server(OURS, extra=settings)
     server.format()
     requests = REQUESTS_QUICK if form.is_quick else REQUESTS
     runs = []
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         contender = Contender(running)
-        contender.run(WORKLOAD, WARM_UP_REQUESTS)
+        contender.run_load(WORKLOAD, WARM_UP_REQUESTS)
         for _ in range(form.rounds):
             runs.append(_compared(contender, port, requests))
             print(
@@ -64,23 +64,23 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     ]
 
 
-def _compared(contender: Contender, port: int, requests: int) -> Compared:
+def _compared(contender: Contender, port: int, requests: int) -> ComparedLatency:
     before = produce_buckets(port)
-    outcome = contender.run(WORKLOAD, requests).outcome
+    outcome = contender.run_load(WORKLOAD, requests).outcome
     after = produce_buckets(port)
     buckets = {bound: count - before.get(bound, 0) for bound, count in after.items()}
-    return Compared(outcome.latency_ms(0.99), quantile(buckets, 0.99))
+    return ComparedLatency(outcome.latency_ms(0.99), quantile(buckets, 0.99))
 
 
 def produce_buckets(port: int) -> Buckets:
-    """The histogram of Produce's TotalTimeMs as a scrape tells it."""
+    """The histogram of Produce's TotalTimeMs, from a scrape of the metrics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         page = answer.read().decode()
     return {float(bound.replace("+Inf", "inf")): int(count) for bound, count in BUCKET.findall(page)}
 
 
 def quantile(buckets: Buckets, share: float) -> float:
-    """What Prometheus' `histogram_quantile` gives."""
+    """Compute a quantile as `histogram_quantile` of Prometheus does."""
     bounds = sorted(buckets)
     wanted = share * buckets[bounds[-1]]
     lower, below = 0.0, 0

@@ -1,4 +1,4 @@
-"""Start after kill -9 with many partitions of small transactions, none of which was flushed: the same files in both
+"""The start after kill -9 with many partitions of small transactions, of which none was flushed: the same files in both
 brokers.
 """
 
@@ -9,24 +9,24 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.client import connect_when_possible
+from bench.client import connect_with_retries
 from bench.figures import Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import cpu_time
 from bench.recovery import OTHER_TOPIC, RECOVERY_S_MAX, SEGMENT_NAME, TOPIC, create_partitions
 from bench.start import compile_packages
-from bench.subjects import Bench, Running, Server, remove
+from bench.subjects import Bench, RunningBroker, Server, remove_server
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_builder import Record, build_batch
 
 EPOCHS: Final = 32_000
 PRODUCERS: Final = 3
-"""Of each partition, in turns."""
+"""The number of producers of each partition, which take turns."""
 SEGMENT_FILES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-class Case(NamedTuple):
-    """How many partitions there are, and the bytes of all of them together."""
+class RestartCase(NamedTuple):
+    """The number of partitions, and the size (bytes) of all of them together."""
 
     partitions: int
     size: int
@@ -37,42 +37,44 @@ class Case(NamedTuple):
         return f"start after kill -9 with {partitions}, {size} not flushed"
 
 
-CASES: Final = (Case(285, 204 << 20), Case(1000, 204 << 20))
+CASES: Final = (RestartCase(285, 204 << 20), RestartCase(1000, 204 << 20))
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Each case on all brokers in turns."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure each case on all brokers in turns."""
     compile_packages()
     cases = [case for case in CASES if form.case in case.name]
     return [figure for case in cases for figure in _measure_case(bench, case, form.rounds)]
 
 
-def _measure_case(bench: Bench, case: Case, rounds: int) -> list[Figure]:
+def _measure_case(bench: Bench, case: RestartCase, rounds: int) -> list[Figure]:
     source = bench.directory / f"transactions-{case.partitions}"
     source.mkdir()
     for number in range(case.partitions):
         write_transactions(source / f"{number}.log", case.size // case.partitions, number)
-    servers = {name: _prepared(bench.new(name), case) for name in bench.names}
+    servers = {name: _prepared(bench.new_server(name), case) for name in bench.names}
     times: dict[str, list[float]] = {}
     cpu_times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, server in servers.items():
             _put_in_place(Path(server.data), source, case.partitions)
-            with Running(server) as running:
-                connect_when_possible(server.port, RECOVERY_S_MAX).produce_when_possible(OTHER_TOPIC)
+            with RunningBroker(server) as running:
+                connect_with_retries(server.port, RECOVERY_S_MAX).produce_with_retries(OTHER_TOPIC)
                 times.setdefault(name, []).append(time.perf_counter() - running.started)
                 cpu_times.setdefault(name, []).append(cpu_time(running.pid).total_s)
                 running.kill()
             print(f"  {case.name}: {name}: {times[name][-1]:.2f} s, CPU {cpu_times[name][-1]:.2f} s", flush=True)
     for server in servers.values():
-        remove(server)
+        remove_server(server)
     shutil.rmtree(source)
     note = "exec to first acknowledged produce, files in the page cache"
     return [Figure(case.name, "s", times, note=note), Figure(f"{case.name}: user + system CPU", "s", cpu_times)]
 
 
 def write_transactions(path: Path, size: int, number: int) -> None:
-    """A segment of transactions of one batch each, one in ten aborted, of a few producers in turns."""
+    """Write a segment of transactions of one batch each, by a few producers in turns. One transaction in ten is
+    aborted.
+    """
     now_ms = time.time_ns() // 1_000_000
     record = Record(value=bytes(99), timestamp=now_ms)
     with path.open("wb") as out:
@@ -102,10 +104,10 @@ def write_transactions(path: Path, size: int, number: int) -> None:
             turn += 1
 
 
-def _prepared(server: Server, case: Case) -> Server:
-    """A broker that was killed, with empty partitions."""
+def _prepared(server: Server, case: RestartCase) -> Server:
+    """Make a broker that was killed, with empty partitions."""
     server.format()
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         client = running.connect()
         client.create_topic(OTHER_TOPIC)
         create_partitions(client, case.partitions)
@@ -118,7 +120,7 @@ def _prepared(server: Server, case: Case) -> Server:
 
 
 def _put_in_place(data: Path, source: Path, partitions: int) -> None:
-    """Give the partitions these segments and nothing else, as if they had just been written."""
+    """Replace the files of each partition by these segments, as if they had just been written."""
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
         (data / name).unlink(missing_ok=True)
     for number in range(partitions):

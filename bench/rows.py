@@ -1,7 +1,7 @@
-"""The rows that a release is held against: each figure's name, its bar and its target, in one list.
+"""The rows of a release: for each figure its name, its bar and its target, in one list.
 
-A module of measurements returns figures; one that bears the name of a row here is held against it. To add a row: a
-line in `ROWS`; to add a module: a line in `bench.groups`.
+A group of measurements returns figures. A figure that has the name of a row here is compared with its bar and target.
+To add a row: a line in `ROWS`; to add a module: a line in `bench.groups`.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from bench.figures import Figure
 
 
 class Verdict(Enum):
-    """How a row stands."""
+    """How a figure compares with the bar and the target of its row."""
 
     NOT_COMPARED = "not compared"
-    """In times Apache Kafka's, in a run without it."""
+    """The row is a ratio to Apache Kafka, and the run did not measure Apache Kafka."""
     MISSED = "**missed**"
     HOLDS = "holds"
     TARGET_REACHED = "target reached"
     TARGET_MISSED = "target missed"
-    """For a row that has no bar."""
+    """The target of a row without a bar is missed."""
 
 
 class Row(NamedTuple):
-    """The bar must hold, the target is wanted; both in the figure's unit, or in times Apache Kafka's figure."""
+    """A figure's bar, which must hold, and its target, which is wanted. Both are in the figure's unit, or as a multiple
+    of Apache Kafka's figure.
+    """
 
     name: str
     group: str
-    """The one of `bench.groups` that measures it."""
+    """The group of `bench.groups` that measures the row."""
     bar: float | None
     target: float | None = None
     less_is_better: bool = False
     is_ratio: bool = True
 
     def value(self, figure: Figure) -> float | None:
-        """What is compared with bar and target."""
+        """The value that is compared with bar and target."""
         return figure.ratio if self.is_ratio else figure.ours
 
     def is_within(self, value: float, limit: float) -> bool:
@@ -53,39 +55,41 @@ class Row(NamedTuple):
         return Verdict.HOLDS if self.is_within(value, self.bar) else Verdict.MISSED
 
     def limit(self, limit: float | None) -> str:
-        """Bar or target as a reader sees it."""
+        """Format a bar or a target for the page."""
         if limit is None:
             return ""
         return f"{'≤' if self.less_is_better else '≥'} {limit:g}{'×' if self.is_ratio else ''}"
 
 
 def _at_least(name: str, group: str, bar: float | None, target: float | None = None) -> Row:
-    """In times Apache Kafka's."""
+    """A row whose ratio to Apache Kafka must be at least the bar."""
     return Row(name, group, bar, target)
 
 
 def _at_most(name: str, group: str, bar: float | None, target: float | None = None) -> Row:
-    """In times Apache Kafka's."""
+    """A row whose ratio to Apache Kafka must be at most the bar."""
     return Row(name, group, bar, target, less_is_better=True)
 
 
 def _percent(name: str, group: str, bar: float) -> Row:
-    """At least so many per cent."""
+    """A row whose figure must be at least this percentage."""
     return Row(name, group, bar, is_ratio=False)
 
 
 def _within(name: str, group: str, bar: float, target: float | None = None) -> Row:
-    """In the figure's own unit."""
+    """A row whose figure, in its own unit, must be at most the bar."""
     return Row(name, group, bar, target, less_is_better=True, is_ratio=False)
 
 
 def _not_below(name: str, group: str, bar: float) -> Row:
-    """In the figure's own unit."""
+    """A row whose figure, in its own unit, must be at least the bar."""
     return Row(name, group, bar, is_ratio=False)
 
 
 LONG_LIST: Final = "long list"
-"""Begins the name of the figure of one list: docs/long-lists.md shows these, docs/performance.md has a row of all."""
+"""The prefix of the figures of single lists, which docs/long-lists.md shows. docs/performance.md has one row for all
+lists.
+"""
 LONG_LIST_USERS: Final = ("without rights", "super user")
 
 

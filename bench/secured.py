@@ -1,4 +1,6 @@
-"""Brokers with TLS listeners beside their plain one, each of one version and cipher suite, with one small authority."""
+"""Brokers with TLS listeners beside their plain one, one for each version and cipher suite, and with a certificate
+authority.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +10,30 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.contenders import Contender
-from bench.libssl import TLS_1_2, TLS_1_3, Suite
-from bench.subjects import Bench, Running, remove
+from bench.libssl import TLS_1_2, TLS_1_3, TlsSuite
+from bench.subjects import Bench, RunningBroker, remove_server
 from tests.support.certificates import Authority
 
 SETTING_OF: Final = {TLS_1_2: "TLSv1.2", TLS_1_3: "TLSv1.3"}
 HOST: Final = "localhost"
 
 
-class Secured(NamedTuple):
-    """A running broker, and the port of each suite."""
+class SecuredContender(NamedTuple):
+    """A running broker, with the port of each suite's listener."""
 
     contender: Contender
     ports: dict[str, int]
 
 
-def suites(directory: Path) -> tuple[tuple[Suite, ...], Path]:
-    """The suites that both brokers and the load generator are held to, and the key store of the node."""
+def make_suites(directory: Path) -> tuple[tuple[TlsSuite, ...], Path]:
+    """Make the suites that both brokers and the load generator use, and the key store of the node."""
     authority = Authority("Bench")
     trusted = authority.trust_store(directory / "authority.pem")
     store = directory / "node.pem"
     store.write_text(authority.issue("node", HOST).pem())
     chosen = (
-        Suite("TLS 1.3", TLS_1_3, "TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", trusted, HOST),
-        Suite(
+        TlsSuite("TLS 1.3", TLS_1_3, "TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", trusted, HOST),
+        TlsSuite(
             "TLS 1.2",
             TLS_1_2,
             "ECDHE-ECDSA-AES256-GCM-SHA384",
@@ -43,8 +45,8 @@ def suites(directory: Path) -> tuple[tuple[Suite, ...], Path]:
     return chosen, store
 
 
-def properties(port: int, secured: dict[str, int], chosen: Sequence[Suite], store: Path) -> dict[str, str]:
-    """The settings that give a broker on these ports one listener more for each suite."""
+def listener_properties(port: int, secured: dict[str, int], chosen: Sequence[TlsSuite], store: Path) -> dict[str, str]:
+    """The settings that add one listener for each suite to a broker on these ports."""
     names = {suite.name: f"TLS{SETTING_OF[suite.version][-3:].replace('.', '')}" for suite in chosen}
     more = "".join(f",{names[name]}://127.0.0.1:{at}" for name, at in secured.items())
     own = f"PLAINTEXT://127.0.0.1:{port}"
@@ -65,17 +67,21 @@ def properties(port: int, secured: dict[str, int], chosen: Sequence[Suite], stor
 
 
 @contextmanager
-def secured(bench: Bench, chosen: Sequence[Suite], store: Path, warm_up_s: float) -> Iterator[list[Secured]]:
-    """A broker of each name, running and warmed, with a port for each suite; ended and removed afterwards."""
+def secured_contenders(
+    bench: Bench, chosen: Sequence[TlsSuite], store: Path, warm_up_s: float
+) -> Iterator[list[SecuredContender]]:
+    """A context with a running, warmed-up broker of each name, with a port for each suite. The brokers are removed at
+    the end.
+    """
     with ExitStack() as stack:
         found = []
         for name in bench.names:
-            server = bench.new(name)
+            server = bench.new_server(name)
             ports = {suite.name: bench.free_pair() for suite in chosen}
-            server.set(properties(server.port, ports, chosen, store))
+            server.set(listener_properties(server.port, ports, chosen, store))
             server.format()
-            stack.callback(remove, server)
-            found.append(Secured(Contender(stack.enter_context(Running(server))), ports))
+            stack.callback(remove_server, server)
+            found.append(SecuredContender(Contender(stack.enter_context(RunningBroker(server))), ports))
         for each in found:
             each.contender.warm_up(warm_up_s)
         yield found

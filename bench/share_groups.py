@@ -1,4 +1,4 @@
-"""A share group: how many records a second its consumers get and acknowledge, and how long an acknowledgement takes.
+"""A share group: the rate at which its consumers get and acknowledge records, and the latency of an acknowledgement.
 
 The consumers are ours, on the wire, and the same for both brokers: each acknowledges what it has acquired in its next
 ShareFetch, as the consumers of Apache Kafka do, or in requests of its own.
@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from statistics import median, quantiles
 from typing import Final, NamedTuple
 
-from bench.async_client import STARTING, Connection, connected
+from bench.async_client import COORDINATOR_STARTING_ERRORS, Connection, open_connection
 from bench.client import Client
-from bench.contenders import Contender, in_turns
+from bench.contenders import Contender, run_in_turns
 from bench.figures import Figure
 from bench.frames import batch_of, produce_frame
-from bench.groups import Form
-from bench.subjects import Bench, Running, remove
+from bench.groups import RunForm
+from bench.subjects import Bench, RunningBroker, remove_server
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.incremental_alter_configs import (
@@ -60,20 +60,20 @@ ACKNOWLEDGEMENTS_QUICK: Final = 500
 PATIENCE_S: Final = 120.0
 VERSION: Final = 1
 GROUP_RESOURCE: Final = 32
-"""The type of a group among the resources that have settings."""
+"""The resource type of groups in requests about settings."""
 ACCEPT: Final = 1
 RATE: Final = f"share group, {CONSUMERS} consumers of one partition, 1 KiB"
 LATENCY: Final = f"share group, acknowledgements of {ACKNOWLEDGED_AT_ONCE} records, one in flight"
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     with ExitStack() as stack:
         contenders = []
         for name in bench.names:
-            server = bench.new(name)
+            server = bench.new_server(name)
             server.format()
-            stack.callback(remove, server)
-            contender = Contender(stack.enter_context(Running(server)))
+            stack.callback(remove_server, server)
+            contender = Contender(stack.enter_context(RunningBroker(server)))
             contender.warm_up(form.warm_up_s / 2)
             contenders.append(contender)
         _warm_groups(contenders)
@@ -81,15 +81,15 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _warm_groups(contenders: Sequence[Contender]) -> None:
-    """The topic of the share coordinator is made, and the compiler of a JVM sees the path."""
+    """Create the topic of the share coordinator, and let a JVM compile the code of share groups."""
     for contender in contenders:
         _consumed(contender, RECORDS_QUICK)
         _acknowledged(contender, ACKNOWLEDGEMENTS_QUICK)
 
 
-def _rates(contenders: Sequence[Contender], form: Form) -> list[Figure]:
+def _rates(contenders: Sequence[Contender], form: RunForm) -> list[Figure]:
     records = RECORDS_QUICK if form.is_quick else RECORDS
-    runs = in_turns(
+    runs = run_in_turns(
         contenders,
         form.rounds,
         lambda each: _consumed(each, records),
@@ -113,9 +113,9 @@ def _rates(contenders: Sequence[Contender], form: Form) -> list[Figure]:
     ]
 
 
-def _latencies(contenders: Sequence[Contender], form: Form) -> list[Figure]:
+def _latencies(contenders: Sequence[Contender], form: RunForm) -> list[Figure]:
     count = ACKNOWLEDGEMENTS_QUICK if form.is_quick else ACKNOWLEDGEMENTS
-    runs = in_turns(
+    runs = run_in_turns(
         contenders,
         form.rounds,
         lambda each: _acknowledged(each, count),
@@ -131,15 +131,15 @@ def _latencies(contenders: Sequence[Contender], form: Form) -> list[Figure]:
     ]
 
 
-class Consumption(NamedTuple):
-    """What the consumers of a group got."""
+class ConsumptionRun(NamedTuple):
+    """The result of one run of a group's consumers."""
 
     rate: float
-    """Records a second."""
+    """The number of records in a second."""
     cpu_us: float
-    """What the broker took for a record."""
+    """The CPU time (us) of the broker for a record."""
     client: float
-    """Of one core, what the consumers used."""
+    """The CPU time of the consumers, as a share of one core."""
 
 
 class ShareConsumer:
@@ -155,8 +155,8 @@ class ShareConsumer:
         self._connection: Connection | None = None
 
     async def join(self) -> None:
-        """Until the partition is assigned, and its state can be acknowledged."""
-        self._connection = await connected(self._port)
+        """Join the group, and return when the partition is assigned and its records can be acknowledged."""
+        self._connection = await open_connection(self._port)
         epoch = 0
         while True:
             request = ShareGroupHeartbeatRequest(
@@ -166,7 +166,7 @@ class ShareConsumer:
                 subscribed_topic_names=[self._topic],
             )
             answer = await self._connection.ask(request, ShareGroupHeartbeatResponse, VERSION)
-            if answer.error_code not in STARTING:
+            if answer.error_code not in COORDINATOR_STARTING_ERRORS:
                 assert answer.error_code == ErrorCode.NONE, answer
                 epoch = answer.member_epoch
                 if answer.assignment is not None and answer.assignment.topic_partitions:
@@ -174,7 +174,9 @@ class ShareConsumer:
             await asyncio.sleep(0.1)
 
     async def fetch(self, acquired: Sequence[tuple[int, int]] = ()) -> list[tuple[int, int]]:
-        """Accept what was acquired before, and acquire more: first and last offsets of runs."""
+        """Accept the records that were acquired before, and acquire more. Returns the first and last
+        offsets of runs.
+        """
         assert self._connection is not None
         batches = [
             AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[ACCEPT])
@@ -202,7 +204,7 @@ class ShareConsumer:
         for topic in answer.responses:
             for data in topic.partitions:
                 assert data.acknowledge_error_code == ErrorCode.NONE, ErrorCode(data.acknowledge_error_code)
-                assert data.error_code in (ErrorCode.NONE, *STARTING), ErrorCode(data.error_code)
+                assert data.error_code in (ErrorCode.NONE, *COORDINATOR_STARTING_ERRORS), ErrorCode(data.error_code)
                 runs += [(each.first_offset, each.last_offset) for each in data.acquired_records]
         return runs
 
@@ -228,15 +230,15 @@ class ShareConsumer:
             self._connection.close()
 
 
-def _consumed(contender: Contender, records: int) -> Consumption:
-    """All consumers fetch and acknowledge until each record of a topic is acknowledged."""
-    with contender.topic() as (client, name):
+def _consumed(contender: Contender, records: int) -> ConsumptionRun:
+    """Let all consumers fetch and acknowledge until each record of a topic is acknowledged."""
+    with contender.new_topic() as (client, name):
         topic_id = _filled(client, name, records)
         consumers = [ShareConsumer(contender.port, name, f"{name}-{each}", name, topic_id) for each in range(CONSUMERS)]
         before = time.process_time()
-        (took_s, count), spent = contender.spend(lambda: asyncio.run(_consume_all(consumers, records)))
+        (took_s, count), spent = contender.measure_usage(lambda: asyncio.run(_consume_all(consumers, records)))
         client_s = time.process_time() - before
-    return Consumption(count / took_s, 1e6 * spent.cpu.total_s / count, client_s / spent.seconds)
+    return ConsumptionRun(count / took_s, 1e6 * spent.cpu.total_s / count, client_s / spent.seconds)
 
 
 async def _consume_all(consumers: Sequence[ShareConsumer], records: int) -> tuple[float, int]:
@@ -264,8 +266,8 @@ async def _consume_all(consumers: Sequence[ShareConsumer], records: int) -> tupl
 
 
 def _acknowledged(contender: Contender, count: int) -> list[float]:
-    """The times (ms) of acknowledgements."""
-    with contender.topic() as (client, name):
+    """Return the latencies (ms) of acknowledgements."""
+    with contender.new_topic() as (client, name):
         topic_id = _filled(client, name, count * ACKNOWLEDGED_AT_ONCE)
         consumer = ShareConsumer(contender.port, name, f"{name}-0", name, topic_id)
         return asyncio.run(_acknowledge_all(consumer, count))

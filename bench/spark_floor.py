@@ -1,8 +1,8 @@
-"""The floor of a data source in Python: Spark reads batches that are ready, and nothing is planned, read or decoded.
+"""The floor of a data source in Python: Spark reads ready batches, without planning, reading or decoding.
 
-A task hands over the first batch that this source makes of the same task, again and again, until the rows are as many.
-So schema, sizes of batches and the number of tasks are those of the real scan, and the time is that of Spark: Arrow's
-stream from Python to the JVM, and the projection of its columns to rows there.
+A task returns the first batch that this source makes of the same task, again and again, until the number of rows is
+reached. So schema, sizes of batches and the number of tasks are those of the real scan, and the time is that of Spark:
+Arrow's stream from Python to the JVM, and the projection of its columns to rows there.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 def ready_rows(
     session: SparkSession, options: Mapping[str, str], home: Path, columns: tuple[str, ...] = COLUMNS
 ) -> DataFrame:
-    """A table of as many rows as the source finds with these options, from ready batches. `home` gets a file for each
-    task, and may be removed when the table is not read any more.
+    """Make a table with as many rows as the source finds with these options, from ready batches. `home` gets a file for
+    each task, and may be removed when the table is not read any more.
     """
     import pyarrow as pa
 
@@ -50,8 +50,8 @@ def ready_rows(
 
 
 def ready_source() -> type[DataSource]:
-    """The data source. Its classes are local: Spark then sends them to its workers by value, which do not find the
-    modules of the benches.
+    """Make the data source. Its classes are local, so that Spark sends them to its workers by value: the workers do not
+    find the modules of `bench`.
     """
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.types import StructType

@@ -41,18 +41,17 @@ def topic_config(*, is_quick: bool) -> dict[str, str]:
 
 
 def await_copies(endpoint: str, size: int) -> None:
-    """Until so many bytes of segments are in the store."""
+    """Wait until segments of this size (bytes) in all are in the store."""
     deadline = time.monotonic() + COPIED_S_MAX
-    while (found := sum(each for _, each in objects(endpoint))) < size:
+    while (found := sum(each for _, each in segment_objects(endpoint))) < size:
         assert time.monotonic() < deadline, f"{found} of {size} bytes were copied"
         time.sleep(0.2)
 
 
-def figures(session: SparkSession, endpoint: str, rounds: int, home: Path) -> list[Figure]:
-    """Eight tasks, to noop, in shares of the rate of obstore alone: all columns, and columns without the values; and
-    against ready batches, for which `home` gets files.
-
-    Without the values all bytes are still downloaded and checked, but few of them go from Python to Java.
+def object_figures(session: SparkSession, endpoint: str, rounds: int, home: Path) -> list[Figure]:
+    """Measure reads with eight tasks into `noop`, as a share of obstore's rate: with all columns, and without the
+    values. The reads are also compared with ready batches, for which `home` gets files. Without the values all bytes
+    are still downloaded and checked, but few of them go from Python to Java.
     """
     options = {
         "path": URL,
@@ -63,7 +62,7 @@ def figures(session: SparkSession, endpoint: str, rounds: int, home: Path) -> li
     }
     source = session.read.format("moldau").options(**options)
     ready = spark_floor.ready_rows(session, options, home / "objects-ready")
-    size = sum(each for _, each in objects(endpoint))
+    size = sum(each for _, each in segment_objects(endpoint))
 
     def scan(columns: str | None) -> float:
         """MB/s of these columns; without them of the ready batches."""
@@ -77,7 +76,7 @@ def figures(session: SparkSession, endpoint: str, rounds: int, home: Path) -> li
     floor: list[float] = []
     for number in range(rounds + 1):
         measured = [scan(ALL_COLUMNS), scan(FEW_COLUMNS)]
-        peer, least = asyncio.run(downloaded(endpoint)), scan(None)
+        peer, least = asyncio.run(download_mb_per_s(endpoint)), scan(None)
         mine = " and ".join(f"{each:.0f}" for each in measured)
         print(
             f"  spark from an object store: {mine} MB/s, obstore alone {peer:.0f}, ready batches {least:.0f}",
@@ -103,8 +102,8 @@ def figures(session: SparkSession, endpoint: str, rounds: int, home: Path) -> li
     ]
 
 
-def objects(endpoint: str) -> list[tuple[str, int]]:
-    """The segments of the topic: keys and sizes."""
+def segment_objects(endpoint: str) -> list[tuple[str, int]]:
+    """The keys and sizes of the topic's segments."""
     store = open_store(URL, ObjectStoreOptions(endpoint=endpoint, region=REGION))
     return [
         (each["path"], each["size"])
@@ -115,8 +114,10 @@ def objects(endpoint: str) -> list[tuple[str, int]]:
     ]
 
 
-async def downloaded(endpoint: str) -> float:
-    """MB/s of obstore, with as many objects at once as Spark has tasks; each is taken in pieces as they come."""
+async def download_mb_per_s(endpoint: str) -> float:
+    """The rate (MB/s) of obstore, with as many objects at a time as Spark has tasks. Each object is consumed in pieces
+    as they arrive.
+    """
     store = open_store(URL, ObjectStoreOptions(endpoint=endpoint, region=REGION))
     limit = asyncio.Semaphore(TASKS)
 
@@ -129,5 +130,5 @@ async def downloaded(endpoint: str) -> float:
             return taken
 
     began = time.perf_counter()
-    sizes = await asyncio.gather(*(one(key) for key, _ in objects(endpoint)))
+    sizes = await asyncio.gather(*(one(key) for key, _ in segment_objects(endpoint)))
     return sum(sizes) / (time.perf_counter() - began) / 1e6

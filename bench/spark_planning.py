@@ -1,4 +1,6 @@
-"""Planning a read of very many segments: `python -m bench.spark_planning DIRECTORY` plans in a process of its own."""
+"""The cost of planning a read of very many segments. `python -m bench.spark_planning DIRECTORY` plans in a process of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import peak_memory_mb
 from bench.subjects import Bench
 from bench.synthetic_bucket import SyntheticBucket
@@ -30,14 +32,14 @@ SEGMENTS: Final = 100_000
 SEGMENTS_QUICK: Final = 10_000
 PARTITIONS: Final = 100
 OFFSETS: Final = 100_000
-"""Of one segment."""
+"""The number of offsets in a segment."""
 SEGMENT_SIZE: Final = 64 << 20
-"""A hole: the files take no space."""
+"""The size of a segment file, which is a hole and takes no space."""
 TOPIC: Final = "many"
 
 
-class Planned(NamedTuple):
-    """What a process needed for its plan."""
+class PlanUsage(NamedTuple):
+    """The resources that a process used to make its plan."""
 
     seconds: float
     cpu_s: float
@@ -45,7 +47,7 @@ class Planned(NamedTuple):
     tasks: int
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     directory = bench.directory / "many-segments"
     count = SEGMENTS_QUICK if form.is_quick else SEGMENTS
     make_segments(directory, count)
@@ -71,7 +73,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def make_segments(directory: Path, count: int) -> None:
-    """Partitions of sealed segments; the high watermark is where the last one begins."""
+    """Make partitions of sealed segments. The high watermark is where the last one begins."""
     ends = {}
     per_partition = count // PARTITIONS
     for partition in range(PARTITIONS):
@@ -86,12 +88,12 @@ def make_segments(directory: Path, count: int) -> None:
     write_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS, ends)
 
 
-def plan_aside(directory: Path | int) -> Planned:
-    """Over a directory, or so many tiered segments."""
+def plan_aside(directory: Path | int) -> PlanUsage:
+    """Plan in a process of its own: a read of a directory, or of a number of tiered segments."""
     told = subprocess.run(
         [sys.executable, "-m", "bench.spark_planning", str(directory)], capture_output=True, text=True, check=True
     )
-    return Planned(*json.loads(told.stdout))
+    return PlanUsage(*json.loads(told.stdout))
 
 
 def main() -> None:

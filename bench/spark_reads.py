@@ -1,8 +1,8 @@
-"""Spark reads a topic: from the files by this source, from the broker by Spark's Kafka connector, as Parquet, and the
-same batches without any work on them (`spark_floor`).
+"""Spark reads of a topic in turns: from the files by this source, from the broker by Spark's Kafka connector, as
+Parquet, and as ready batches (`spark_floor`).
 
-All of them in one session on two cores, in turns, of the same records; the broker runs all the time, because the
-connector needs it. Every column is read, and nothing is done with it (`noop`).
+All of them run in one session on two cores, with the same records; the broker runs all the time, because the connector
+needs it. Every column is read, and nothing is done with it (`noop`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench import spark_floor, spark_objects, spark_streams
 from bench.cold_read import BUCKET
-from bench.cold_read import settings as tiered_settings
+from bench.cold_read import broker_settings as tiered_settings
 from bench.figures import OURS, PEER, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.object_server import ObjectServer, find_program
 from bench.processes import children, cpu_time_with_children
-from bench.subjects import Bench, Running, remove
+from bench.subjects import Bench, RunningBroker, remove_server
 from moldau.spark_jobs.session import local_session
 from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
 from moldau.storage.files.local_files import LocalFiles
@@ -41,7 +41,7 @@ JARS: Final = (
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
-"""Of the connector; these versions work together, and with PySpark 4.2."""
+"""The jars of the connector, in versions that work together and with PySpark 4.2."""
 MASTER: Final = "local[2]"
 PARTITIONS: Final = 4
 RECORDS_OF_A_KEY: Final = 8
@@ -49,7 +49,7 @@ CHECKPOINT_S_MAX: Final = 30.0
 
 
 class Topic(NamedTuple):
-    """What is read: the size of a value, the codec, and how many records there are."""
+    """A topic that is read: the size of a value, the codec, and the number of records."""
 
     value_size: int
     codec: str
@@ -71,13 +71,13 @@ TOPICS: Final = tuple(
     for codec in ("none", "lz4", "zstd")
 )
 STREAMED: Final = TOPICS[1]._replace(records=8_000_000)
-"""The form of the records of the sustained stream."""
+"""The records of the sustained stream."""
 TIERED: Final = TOPICS[3]
-"""The form of the records in the object store: 1 KiB without a codec, so that a byte of a row is a byte there."""
+"""The records in the object store: 1 KiB without a codec, so that a byte of a row is a byte in the store."""
 
 
-class Work(NamedTuple):
-    """Seconds of the ways that do the same."""
+class WorkSeconds(NamedTuple):
+    """The times (s) of the different ways to do the same work."""
 
     ours: float
     connector: float
@@ -85,8 +85,8 @@ class Work(NamedTuple):
     floor: float = 0
 
 
-class Times(NamedTuple):
-    """Seconds of one round."""
+class RoundTimes(NamedTuple):
+    """The times (s) of one round."""
 
     ours: float
     connector: float
@@ -94,42 +94,42 @@ class Times(NamedTuple):
     batches: float
     parquet_count: float
     floor: float
-    """Ready batches of the same form."""
+    """The time for ready batches of the same form."""
     broker_cpu: float
-    """Of the broker, while this source read."""
-    cpu: Work
-    """Of Spark and its Python workers, in the four scans: seconds."""
-    latest: Work | None = None
-    """The last value of each key: by the table `latest`, and by Spark SQL over the connector."""
-    export: Work | None = None
-    """Parquet: by the job `export`, and by Spark SQL over the connector."""
+    """The CPU time of the broker while this source read."""
+    cpu: WorkSeconds
+    """The CPU time (s) of Spark and its Python workers in the four scans."""
+    latest: WorkSeconds | None = None
+    """The time to find the last value of each key: by the table `latest`, and by Spark SQL over the connector."""
+    export: WorkSeconds | None = None
+    """The time to export to Parquet: by the job `export`, and by Spark SQL over the connector."""
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """`form.case` selects by name: a topic, `stream`, `latency` or `objects`."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """`form.case` selects by name: a topic, `stream`, `echo_latencies_ms` or `objects`."""
     settings = {"spark.jars": ",".join(map(str, connector_jars())), "spark.driver.memory": "2g"}
     figures: list[Figure] = []
     with ExitStack() as stack:
         endpoint = object_server(bench, stack) if form.case in "objects" else None
         extra = ("log.retention.ms=-1", *(tiered_settings(endpoint) if endpoint else ()))
-        server = bench.new("moldau", extra=extra)
+        server = bench.new_server("moldau", extra=extra)
         server.format()
-        running = stack.enter_context(Running(server))
+        running = stack.enter_context(RunningBroker(server))
         session = stack.enter_context(local_session("bench", master=MASTER, settings=settings))
         for topic in TOPICS:
             if form.case in topic.name:
                 count = topic.records_quick if form.is_quick else topic.records
                 produce(running, topic.name, topic, count)
                 await_high_watermarks(server.data, topic.name, count)
-                figures += figures_of(topic, count, in_turns(session, running, topic, form.rounds))
+                figures += figures_of(topic, count, read_in_turns(session, running, topic, form.rounds))
         if form.case in "stream":
             count = STREAMED.records_quick if form.is_quick else STREAMED.records
             produce(running, "stream", STREAMED, count)
             await_high_watermarks(server.data, "stream", count)
             streamed = spark_streams.StreamTopic("stream", str(STREAMED), count)
-            figures += spark_streams.sustained(session, running, streamed, form.rounds)
+            figures += spark_streams.sustained_rates(session, running, streamed, form.rounds)
         if form.case in "latency":
-            figures += spark_streams.latency(session, running, form.rounds, is_quick=form.is_quick)
+            figures += spark_streams.echo_latencies_ms(session, running, form.rounds, is_quick=form.is_quick)
         if endpoint is not None:
             count = TIERED.records_quick if form.is_quick else TIERED.records
             config = spark_objects.topic_config(is_quick=form.is_quick)
@@ -137,13 +137,13 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             # The last segment of each partition stays with the broker.
             left = PARTITIONS * int(config["segment.bytes"])
             spark_objects.await_copies(endpoint, count * TIERED.value_size - left)
-            figures += spark_objects.figures(session, endpoint, form.rounds, server.directory)
-    remove(server)
+            figures += spark_objects.object_figures(session, endpoint, form.rounds, server.directory)
+    remove_server(server)
     return figures
 
 
 def object_server(bench: Bench, stack: ExitStack) -> str | None:
-    """The endpoint of an S3 server with a bucket; None if versitygw is missing."""
+    """Start an S3 server with a bucket, and return its endpoint; None if versitygw is missing."""
     try:
         find_program()
     except Missing as missing:
@@ -156,7 +156,7 @@ def object_server(bench: Bench, stack: ExitStack) -> str | None:
 
 
 def connector_jars() -> list[Path]:
-    """Fetched one by one, by Maven. Raises CalledProcessError and FileNotFoundError."""
+    """Fetch the jars by Maven, one by one. Raises CalledProcessError and FileNotFoundError."""
     home = CACHE / "spark-kafka"
     home.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -171,8 +171,8 @@ def connector_jars() -> list[Path]:
     return paths
 
 
-def produce(running: Running, name: str, topic: Topic, count: int, config: dict[str, str] | None = None) -> None:
-    """Records of the form of a topic, into a topic of this name, which is created."""
+def produce(running: RunningBroker, name: str, topic: Topic, count: int, config: dict[str, str] | None = None) -> None:
+    """Create the topic `name`, and produce records like those of `topic` to it."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -206,7 +206,7 @@ def produce(running: Running, name: str, topic: Topic, count: int, config: dict[
 
 
 def await_high_watermarks(data: Path, topic: str, count: int) -> None:
-    """A running broker writes them down every few seconds."""
+    """Wait until a running broker has checkpointed the high watermarks, which it does every few seconds."""
     deadline = time.monotonic() + CHECKPOINT_S_MAX
     while True:
         known = read_offsets(LocalFiles(), str(data), HIGH_WATERMARKS)
@@ -216,8 +216,10 @@ def await_high_watermarks(data: Path, topic: str, count: int) -> None:
         time.sleep(0.2)
 
 
-def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int) -> list[Times]:
-    """More rounds than asked for: the first ones warm up the JVM, one of each form of records once it is warm."""
+def read_in_turns(session: SparkSession, running: RunningBroker, topic: Topic, rounds: int) -> list[RoundTimes]:
+    """Read the topic in all ways, in turns. There are more rounds than asked for, because the first ones warm up the
+    JVM.
+    """
     data, address = str(running.server.data), f"127.0.0.1:{running.server.port}"
     parquet = str(running.server.directory / f"{topic.name}.parquet")
     ours = session.read.format("moldau").option("subscribe", topic.name)
@@ -241,7 +243,7 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
         connector, connector_cpu = scan(kafka.load)
         columnar, columnar_cpu = scan(lambda: session.read.parquet(parquet))
         floor, floor_cpu = scan(lambda: ready)
-        work = Work(my_cpu, connector_cpu, columnar_cpu, floor_cpu)
+        work = WorkSeconds(my_cpu, connector_cpu, columnar_cpu, floor_cpu)
         began = time.perf_counter()
         (row,) = ours.option("table", "batches").load(data).where("NOT isControl").selectExpr(*counted).collect()
         batches = time.perf_counter() - began
@@ -251,14 +253,14 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
         counted_s = time.perf_counter() - began
         has_jobs = topic.codec == "lz4" and number >= warm_ups - 1
         jobs = (latest(ours, kafka, data), export(session, kafka, data, topic.name)) if has_jobs else ()
-        runs.append(Times(mine, connector, columnar, batches, counted_s, floor, cpu, work, *jobs))
+        runs.append(RoundTimes(mine, connector, columnar, batches, counted_s, floor, cpu, work, *jobs))
     shutil.rmtree(parquet)
     shutil.rmtree(home)
     return runs[warm_ups:]
 
 
 def spark_cpu() -> float:
-    """Seconds of CPU of the JVM, of the Python workers under it, and of those that it has waited for."""
+    """The CPU time (s) of the JVM, of its Python workers, and of those workers that have ended."""
     below = children(os.getpid())
     for pid in below:
         below += children(pid)
@@ -269,8 +271,8 @@ def spark_cpu() -> float:
     return total
 
 
-def latest(ours: DataFrameReader, kafka: DataFrameReader, data: str) -> Work:
-    """The last value of each key. The records of a key are in one partition."""
+def latest(ours: DataFrameReader, kafka: DataFrameReader, data: str) -> WorkSeconds:
+    """Measure the search for the last value of each key. The records of a key are in one partition."""
     from pyspark.sql import functions as f
 
     began = time.perf_counter()
@@ -280,11 +282,11 @@ def latest(ours: DataFrameReader, kafka: DataFrameReader, data: str) -> Work:
     ours.option("table", "records")
     fields = f.struct("value", "partition", "offset", "timestamp")
     kafka.load().groupBy("key").agg(f.max_by(fields, "offset")).write.format("noop").mode("overwrite").save()
-    return Work(between - began, time.perf_counter() - between)
+    return WorkSeconds(between - began, time.perf_counter() - between)
 
 
-def export(session: SparkSession, kafka: DataFrameReader, data: str, topic: str) -> Work:
-    """All columns to Parquet with zstd, in both."""
+def export(session: SparkSession, kafka: DataFrameReader, data: str, topic: str) -> WorkSeconds:
+    """Measure the export of all columns to Parquet with zstd, by both."""
     from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
     from moldau.spark_jobs.jobs.progress import JobProgress
 
@@ -297,16 +299,16 @@ def export(session: SparkSession, kafka: DataFrameReader, data: str, topic: str)
     ended = time.perf_counter()
     for name in ("exported", "written"):
         shutil.rmtree(home / name)
-    return Work(between - began, ended - between)
+    return WorkSeconds(between - began, ended - between)
 
 
-def said(value: float | Work | None) -> str:
+def seconds_text(value: float | WorkSeconds | None) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}" if isinstance(value, float) else "/".join(f"{each:.2f}" for each in value)
 
 
-def figures_of(topic: Topic, count: int, runs: list[Times]) -> list[Figure]:
+def figures_of(topic: Topic, count: int, runs: list[RoundTimes]) -> list[Figure]:
     def rates(seconds: list[float]) -> list[float]:
         return [count / each for each in seconds]
 
@@ -318,7 +320,7 @@ def figures_of(topic: Topic, count: int, runs: list[Times]) -> list[Figure]:
     counts = {OURS: [run.batches for run in runs], PEER: [run.parquet_count for run in runs]}
     note = f"{count:,} records, {MASTER}; the broker used {cpu:.2f} s of CPU meanwhile"
     for run in runs:
-        print(f"  spark {topic}: {', '.join(f'{name} {said(value)}' for name, value in run._asdict().items())}")
+        print(f"  spark {topic}: {', '.join(f'{name} {seconds_text(value)}' for name, value in run._asdict().items())}")
     sys.stdout.flush()
     cpus = {OURS: [run.cpu.ours for run in runs], PEER: [run.cpu.connector for run in runs]}
     columnar_cpus = {OURS: [run.cpu.ours for run in runs], PEER: [run.cpu.parquet for run in runs]}

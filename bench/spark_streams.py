@@ -1,4 +1,5 @@
-"""Streaming queries of Spark beside the same over its Kafka connector: rate from files, latency over a broker.
+"""Streaming queries of Spark with this source beside the same with its Kafka connector: rate from files, latency over a
+broker.
 
 The latency is that of a record from its producer through a query to a consumer: the query copies it to another topic by
 the connector's sink, in both, so that only the sources differ.
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from bench.subjects import Running
+    from bench.subjects import RunningBroker
 
 TRIGGERS: Final = 8
-"""A sustained stream reads a topic in so many triggers."""
+"""The number of triggers in which a sustained stream reads a topic."""
 WARM_UP_ROUNDS: Final = 2
 """The first rounds warm up the JVM."""
 SOURCE: Final = "trigger"
@@ -35,24 +36,23 @@ ECHO: Final = "trigger-echo"
 RECORDS: Final = 25
 RECORDS_QUICK: Final = 20
 WARM_UP: Final = 15
-"""The first records, which are not counted."""
+"""The number of first records, which are not counted."""
 ANSWER_S_MAX: Final = 60.0
 FORMATS: Final = {OURS: "moldau", PEER: "kafka"}
 
 
 class StreamTopic(NamedTuple):
-    """What a sustained stream reads."""
+    """The topic that a sustained stream reads."""
 
     name: str
     label: str
     records: int
 
 
-def sustained(session: SparkSession, running: Running, topic: StreamTopic, rounds: int) -> list[Figure]:
-    """Rows a second from the beginning of a topic to its end: from files, and by the connector from the broker.
-
-    The sustained rate is that of the triggers after the first one, because a query starts once and then runs for days;
-    the other rate is that of the whole query.
+def sustained_rates(session: SparkSession, running: RunningBroker, topic: StreamTopic, rounds: int) -> list[Figure]:
+    """Measure the rows a second of a query over a whole topic: from files, and by the connector from the broker. The
+    sustained rate is that of the triggers after the first one, because a query starts once and then runs for days; the
+    other rate is that of the whole query.
     """
     home = running.server.directory / "streams"
     rates: dict[str, list[float]] = {OURS: [], PEER: []}
@@ -66,7 +66,7 @@ def sustained(session: SparkSession, running: Running, topic: StreamTopic, round
                 rows = source.load(str(running.server.data))
             else:
                 rows = source.option("kafka.bootstrap.servers", f"127.0.0.1:{running.server.port}").load()
-            run = run_through(rows, home / f"{name}-{number}", topic.records)
+            run = run_to_end(rows, home / f"{name}-{number}", topic.records)
             if number >= WARM_UP_ROUNDS:
                 rates[who].append(run.sustained_rate)
                 whole_rates[who].append(run.rate)
@@ -92,14 +92,14 @@ def sustained(session: SparkSession, running: Running, topic: StreamTopic, round
 
 
 class StreamRates(NamedTuple):
-    """Rows a second of a query: of its triggers after the first, and with its start and its end."""
+    """The rows a second of a query: of its triggers after the first, and of the whole query."""
 
     sustained_rate: float
     rate: float
 
 
-def run_through(rows: DataFrame, checkpoint: Path, records: int) -> StreamRates:
-    """A query that reads all that is there."""
+def run_to_end(rows: DataFrame, checkpoint: Path, records: int) -> StreamRates:
+    """Run a query that reads everything that is there."""
     began = time.perf_counter()
     writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
@@ -113,15 +113,15 @@ def run_through(rows: DataFrame, checkpoint: Path, records: int) -> StreamRates:
     return StreamRates(sum(counts[1:]) / sustained_s, records / seconds)
 
 
-def latency(session: SparkSession, running: Running, rounds: int, *, is_quick: bool) -> list[Figure]:
-    """Milliseconds from a record's producer to its consumer, through a query over a broker."""
+def echo_latencies_ms(session: SparkSession, running: RunningBroker, rounds: int, *, is_quick: bool) -> list[Figure]:
+    """Measure the latencies (ms) from a record's producer to its consumer, through a query over a broker."""
     address = f"127.0.0.1:{running.server.port}"
     make_topics(address)
     values: dict[str, list[float]] = {OURS: [], PEER: []}
     for number in range(rounds):
         for who, name in FORMATS.items():
             checkpoint = running.server.directory / f"trigger-{name}-{number}"
-            with echoing(session, name, address, checkpoint), clients(address) as (producer, consumer):
+            with echo_query(session, name, address, checkpoint), clients(address) as (producer, consumer):
                 count = RECORDS_QUICK if is_quick else RECORDS
                 times = [answer_ms(producer, consumer, f"{name}-{number}-{each}") for each in range(WARM_UP + count)]
             shutil.rmtree(checkpoint)
@@ -141,8 +141,8 @@ def make_topics(address: str) -> None:
 
 
 @contextmanager
-def echoing(session: SparkSession, name: str, address: str, checkpoint: Path) -> Iterator[StreamingQuery]:
-    """A query that copies what is new from one topic to the other, trigger after trigger."""
+def echo_query(session: SparkSession, name: str, address: str, checkpoint: Path) -> Iterator[StreamingQuery]:
+    """Start a query that copies new records from one topic to the other, trigger after trigger."""
     source = session.readStream.format(name).option("kafka.bootstrap.servers", address).option("subscribe", SOURCE)
     rows = source.option("startingOffsets", "latest").load().select("key", "value")
     sink = rows.writeStream.format("kafka").option("kafka.bootstrap.servers", address).option("topic", ECHO)
@@ -170,7 +170,7 @@ def clients(address: str) -> Iterator[tuple[Producer, Consumer]]:
 
 
 def answer_ms(producer: Producer, consumer: Consumer, text: str) -> float:
-    """Milliseconds until a record has come back."""
+    """Return the time (ms) until a produced record has been copied back."""
     began = time.perf_counter()
     producer.produce(SOURCE, text)
     producer.poll(0)

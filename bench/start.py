@@ -1,4 +1,4 @@
-"""How long from the start of the process to the first acknowledged produce."""
+"""The time from the start of the process to the first acknowledged produce."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import cpu_time
-from bench.subjects import Bench, Ours, Running, Server, remove
+from bench.subjects import Bench, MoldauServer, RunningBroker, Server, remove_server
 from building.hot_path import PACKAGES
 
 TOPIC = "started"
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """A directory with one topic, and a directory never used; the brokers take turns."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure starts on a directory with one topic, and on a new directory, of the brokers in turns."""
     rounds = form.rounds
     known: dict[str, list[float]] = {}
     known_cpu: dict[str, list[float]] = {}
@@ -24,9 +24,9 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     servers = {}
     compile_packages()
     for name in bench.names:
-        servers[name] = server = bench.new(name)
+        servers[name] = server = bench.new_server(name)
         server.format()
-        with Running(server) as running:
+        with RunningBroker(server) as running:
             running.connect().create_topic(TOPIC)
     for each in range(rounds):
         for name in bench.names:
@@ -36,9 +36,9 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             print(f"  start {each + 1}/{rounds} {name}: {seconds:.3f} s, CPU {cpu_s:.2f} s", flush=True)
     for _ in range(rounds):
         for name in bench.names:
-            fresh.setdefault(name, []).append(_start_fresh(bench.new(name)))
+            fresh.setdefault(name, []).append(_start_fresh(bench.new_server(name)))
     for server in servers.values():
-        remove(server)
+        remove_server(server)
     return [
         Figure("start: exec to first acknowledged produce, one topic", "s", known),
         Figure("start: user + system CPU of it", "s", known_cpu),
@@ -52,32 +52,32 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def compile_packages() -> None:
-    """As a first start does: without bytecode a start takes three times as long, and sources have changed since."""
+    """Compile all modules to bytecode. Without bytecode a start takes three times as long."""
     root = Path(__file__).parent.parent
     for package in PACKAGES:
         compileall.compile_dir(root / package, quiet=1)
 
 
 def _start(server: Server) -> tuple[float, float]:
-    """Seconds on the clock, and of the CPU: the steadier figure on a busy machine."""
-    with Running(server) as running:
+    """Return the time and the CPU time (s) of a start. The CPU time varies less on a busy machine."""
+    with RunningBroker(server) as running:
         client = running.connect()
-        client.produce_when_possible(TOPIC)
+        client.produce_with_retries(TOPIC)
         return time.perf_counter() - running.started, cpu_time(running.pid).total_s
 
 
 def _start_fresh(server: Server) -> float:
     command = None
-    if isinstance(server, Ours):
+    if isinstance(server, MoldauServer):
         command = server.serve_command_without_file()
         Path(server.data).mkdir(parents=True)
     else:
         server.format()
     try:
-        with Running(server, command) as running:
+        with RunningBroker(server, command) as running:
             client = running.connect()
-            client.touch_topic(TOPIC)
-            client.produce_when_possible(TOPIC)
+            client.auto_create_topic(TOPIC)
+            client.produce_with_retries(TOPIC)
             return time.perf_counter() - running.started
     finally:
-        remove(server)
+        remove_server(server)

@@ -1,4 +1,4 @@
-"""The brokers that are measured side by side: this checkout's, and Apache Kafka if Java and its jars are installed."""
+"""The brokers that are compared: that of this checkout, and Apache Kafka if Java and its jars are installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bench import load
-from bench.client import Client, connect_when_possible
+from bench.client import Client, connect_with_retries
 from tests.conformance.brokers import TRANSACTION_VERSION, Apache, Broker, Moldau, Ports
 from tests.conformance.toolchain import Missing, Toolchain
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 _LIBC: Final = CDLL(None)
 _SET_DEATH_SIGNAL: Final = 1
-"""Of prctl(2)."""
+"""PR_SET_PDEATHSIG of prctl(2)."""
 COMPILED: Final = ("moldau.broker.network.connection", "moldau.protocol.record_batch")
-"""Two of the modules that `make compiled` compiles."""
+"""Two modules of the hot path, which show whether it is compiled."""
 LAST_LINES: Final = 20
-"""Of a broker's log, shown if a measurement fails."""
+"""The number of lines of a broker's log that are shown if a measurement fails."""
 SCRATCH_PIECE = bytes(1 << 20)
 SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")
-"""What both get besides the settings of the conformance run: deleted topics give back their space soon."""
+"""The settings of both brokers besides those of the conformance run. Deleted topics release their space soon."""
 
 
 class Server(Protocol):
-    """A broker with a directory of its own that can be prepared and served."""
+    """A broker with a directory of its own, which can be formatted and started."""
 
     name: str
     directory: Path
@@ -47,14 +47,14 @@ class Server(Protocol):
     def serve_command(self) -> list[str]: ...
 
 
-class Ours(Moldau):
-    """This checkout's broker as its user starts it: by the installed command."""
+class MoldauServer(Moldau):
+    """The broker of this checkout, started by the installed command as a user does."""
 
     def serve_command(self) -> list[str]:
         return [str(Path(sys.executable).with_name("moldau")), "serve", str(self.properties)]
 
     def serve_command_without_file(self) -> list[str]:
-        """A node that prepares its own directory."""
+        """The command of a node that formats its own directory."""
         addresses = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.port + 1}"
         names = ("listeners", "advertised.listeners")
         overrides = [word for name in names for word in ("--override", f"{name}={addresses}")]
@@ -62,13 +62,13 @@ class Ours(Moldau):
 
 
 class Bench:
-    """Where the brokers of one run live: a directory for everything, and ports. `with` ends those that are shared."""
+    """The directories, ports and shared brokers of one run. A `with` block ends the shared brokers."""
 
     def __init__(self, directory: Path, ports: Ports, toolchain: Toolchain | None) -> None:
         self.directory = directory
         self.toolchain = toolchain
         self.contenders: list[Contender] = []
-        """Brokers under load that several groups share, once `bench.contenders.warmed` has started them."""
+        """Brokers under load that several groups share, once `bench.contenders.warmed_contenders` has started them."""
         self.running = ExitStack()
         self._ports = ports
         self._count = 0
@@ -80,12 +80,12 @@ class Bench:
         self.close()
 
     def close(self) -> None:
-        """End the shared brokers; whoever needs them next gets new ones."""
+        """End the shared brokers. The next group that needs them gets new ones."""
         self.contenders = []
         self.running.close()
 
     def clear(self) -> None:
-        """After a failure: end the shared brokers, and delete what was left behind."""
+        """After a failure, end the shared brokers and delete the directories that were left."""
         self.close()
         for path in self.directory.iterdir():
             shutil.rmtree(path, ignore_errors=True)
@@ -95,20 +95,22 @@ class Bench:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the brokers there are, ours first."""
+        """The names of the available brokers, ours first."""
         return ("moldau",) if self.toolchain is None else ("moldau", "apache")
 
     def free_pair(self) -> int:
-        """A port that is free together with the next one."""
+        """A free port whose successor is free, too."""
         return self._ports.pair()
 
-    def new(self, name: str, transaction_version: int = TRANSACTION_VERSION, extra: Sequence[str] = ()) -> Broker:
-        """A broker that has never run, neither formatted nor started. `extra` are lines of its properties."""
+    def new_server(
+        self, name: str, transaction_version: int = TRANSACTION_VERSION, extra: Sequence[str] = ()
+    ) -> Broker:
+        """A broker that is neither formatted nor started. `extra` are lines of its properties."""
         self._count += 1
         home = self.directory / f"{name}-{self._count}"
         server: Broker
         if name == "moldau":
-            server = Ours(home, self._ports.pair(), (*SETTINGS, *extra))
+            server = MoldauServer(home, self._ports.pair(), (*SETTINGS, *extra))
         else:
             assert self.toolchain is not None
             server = Apache(home, self._ports.pair(), self.toolchain, (*SETTINGS, *extra))
@@ -116,7 +118,7 @@ class Bench:
         return server
 
 
-class Running:
+class RunningBroker:
     """A broker process. `with` ends it."""
 
     def __init__(self, server: Server, command: Sequence[str] | None = None) -> None:
@@ -130,7 +132,7 @@ class Running:
             )
         self.pid = self._process.pid
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> RunningBroker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -143,14 +145,14 @@ class Running:
 
     @property
     def status(self) -> int | None:
-        """With which it ended, by itself or by force; None while it runs."""
+        """The exit status of the process; None while it runs."""
         return self._process.poll()
 
     def connect(self) -> Client:
-        return connect_when_possible(self.server.port)
+        return connect_with_retries(self.server.port)
 
     def kill(self) -> None:
-        """As `kill -9` does."""
+        """Kill the process with SIGKILL."""
         self._process.kill()
         self._process.wait()
 
@@ -165,12 +167,12 @@ class Running:
 
 
 def die_with_parent() -> None:
-    """In a child, before exec: however the bench ends, nothing that it started is left running."""
+    """Called in a child process before exec: let the kernel kill the child when this process ends."""
     _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def find_peer() -> Toolchain | None:
-    """What runs Apache Kafka, fetched if Maven is there; if it cannot run, says so and why."""
+    """Find what is needed to run Apache Kafka, with its jars fetched by Maven. If it cannot run, print why."""
     toolchain = Toolchain(fetch=True)
     try:
         toolchain.java()
@@ -182,7 +184,7 @@ def find_peer() -> Toolchain | None:
 
 
 def warm_memory(directory: Path, size: int) -> None:
-    """Write and delete scratch: memory that nobody has touched before takes writes at a tenth of the speed."""
+    """Write and delete a scratch file: memory that was never used before takes writes at a tenth of the speed."""
     path = directory / "scratch"
     with path.open("wb", buffering=0) as scratch:
         for _ in range(size >> 20):
@@ -190,7 +192,7 @@ def warm_memory(directory: Path, size: int) -> None:
     path.unlink()
 
 
-def remove(server: Server) -> None:
+def remove_server(server: Server) -> None:
     shutil.rmtree(server.directory, ignore_errors=True)
 
 
@@ -204,8 +206,8 @@ def is_compiled() -> bool:
     return all(map(_is_compiled, COMPILED))
 
 
-def machine() -> dict[str, str]:
-    """What the figures hold for."""
+def machine_text() -> dict[str, str]:
+    """The facts about the machine and the versions on which the figures depend."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -218,5 +220,5 @@ def machine() -> dict[str, str]:
         "system": f"{system.sysname} {system.release}",
         "python": sys.version.split()[0],
         "hot path": "compiled" if is_compiled() else "plain Python",
-        "load generator": load.language(),
+        "load generator": load.loop_language(),
     }

@@ -1,4 +1,4 @@
-"""A tiered storage that is made up when it is asked: as many segments as are wanted, in no memory."""
+"""A synthetic remote storage: it generates any number of segments when it is asked, without memory for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUFFIXES: Final = sorted(kind.value for kind in ObjectKind if kind is not Object
 
 
 class SyntheticBucket:
-    """A `RemoteStorage` that only reads. Manifests follow from one template, so that making them costs little."""
+    """A `RemoteStorage` that can only be read. Manifests are made from one template, so that they cost little."""
 
     def __init__(self, topic: str, partitions: int, segments: int, offsets: int, size: int) -> None:
         self._partitions = [RemotePartition(topic, TOPIC_ID, number) for number in range(partitions)]
@@ -84,14 +84,14 @@ class SyntheticBucket:
         raise AssertionError("a plan deletes nothing")
 
     async def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is no resource to release."""
 
     def _objects(self, prefix: str, number: int) -> Sequence[ObjectEntry]:
         stem = f"{prefix}{number * self._offsets:020}-{number:020}Ag"
         return [ObjectEntry(stem + suffix, 1000) for suffix in SUFFIXES]
 
     def _template(self, partition: RemotePartition) -> tuple[bytes, tuple[bytes, bytes], bytes]:
-        """A manifest around its segment id, its start offset and its last offset."""
+        """A manifest, split around its segment id, its start offset and its last offset."""
         objects = {kind: ObjectSummary(self._size, 1) for kind in REQUIRED_KINDS}
         segment_id = bytes([255] * 16)
         manifest = SegmentManifest(

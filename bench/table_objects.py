@@ -17,37 +17,37 @@ from statistics import median
 from typing import Final
 
 from bench import spark_objects
-from bench.cold_read import settings
+from bench.cold_read import broker_settings
 from bench.figures import OURS, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.object_server import REGION
 from bench.slow_store import DELAY_S, RATE, SlowStore
 from bench.spark_reads import PARTITIONS, TIERED, object_server, produce
-from bench.subjects import Bench, Running, remove
+from bench.subjects import Bench, RunningBroker, remove_server
 
 PASSES: Final = 2
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """All columns. Nothing if versitygw is missing."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure a scan of all columns. No figures if versitygw is missing."""
     with ExitStack() as stack:
         endpoint = object_server(bench, stack)
         if endpoint is None:
             return []
-        server = bench.new(OURS, extra=("log.retention.ms=-1", *settings(endpoint)))
+        server = bench.new_server(OURS, extra=("log.retention.ms=-1", *broker_settings(endpoint)))
         server.format()
         config = spark_objects.topic_config(is_quick=form.is_quick)
         count = TIERED.records_quick if form.is_quick else TIERED.records
-        with Running(server) as running:
+        with RunningBroker(server) as running:
             produce(running, spark_objects.TOPIC, TIERED, count, config)
             # The last segment of each partition stays with the broker.
             left = PARTITIONS * int(config["segment.bytes"])
             spark_objects.await_copies(endpoint, count * TIERED.value_size - left)
-        remove(server)
-        size = sum(each for _, each in spark_objects.objects(endpoint))
-        near = [(scanned(endpoint), downloaded(endpoint)) for _ in range(form.rounds)]
+        remove_server(server)
+        size = sum(each for _, each in spark_objects.segment_objects(endpoint))
+        near = [(scan_seconds(endpoint), download_seconds(endpoint)) for _ in range(form.rounds)]
         slow = stack.enter_context(SlowStore(bench.free_pair(), endpoint))
-        distant = [(scanned(slow.endpoint), downloaded(slow.endpoint)) for _ in range(form.rounds)]
+        distant = [(scan_seconds(slow.endpoint), download_seconds(slow.endpoint)) for _ in range(form.rounds)]
     what = f"of {DELAY_S * 1000:.0f} ms and {RATE / 1e6:.0f} MB/s a connection"
     return [
         *figures("tables: from an object store, two cores: all columns", size, near, "versitygw beside it"),
@@ -67,18 +67,18 @@ def figures(name: str, size: int, runs: Sequence[tuple[float, float]], where: st
     ]
 
 
-def downloaded(endpoint: str) -> float:
-    """Seconds in which obstore alone downloads the objects."""
+def download_seconds(endpoint: str) -> float:
+    """The time (s) in which obstore alone downloads the objects."""
     for _ in range(PASSES):
         began = time.perf_counter()
-        asyncio.run(spark_objects.downloaded(endpoint))
+        asyncio.run(spark_objects.download_mb_per_s(endpoint))
         seconds = time.perf_counter() - began
     print(f"  tables from an object store: obstore alone {seconds:.2f} s", flush=True)
     return seconds
 
 
-def scanned(endpoint: str) -> float:
-    """Seconds of a scan in a process of its own."""
+def scan_seconds(endpoint: str) -> float:
+    """The time (s) of a scan in a process of its own."""
     command = [sys.executable, "-m", "bench.table_objects", endpoint]
     seconds = float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
     print(f"  tables from an object store: scan {seconds:.2f} s", flush=True)
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def scan(endpoint: str) -> int:
-    """All columns of the topic. Returns the number of rows."""
+    """Scan all columns of the topic. Returns the number of rows."""
     import moldau
 
     options = {"moldau.tiered.storage.endpoint": endpoint, "moldau.tiered.storage.region": REGION}

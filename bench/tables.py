@@ -1,4 +1,5 @@
-"""A topic as Arrow batches without Spark: against its codec alone, against a consumer and pandas, and what is skipped.
+"""A topic as Arrow batches without Spark: beside its codec alone, beside a consumer with pandas, and with skipped
+columns.
 
 Producers are confluent-kafka with its default batches; values are JSON of random words and numbers. Each measurement is
 a process of its own on one core, which decodes in its only thread; the first of its two passes warms it up.
@@ -19,10 +20,10 @@ from typing import Final, NamedTuple
 
 from bench import table_objects
 from bench.figures import OURS, PEER, Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import cpu_time_with_children
 from bench.spark_reads import await_high_watermarks
-from bench.subjects import Bench, Running
+from bench.subjects import Bench, RunningBroker
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import decompress
 from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
@@ -31,11 +32,11 @@ from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 SEED: Final = 31
 PARTITIONS: Final = 4
 VALUES: Final = 20_000
-"""Different values; more than fit into the window of a codec."""
+"""The number of different values, which is more than the window of a codec holds."""
 SKIPPED: Final = ("offset", "timestamp")
 PASSES: Final = 2
 BATCH_SIZE_MAX: Final = 4 << 20
-"""Of a batch without compression: frames of librdkafka do not say it."""
+"""The largest decompressed batch. Frames of librdkafka do not state it."""
 
 
 class Topic(NamedTuple):
@@ -60,7 +61,7 @@ DECODED: Final = (
     Topic(100, "none", 2_000_000, 500_000),
 )
 PLAIN: Final = Topic(1024, "none", 600_000, 150_000)
-"""Of which offsets and timestamps are read, and the rest is skipped."""
+"""The topic of which only offsets and timestamps are read."""
 CONSUMED: Final = DECODED[1]
 
 
@@ -70,28 +71,31 @@ class Pass(NamedTuple):
     seconds: float
     rows: int
     size: int
-    """Bytes of records without compression."""
+    """The size of the decompressed records in bytes."""
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     """`form.case` selects by name: `files` or `objects`."""
     figures = of_files(bench, form) if form.case in "files" else []
     return figures + (table_objects.measure(bench, form) if form.case in "objects" else [])
 
 
-def of_files(bench: Bench, form: Form) -> list[Figure]:
-    server = bench.new("moldau", extra=("log.retention.ms=-1",))
+def of_files(bench: Bench, form: RunForm) -> list[Figure]:
+    server = bench.new_server("moldau", extra=("log.retention.ms=-1",))
     server.format()
     figures: list[Figure] = []
-    with Running(server) as running:
+    with RunningBroker(server) as running:
         for topic in (*DECODED, PLAIN):
             count = topic.records_quick if form.is_quick else topic.records
             produce(running, topic, count)
             await_high_watermarks(server.data, topic.name, count)
         for topic in DECODED:
-            runs = [(aside("scan", server.data, topic), aside("codec", server.data, topic)) for _ in range(form.rounds)]
+            runs = [
+                (run_in_process("scan", server.data, topic), run_in_process("codec", server.data, topic))
+                for _ in range(form.rounds)
+            ]
             figures += decoding_figures(topic, runs)
-        skipped = [aside("skip", server.data, PLAIN) for _ in range(form.rounds)]
+        skipped = [run_in_process("skip", server.data, PLAIN) for _ in range(form.rounds)]
         rates = [each.size / each.seconds / 1e6 for each in skipped]
         note = f"{PLAIN}: {skipped[0].rows:,} records; offset and timestamp are read"
         figures.append(Figure("tables: offsets and timestamps: skipped", "MB/s", {OURS: rates}, False, note))
@@ -100,7 +104,7 @@ def of_files(bench: Bench, form: Form) -> list[Figure]:
 
 
 def decoding_figures(topic: Topic, runs: list[tuple[Pass, Pass]]) -> list[Figure]:
-    """The rate of the scan, and its share of that of the codec."""
+    """The rate of the scan, and its ratio to the rate of the codec."""
     scans = [scan.size / scan.seconds / 1e6 for scan, _ in runs]
     floors = [codec.size / codec.seconds / 1e6 for _, codec in runs]
     floor = "reading and checksums alone" if topic.codec == "none" else "the codec alone"
@@ -114,16 +118,16 @@ def decoding_figures(topic: Topic, runs: list[tuple[Pass, Pass]]) -> list[Figure
     ]
 
 
-def against_a_consumer(running: Running, data: Path, rounds: int) -> Figure:
-    """Into a data frame of pandas: by this package, and by a consumer and a list of dicts."""
+def against_a_consumer(running: RunningBroker, data: Path, rounds: int) -> Figure:
+    """Measure reads into a data frame of pandas: by this package, and by a consumer that makes a list of dicts."""
     ours: list[float] = []
     theirs: list[float] = []
     cpu = 0.0
     for _ in range(rounds):
         before = cpu_time_with_children(running.pid)
-        mine = aside("pandas", data, CONSUMED)
+        mine = run_in_process("pandas", data, CONSUMED)
         cpu += cpu_time_with_children(running.pid) - before
-        consumer = aside("consume", f"127.0.0.1:{running.server.port}", CONSUMED)
+        consumer = run_in_process("consume", f"127.0.0.1:{running.server.port}", CONSUMED)
         ours.append(mine.rows / mine.seconds)
         theirs.append(consumer.rows / consumer.seconds)
     note = f"{CONSUMED}: {mine.rows:,} records, one core; the broker used {cpu:.2f} s of CPU meanwhile"
@@ -136,7 +140,7 @@ def against_a_consumer(running: Running, data: Path, rounds: int) -> Figure:
     )
 
 
-def produce(running: Running, topic: Topic, count: int) -> None:
+def produce(running: RunningBroker, topic: Topic, count: int) -> None:
     """Make a topic with records of its form."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -146,14 +150,14 @@ def produce(running: Running, topic: Topic, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": address})
     for made in admin.create_topics([NewTopic(topic.name, PARTITIONS, 1)]).values():
         made.result(30)
-    send(address, topic, count)
+    produce_records(address, topic, count)
 
 
-def send(address: str, topic: Topic, count: int) -> None:
+def produce_records(address: str, topic: Topic, count: int) -> None:
     """Add records of the form of a topic, in the batches that the client makes by default."""
     from confluent_kafka import Producer
 
-    values = list(documents(topic.value_size))
+    values = list(json_documents(topic.value_size))
     producer = Producer({"bootstrap.servers": address, "compression.type": topic.codec, "linger.ms": 50})
     for number in range(count):
         while True:
@@ -165,8 +169,8 @@ def send(address: str, topic: Topic, count: int) -> None:
     assert producer.flush(300) == 0
 
 
-def documents(size: int) -> Iterator[bytes]:
-    """Values of this size: JSON of random numbers and words."""
+def json_documents(size: int) -> Iterator[bytes]:
+    """JSON values of this size, with random numbers and words."""
     dice = Random(SEED)
     words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(3, 10))) for _ in range(2000)]
     for number in range(VALUES):
@@ -176,8 +180,8 @@ def documents(size: int) -> Iterator[bytes]:
         yield (head[: size - 2] + '"}').encode()
 
 
-def aside(work: str, place: Path | str, topic: Topic) -> Pass:
-    """One measurement in a process of its own."""
+def run_in_process(work: str, place: Path | str, topic: Topic) -> Pass:
+    """Run one measurement in a process of its own."""
     command = [sys.executable, "-m", "bench.tables", work, str(place), topic.name, topic.codec]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     print(f"  tables {topic}: {work} {told.strip()}", flush=True)
@@ -191,34 +195,36 @@ def main() -> None:
     for _ in range(PASSES):
         began = time.perf_counter()
         if work == "codec":
-            rows = expanded(place, topic, codec)
+            rows = decompress_batches(place, topic, codec)
         else:
-            rows = {"scan": scanned, "skip": skipped, "pandas": framed, "consume": consumed}[work](place, topic)
+            rows = {"scan": scan_topic, "skip": scan_offsets, "pandas": read_data_frame, "consume": consume_topic}[
+                work
+            ](place, topic)
         seconds = time.perf_counter() - began
     size = 0 if work in ("consume", "pandas") else plain_size(place, topic)
     print(json.dumps([seconds, rows, size]))
 
 
-def scanned(place: str, topic: str) -> int:
+def scan_topic(place: str, topic: str) -> int:
     import moldau
 
     return sum(batch.num_rows for batch in moldau.read_topic(place, topic, threads=0))
 
 
-def skipped(place: str, topic: str) -> int:
+def scan_offsets(place: str, topic: str) -> int:
     import moldau
 
     return sum(batch.num_rows for batch in moldau.read_topic(place, topic, columns=SKIPPED, threads=0))
 
 
-def framed(place: str, topic: str) -> int:
+def read_data_frame(place: str, topic: str) -> int:
     import moldau
 
     return len(moldau.pandas(place, topic, threads=0))
 
 
-def consumed(address: str, topic: str) -> int:
-    """Every message as a dict, and these as a data frame."""
+def consume_topic(address: str, topic: str) -> int:
+    """Consume every message as a dict, and make a data frame of the dicts."""
     import pandas
     from confluent_kafka import Consumer, TopicPartition
 
@@ -243,16 +249,14 @@ def consumed(address: str, topic: str) -> int:
     return len(pandas.DataFrame(rows))
 
 
-def expanded(place: str, topic: str, codec: str) -> int:
-    """What the codec alone does: each batch is read and decompressed; without a codec its checksum is computed. Returns
-    the number of batches.
-    """
+def decompress_batches(place: str, topic: str, codec: str) -> int:
+    """Read and decompress each batch, or compute its checksum if there is no codec. Returns the number of batches."""
     import lz4.frame  # type: ignore[import-untyped]
     import zstandard
 
     zstd = zstandard.ZstdDecompressor()
     count = 0
-    for data, position, header in stored(place, topic):
+    for data, position, header in stored_batches(place, topic):
         if codec == "none":
             assert crc_is_valid(data, position, header)
         elif header.is_compressed:  # A client leaves a batch as it is that would not become smaller.
@@ -262,7 +266,7 @@ def expanded(place: str, topic: str, codec: str) -> int:
     return count
 
 
-def stored(place: str, topic: str) -> Iterator[tuple[bytes, int, BatchHeader]]:
+def stored_batches(place: str, topic: str) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """The batches of the files of a topic, each as (bytes of a piece of the file, its position there, its header)."""
     for path in sorted(Path(place).glob(f"{topic}-*/*.log")):
         data = path.read_bytes()
@@ -271,10 +275,10 @@ def stored(place: str, topic: str) -> Iterator[tuple[bytes, int, BatchHeader]]:
 
 
 def plain_size(place: str, topic: str) -> int:
-    """Bytes of the records of a topic without compression."""
+    """The decompressed size (bytes) of a topic's records."""
 
     size = 0
-    for data, position, header in stored(place, topic):
+    for data, position, header in stored_batches(place, topic):
         body = memoryview(data)[position + HEADER_SIZE : position + header.size]
         size += len(decompress(header.codec, body, size_max=RECORDS_SIZE_MAX)) if header.is_compressed else len(body)
     return size

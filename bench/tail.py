@@ -1,4 +1,4 @@
-"""Fetch from the tail: consumers that wait at the end of a log for what a producer writes at a set rate.
+"""Fetches at the tail of a log: consumers wait for the records that a producer writes at a set rate.
 
 A delivery counts from the time at which its request was to leave to the end of the reply that brings it to a consumer.
 """
@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.contenders import Contender, Spent, in_turns, warmed
+from bench.contenders import Contender, ResourceUsage, run_in_turns, warmed_contenders
 from bench.figures import Figure
 from bench.frames import (
     batch_for_frame_size,
@@ -22,7 +22,7 @@ from bench.frames import (
     produce_error_position,
     produce_frame,
 )
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.outcome import LoadFailed, Outcome
 from bench.subjects import Bench
 from moldau.protocol.record_batch import parse_header
@@ -42,27 +42,27 @@ _HEAD = struct.Struct(">i").unpack_from
 _ERROR = struct.Struct(">h").unpack_from
 
 
-class Tail(NamedTuple):
-    """The deliveries of one run, all consumers together, and what the broker spent."""
+class TailRun(NamedTuple):
+    """The deliveries of one run over all consumers, and the broker's resources."""
 
     outcome: Outcome
-    spent: Spent
+    spent: ResourceUsage
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    contenders = warmed(bench, form)
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    contenders = warmed_contenders(bench, form)
     deliveries = RATE * (SECONDS_QUICK if form.is_quick else SECONDS)
 
-    def run(contender: Contender) -> Tail:
+    def run(contender: Contender) -> TailRun:
         contender.warm_memory(deliveries * FRAME_SIZE)
-        with contender.topic() as (_, topic):
+        with contender.new_topic() as (_, topic):
             followed = _Followed(contender.port, topic)
-            return Tail(*contender.spend(lambda: followed.run(deliveries)))
+            return TailRun(*contender.measure_usage(lambda: followed.run(deliveries)))
 
-    runs = in_turns(contenders, form.rounds, run, _sentence)
+    runs = run_in_turns(contenders, form.rounds, run, _sentence)
     generator = max(run.outcome.generator_share for mine in runs.values() for run in mine)
 
-    def figure(what: str, unit: str, of: Callable[[Tail], float]) -> Figure:
+    def figure(what: str, unit: str, of: Callable[[TailRun], float]) -> Figure:
         return Figure(
             f"{NAME}: {what}",
             unit,
@@ -81,7 +81,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 class Consumer:
-    """Asks for what follows, again and again; knows how many batches a reply holds by its size alone."""
+    """A consumer that fetches again and again. It computes the number of batches in a reply from its size alone."""
 
     def __init__(self, port: int, topic: str, batch_size: int, records: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -99,7 +99,7 @@ class Consumer:
 
     @property
     def is_waiting(self) -> bool:
-        """No reply has begun: the next question may be put."""
+        """Whether no reply has begun, so that the next request may be sent."""
         return not self._got
 
     def ask(self) -> None:
@@ -108,7 +108,7 @@ class Consumer:
         self.socket.sendall(self._frame)
 
     def receive(self) -> int:
-        """Read once; the count of batches of the reply that is complete now."""
+        """Read once. Returns the number of batches in the reply if it is complete now."""
         # Of the reply only the head is looked at, which lies at the front of the first piece.
         size = self.socket.recv_into(self._buffer)
         if not size:
@@ -131,7 +131,7 @@ class Consumer:
 
 
 class _Followed:
-    """One producer in an open loop and its consumers, in one loop: as five processes would do it."""
+    """One producer in an open loop and its consumers, in one event loop, where real ones are five processes."""
 
     def __init__(self, port: int, topic: str) -> None:
         batch = batch_for_frame_size(topic, FRAME_SIZE, time.time_ns() // 1_000_000)
@@ -185,7 +185,7 @@ class _Followed:
                 latencies += [now - began - each * interval_ns for each in range(first, first + batches)]
 
 
-def _sentence(run: Tail) -> str:
+def _sentence(run: TailRun) -> str:
     outcome = run.outcome
     return (
         f"p50 {outcome.latency_ms(0.5):.2f} ms, p99 {outcome.latency_ms(0.99):.2f} ms,"

@@ -1,4 +1,4 @@
-"""100,000 transactional ids in one partition of `__transaction_state`: how long a new coordinator loads them."""
+"""The time in which a new coordinator loads 100,000 transactional ids from one partition of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from typing import Final
 
 from bench.client import Client
-from bench.coordinator_loading import Rows, figures_of_loads, prepared
+from bench.coordinator_loading import LoadingRows, figures_of_loads, prepare_server
 from bench.figures import Figure
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.start import compile_packages
 from bench.subjects import Bench
 from bench.transactional_client import init_producer
@@ -22,23 +22,25 @@ from moldau.protocol.messages.describe_transactions import DescribeTransactionsR
 from moldau.protocol.record_builder import build_batch
 
 STATE_PARTITIONS: Final = 4
-"""As the brokers of a measurement are configured."""
+"""The number of partitions of the topic in the brokers of a measurement."""
 IDS_COUNT: Final = 100_000
 TIMEOUT_MS: Final = 60_000
 PARTITIONS_COUNT: Final = 3
-ROWS: Final = Rows("transaction loading", "100,000 transactional ids", "transactional ids", "100,000 transactional ids")
+ROWS: Final = LoadingRows(
+    "transaction loading", "100,000 transactional ids", "transactional ids", "100,000 transactional ids"
+)
 STATES: Final = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT)
-"""Of the last transaction of each id, a record each."""
+"""The states of the last transaction of each id, with one record for each."""
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
     """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
     compile_packages()
     ids = transactional_ids()
     log = state_log(ids)
     servers = {
-        name: prepared(
-            bench.new(name, TRANSACTION_VERSION),
+        name: prepare_server(
+            bench.new_server(name, TRANSACTION_VERSION),
             TRANSACTION_STATE_TOPIC,
             log,
             lambda client: init_producer(client, ids[0]),
@@ -49,13 +51,13 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def transactional_ids() -> list[str]:
-    """Ids that one partition keeps."""
+    """Yield transactional ids that are all in one partition."""
     names = (f"application-{number}" for number in range(8 * IDS_COUNT))
     return [name for name in names if partition_of(name, STATE_PARTITIONS) == 0][:IDS_COUNT]
 
 
 def state_log(ids: list[str]) -> bytes:
-    """A batch for each state of each id: a transaction that was committed."""
+    """The log of committed transactions: a batch for each state of each id."""
     now_ms = time.time_ns() // 1_000_000
     partitions = frozenset(("output", index) for index in range(PARTITIONS_COUNT))
     log = bytearray()
@@ -71,7 +73,7 @@ def state_log(ids: list[str]) -> bytes:
 
 
 def _wait_for(client: Client, transactional_id: str) -> None:
-    """Until the coordinator describes the transaction of this id."""
+    """Wait until the coordinator describes the transaction of this id."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:

@@ -8,15 +8,22 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final, NamedTuple, Protocol
 
-from bench.client import Client, Unanswered, connect_when_possible
-from bench.contenders import Contender, in_turns
-from bench.conversations import hold
+from bench.client import Client, Unanswered, connect_with_retries
+from bench.contenders import Contender, run_in_turns
+from bench.conversations import run_conversations
 from bench.figures import Figure
 from bench.frames import batch_of, fetch_frame, produce_frame
-from bench.groups import Form
+from bench.groups import RunForm
 from bench.processes import CpuTime
-from bench.subjects import Bench, Running, remove
-from bench.transactional_client import GROUP_KEY, Batch, Producing, Source, Work, await_coordinator
+from bench.subjects import Bench, RunningBroker, remove_server
+from bench.transactional_client import (
+    GROUP_KEY,
+    ConsumedSource,
+    TransactionalBatch,
+    TransactionalProducer,
+    TransactionWork,
+    await_coordinator,
+)
 from bench.transactional_reads import NAME as READS
 from bench.transactional_reads import figures_of_reads
 from moldau.protocol.errors import ErrorCode
@@ -24,15 +31,15 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 
 TRANSACTION_VERSION: Final = 2
 RECORD_SIZES: Final = ((100,) * 34, (100,) * 33, (100,) * 33)
-"""Of the batches for the partitions."""
+"""The record sizes of the batch for each partition."""
 FETCH_SIZE: Final = 12 << 10
-"""About what a transaction of 100 records consumes."""
+"""The size of what a transaction of 100 records consumes, approximately."""
 QUICK_SHARE: Final = 4
 WARM_UP_TRANSACTIONS: Final = 1_200
 
 
-class Case(NamedTuple):
-    """So many transactions in all, by so many producers at the same time."""
+class TransactionCase(NamedTuple):
+    """A number of transactions, by a number of concurrent producers."""
 
     name: str
     producers: int
@@ -43,16 +50,16 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
-    Case("transactions of 100 records, 3 partitions, one producer", 1, 1_600),
-    Case("transactions of 100 records, 3 partitions, ten producers", 10, 6_000),
-    Case("transactions of 100 records, 3 partitions, ten producers at 300/s", 10, 2_400, rate=300),
-    Case("consume-transform-produce, 100 records, one producer", 1, 1_500, has_offsets=True),
-    Case("consume-transform-produce, 100 records, ten producers", 10, 4_500, has_offsets=True),
+    TransactionCase("transactions of 100 records, 3 partitions, one producer", 1, 1_600),
+    TransactionCase("transactions of 100 records, 3 partitions, ten producers", 10, 6_000),
+    TransactionCase("transactions of 100 records, 3 partitions, ten producers at 300/s", 10, 2_400, rate=300),
+    TransactionCase("consume-transform-produce, 100 records, one producer", 1, 1_500, has_offsets=True),
+    TransactionCase("consume-transform-produce, 100 records, ten producers", 10, 4_500, has_offsets=True),
 )
 
 
-class Run(NamedTuple):
-    """Latencies in ascending order."""
+class TransactionRun(NamedTuple):
+    """The result of a run. Latencies are in ascending order."""
 
     transactions: int
     seconds: float
@@ -61,7 +68,7 @@ class Run(NamedTuple):
     refusals: int
     generator_cpu_s: float
     cpu: CpuTime
-    """Of the broker, or of all nodes of a cluster."""
+    """The CPU time of the broker, or of all nodes of a cluster."""
 
     @property
     def rate(self) -> float:
@@ -72,7 +79,7 @@ class Run(NamedTuple):
         return self.cpu.total_s / self.transactions * 1e6
 
 
-class Subject(Protocol):
+class TransactionSubject(Protocol):
     """A broker or a cluster under measurement."""
 
     @property
@@ -80,14 +87,14 @@ class Subject(Protocol):
 
     def client(self) -> Client: ...
 
-    def create(self, topic: str, partitions: int) -> Sequence[int]:
-        """Returns once every partition takes records; the ports of their leaders."""
+    def create_topic(self, topic: str, partitions: int) -> Sequence[int]:
+        """Create a topic. Returns the ports of the leaders, once every partition accepts records."""
         ...
 
-    def delete(self, topic: str) -> None: ...
+    def delete_topic(self, topic: str) -> None: ...
 
-    def spend(self, work: Callable[[], None]) -> CpuTime:
-        """Do it, and see what all processes of the subject take meanwhile."""
+    def measure_usage(self, work: Callable[[], None]) -> CpuTime:
+        """Run `work`, and return its result and the resources that all processes of the subject used meanwhile."""
         ...
 
 
@@ -99,44 +106,46 @@ class OneBroker:
         self.name = contender.name
 
     def client(self) -> Client:
-        return connect_when_possible(self.contender.port)
+        return connect_with_retries(self.contender.port)
 
-    def create(self, topic: str, partitions: int) -> Sequence[int]:
+    def create_topic(self, topic: str, partitions: int) -> Sequence[int]:
         client = self.client()
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
         answer = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5).topics[0]
         if answer.error_code != ErrorCode.NONE:
             raise Unanswered(f"topic {topic}: {answer.error_message}")
         for partition in range(partitions):
-            client.produce_when_possible(topic, partition)
+            client.produce_with_retries(topic, partition)
         client.close()
         return [self.contender.port] * partitions
 
-    def delete(self, topic: str) -> None:
+    def delete_topic(self, topic: str) -> None:
         client = self.client()
         client.delete_topic(topic)
         client.close()
 
-    def spend(self, work: Callable[[], None]) -> CpuTime:
-        return self.contender.spend(work)[1].cpu
+    def measure_usage(self, work: Callable[[], None]) -> CpuTime:
+        return self.contender.measure_usage(work)[1].cpu
 
 
-def measure(bench: Bench, form: Form) -> list[Figure]:
-    """The brokers of this group are its own: the others' are formatted for another transaction.version."""
+def measure(bench: Bench, form: RunForm) -> list[Figure]:
+    """Measure brokers of this group's own, because the others are formatted for another transaction.version."""
     with ExitStack() as stack:
         contenders = []
         for name in bench.names:
-            server = bench.new(name, TRANSACTION_VERSION)
+            server = bench.new_server(name, TRANSACTION_VERSION)
             server.format()
-            stack.callback(remove, server)
-            contenders.append(Contender(stack.enter_context(Running(server))))
+            stack.callback(remove_server, server)
+            contenders.append(Contender(stack.enter_context(RunningBroker(server))))
         for contender in contenders:
             contender.warm_up(form.warm_up_s / 2)
         figures = figures_of_cases([OneBroker(each) for each in contenders], form)
         return figures + (figures_of_reads(contenders, form) if form.case in READS else [])
 
 
-def figures_of_cases(subjects: Sequence[Subject], form: Form, prefix: str = "", share: int = 1) -> list[Figure]:
+def figures_of_cases(
+    subjects: Sequence[TransactionSubject], form: RunForm, prefix: str = "", share: int = 1
+) -> list[Figure]:
     """The cases that the form selects, the subjects in turns, with 1 / `share` of the transactions; the figures' names
     begin with `prefix`.
     """
@@ -149,36 +158,36 @@ def figures_of_cases(subjects: Sequence[Subject], form: Form, prefix: str = "", 
         for subject in subjects:
             run_case(subject, case, WARM_UP_TRANSACTIONS // share)
 
-        def run(subject: Subject, case: Case = case) -> Run:
+        def run(subject: TransactionSubject, case: TransactionCase = case) -> TransactionRun:
             return run_case(subject, case, case.transactions // share)
 
-        figures += figures_of(f"{prefix}{case.name}", in_turns(subjects, form.rounds, run, sentence))
+        figures += figures_of(f"{prefix}{case.name}", run_in_turns(subjects, form.rounds, run, run_note))
     return figures
 
 
-def run_case(subject: Subject, case: Case, transactions: int) -> Run:
-    """On topics of its own."""
+def run_case(subject: TransactionSubject, case: TransactionCase, transactions: int) -> TransactionRun:
+    """Run a case on topics of its own."""
     client = subject.client()
     number = time.monotonic_ns() // 1_000_000
     topic, consumed = f"{subject.name}-{number:015d}-out", f"{subject.name}-{number:015d}-in"
-    leaders = subject.create(topic, len(RECORD_SIZES))
+    leaders = subject.create_topic(topic, len(RECORD_SIZES))
     source = _source(subject, client, consumed) if case.has_offsets else None
-    batches = [Batch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
-    work = Work(topic, leaders, batches, source)
-    producers = [Producing(client, f"{topic}-{each}", work) for each in range(case.producers)]
+    batches = [TransactionalBatch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
+    work = TransactionWork(topic, leaders, batches, source)
+    producers = [TransactionalProducer(client, f"{topic}-{each}", work) for each in range(case.producers)]
     share = -(-transactions // case.producers)
     cpu_before, began = time.process_time(), time.perf_counter()
     interval_s = case.producers / case.rate if case.rate else 0.0
     conversations = [
-        producer.transactions(share, interval_s, interval_s * number / case.producers)
+        producer.run_transactions(share, interval_s, interval_s * number / case.producers)
         for number, producer in enumerate(producers)
     ]
-    cpu = subject.spend(lambda: hold(conversations))
+    cpu = subject.measure_usage(lambda: run_conversations(conversations))
     seconds, generator_cpu_s = time.perf_counter() - began, time.process_time() - cpu_before
     client.close()
     for each in (topic, *([consumed] if case.has_offsets else [])):
-        subject.delete(each)
-    return Run(
+        subject.delete_topic(each)
+    return TransactionRun(
         share * case.producers,
         seconds,
         array("Q", sorted(taken for producer in producers for taken in producer.commits_ns)),
@@ -189,43 +198,44 @@ def run_case(subject: Subject, case: Case, transactions: int) -> Run:
     )
 
 
-def _source(subject: Subject, client: Client, topic: str) -> Source:
-    """A topic of what one transaction consumes, and a group of its own."""
-    (leader,) = subject.create(topic, 1)
-    filler = connect_when_possible(leader)
+def _source(subject: TransactionSubject, client: Client, topic: str) -> ConsumedSource:
+    """Make a topic with the records that one transaction consumes, and a group of its own."""
+    (leader,) = subject.create_topic(topic, 1)
+    filler = connect_with_retries(leader)
     filler.exchange(produce_frame(topic, batch_of([100] * 100, time.time_ns() // 1_000_000)))
     filler.close()
     group = f"{topic}-group"
-    return Source(leader, fetch_frame(topic, 1, FETCH_SIZE), group, await_coordinator(client, group, GROUP_KEY))
+    return ConsumedSource(leader, fetch_frame(topic, 1, FETCH_SIZE), group, await_coordinator(client, group, GROUP_KEY))
 
 
-def figures_of(name: str, runs: dict[str, list[Run]]) -> list[Figure]:
+def figures_of(name: str, runs: dict[str, list[TransactionRun]]) -> list[Figure]:
     generator = max(run.generator_cpu_s / run.seconds for mine in runs.values() for run in mine)
 
-    def figure(what: str, unit: str, of: Callable[[Run], float], *, less_is_better: bool = True) -> Figure:
+    def figure(what: str, unit: str, of: Callable[[TransactionRun], float], *, less_is_better: bool = True) -> Figure:
         values = {name: [of(run) for run in mine] for name, mine in runs.items()}
         return Figure(f"{name}: {what}", unit, values, less_is_better, generator=generator)
 
     return [
         figure("rate", "commits/s", lambda run: run.rate, less_is_better=False),
-        figure("p50 of a commit", "ms", lambda run: at(run.commits_ns, 0.5)),
-        figure("p99 of a commit", "ms", lambda run: at(run.commits_ns, 0.99)),
-        figure("p50 of a transaction", "ms", lambda run: at(run.transactions_ns, 0.5)),
-        figure("p99 of a transaction", "ms", lambda run: at(run.transactions_ns, 0.99)),
+        figure("p50 of a commit", "ms", lambda run: percentile_ms(run.commits_ns, 0.5)),
+        figure("p99 of a commit", "ms", lambda run: percentile_ms(run.commits_ns, 0.99)),
+        figure("p50 of a transaction", "ms", lambda run: percentile_ms(run.transactions_ns, 0.5)),
+        figure("p99 of a transaction", "ms", lambda run: percentile_ms(run.transactions_ns, 0.99)),
         figure("user + system CPU", "us", lambda run: run.cpu_us),
     ]
 
 
-def at(latencies_ns: array[int], share: float) -> float:
-    """A percentile, in milliseconds."""
+def percentile_ms(latencies_ns: array[int], share: float) -> float:
+    """A percentile of latencies, in milliseconds."""
     return latencies_ns[min(len(latencies_ns) - 1, int(share * len(latencies_ns)))] / 1e6
 
 
-def sentence(run: Run) -> str:
+def run_note(run: TransactionRun) -> str:
     return (
         f"{run.rate:,.0f} commits/s,"
-        f" a commit p50 {at(run.commits_ns, 0.5):.2f} ms, p99 {at(run.commits_ns, 0.99):.2f} ms,"
-        f" a transaction p50 {at(run.transactions_ns, 0.5):.2f} ms, p99 {at(run.transactions_ns, 0.99):.2f} ms,"
+        f" a commit p50 {percentile_ms(run.commits_ns, 0.5):.2f} ms, p99 {percentile_ms(run.commits_ns, 0.99):.2f} ms,"
+        f" a transaction p50 {percentile_ms(run.transactions_ns, 0.5):.2f} ms,"
+        f" p99 {percentile_ms(run.transactions_ns, 0.99):.2f} ms,"
         f" CPU {run.cpu_us:.0f} us, refused {run.refusals} times"
         f" (generator {100 * run.generator_cpu_s / run.seconds:.0f} % of a core)"
     )

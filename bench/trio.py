@@ -1,4 +1,4 @@
-"""Three nodes that make one cluster, this checkout's or Apache Kafka's, and what they spend together."""
+"""Clusters of three nodes, of this checkout or of Apache Kafka, and the resources that the nodes use together."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from bench.client import Client, Unanswered, connect_when_possible
+from bench.client import Client, Unanswered, connect_with_retries
 from bench.processes import CpuTime, cpu_time, memory
-from bench.subjects import Bench, Running, remove
+from bench.subjects import Bench, RunningBroker, remove_server
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import (
     CreatableTopic,
@@ -45,7 +45,7 @@ PATIENCE_S: Final = 60.0
 SAMPLE_S: Final = 0.1
 LAST_LINES: Final = 6
 LINE_LENGTH_MAX: Final = 300
-GRAVE: Final = ("ERROR", "FATAL", "CRITICAL", "Exception")
+SERIOUS_LOG_LINE: Final = ("ERROR", "FATAL", "CRITICAL", "Exception")
 PROPERTIES: Final = """\
 process.roles=broker,controller
 node.id={node_id}
@@ -63,8 +63,10 @@ log.segment.delete.delay.ms=1000
 """
 
 
-class Node:
-    """One of the three; everything at its defaults but for what makes a cluster, and the lines of `extra`."""
+class ClusterNode:
+    """A node of the cluster. Its settings are the defaults, apart from those of the cluster and the
+    lines of `extra`.
+    """
 
     def __init__(
         self,
@@ -105,15 +107,15 @@ class Node:
         return [*self._java.java_command("-Xms1g", "-Xmx1g", "-XX:+UseG1GC"), "kafka.Kafka", str(self._properties)]
 
 
-class SpentByAll(NamedTuple):
-    """What three processes took together."""
+class ClusterUsage(NamedTuple):
+    """The resources that three processes used together."""
 
     cpu: CpuTime
     resident_mb_max: float
 
 
-class Trio:
-    """`with` starts three nodes and ends them."""
+class ThreeNodeCluster:
+    """A cluster of three nodes, which a `with` block starts and ends."""
 
     def __init__(self, bench: Bench, name: str, extra: Sequence[str] = ()) -> None:
         java = bench.toolchain if name != "moldau" else None
@@ -121,14 +123,14 @@ class Trio:
         directory = bench.directory / f"{name}-three-{ports[1]}"
         self.name = name
         self.directory = directory
-        self.servers = {each: Node(name, directory / str(each), each, ports, java, extra) for each in NODES}
-        self.running: dict[int, Running] = {}
+        self.servers = {each: ClusterNode(name, directory / str(each), each, ports, java, extra) for each in NODES}
+        self.running: dict[int, RunningBroker] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> Trio:
+    def __enter__(self) -> ThreeNodeCluster:
         for server in self.servers.values():
             server.format()
-            self._stack.callback(remove, server)
+            self._stack.callback(remove_server, server)
         self._stack.callback(self._stop)
         for node_id in NODES:
             self.start(node_id)
@@ -138,15 +140,17 @@ class Trio:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
-            print(f"  {self.name}: {'; '.join(self.ended()) or 'all three run'}. Their last lines:", flush=True)
+            print(
+                f"  {self.name}: {'; '.join(self.unexpected_exits()) or 'all three run'}. Their last lines:", flush=True
+            )
             print(self.last_lines(), flush=True)
         self._stack.close()
 
     def start(self, node_id: int) -> None:
-        self.running[node_id] = Running(self.servers[node_id])
+        self.running[node_id] = RunningBroker(self.servers[node_id])
 
     def _stop(self) -> None:
-        """All are asked at once: the last one finds no quorum."""
+        """Stop all nodes at the same time, because the last one alone has no quorum."""
         threads = [threading.Thread(target=running.stop) for running in self.running.values()]
         for thread in threads:
             thread.start()
@@ -154,15 +158,15 @@ class Trio:
             thread.join()
 
     def client(self, node_id: int = 1) -> Client:
-        return connect_when_possible(self.servers[node_id].port)
+        return connect_with_retries(self.servers[node_id].port)
 
-    def ended(self) -> list[str]:
-        """The nodes whose process is gone without having been told to go, and how each ended."""
+    def unexpected_exits(self) -> list[str]:
+        """The nodes whose process ended without being stopped, and how each ended."""
         ends = {node_id: running.status for node_id, running in self.running.items()}
         return [f"node {node_id} ended with status {status}" for node_id, status in ends.items() if status is not None]
 
     def last_lines(self) -> str:
-        """Of each node what it complained of last, and its very last lines."""
+        """The last serious log lines of each node, and its last lines."""
         return "\n".join(
             f"    node {node_id}: {line}" for node_id, server in self.servers.items() for line in _last_words(server)
         )
@@ -170,7 +174,7 @@ class Trio:
     def create_topic(
         self, topic: str, partitions: int, node_id: int = 1, config: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """Returns once every partition has a leader and three replicas in sync."""
+        """Create a topic. Returns when every partition has a leader and three replicas in sync."""
         configs = [CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
         wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=3, configs=configs)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=60_000)
@@ -192,7 +196,7 @@ class Trio:
         client.close()
 
     def partitions(self, topic: str, node_id: int = 1) -> list[MetadataResponsePartition]:
-        """As one node knows them, in order."""
+        """The partitions of a topic in the metadata of one node, in order."""
         client = self.client(node_id)
         try:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
@@ -202,7 +206,7 @@ class Trio:
             client.close()
 
     def await_in_sync(self, topic: str, partitions: int) -> None:
-        """As every node knows it."""
+        """Wait until all replicas are in sync in the metadata of every node."""
         deadline = time.monotonic() + PATIENCE_S
         for node_id in NODES:
             while not _are_in_sync(self.partitions(topic, node_id), partitions):
@@ -217,8 +221,8 @@ class Trio:
         client.close()
         return answer.topics[0].partitions[0].leader_id
 
-    def spend(self, work: Callable[[], T]) -> tuple[T, SpentByAll]:
-        """Do it, and see what the three processes take for it."""
+    def measure_usage(self, work: Callable[[], T]) -> tuple[T, ClusterUsage]:
+        """Run `work`, and return its result and the resources that the three processes used meanwhile."""
         pids = [running.pid for running in self.running.values()]
         peak = _PeakResident(pids)
         before = [cpu_time(pid) for pid in pids]
@@ -232,12 +236,12 @@ class Trio:
         peak.finish()
         spent = [now.since(then) for now, then in zip(after, before, strict=True)]
         cpu = CpuTime(sum(each.user_s for each in spent), sum(each.system_s for each in spent))
-        return result, SpentByAll(cpu, peak.resident_mb)
+        return result, ClusterUsage(cpu, peak.resident_mb)
 
 
-def _last_words(server: Node) -> list[str]:
+def _last_words(server: ClusterNode) -> list[str]:
     lines = (server.directory / "server.log").read_text(errors="replace").splitlines()
-    grave = [line for line in lines[:-LAST_LINES] if any(word in line for word in GRAVE)]
+    grave = [line for line in lines[:-LAST_LINES] if any(word in line for word in SERIOUS_LOG_LINE)]
     return [line[:LINE_LENGTH_MAX] for line in (*grave[-LAST_LINES:], *lines[-LAST_LINES:])]
 
 
@@ -246,7 +250,7 @@ def _are_in_sync(found: list[MetadataResponsePartition], count: int) -> bool:
 
 
 class _PeakResident(threading.Thread):
-    """The most that some processes held together."""
+    """Measures the peak of some processes' resident memory together."""
 
     def __init__(self, pids: list[int]) -> None:
         super().__init__(daemon=True)
@@ -264,7 +268,7 @@ class _PeakResident(threading.Thread):
         self.join()
 
     def finish(self) -> None:
-        """Raises `ProcessLookupError` if one of them has ended."""
+        """Stop, and return the peak. Raises `ProcessLookupError` if a process has ended."""
         self._is_over.set()
         self.join()
         self._look()

@@ -1,4 +1,6 @@
-"""The loads: which ready-made requests, over how many connections, how many in flight, and which bars they are for."""
+"""The loads of closed loops: their encoded requests, connections, requests in flight, and the bars that
+they are for.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ SEQUENCED_RECORD_SIZE: Final = 100
 
 
 class Workload(NamedTuple):
-    """`frames` makes the requests of all connections, once the topic is there."""
+    """A load. `frames` makes the requests of all connections when the topic exists."""
 
     name: str
     frames: Callable[[Client, str], list[Frames]]
@@ -39,10 +41,10 @@ class Workload(NamedTuple):
     is_counted_in_mb: bool = False
     is_fetch: bool = False
     discards: bool = False
-    """Replies are thrown away in the kernel once their head is read: what is left is the broker's own work."""
+    """Whether the kernel drops a reply once its head is read, so that only the broker's own work is measured."""
 
     def log_size(self, requests: int) -> int:
-        """Bytes that a run of so many requests leaves in the log, about."""
+        """The approximate size (bytes) of what a run leaves in the log."""
         return FILL_SIZE if self.is_fetch else requests * self.request_size
 
 
@@ -70,7 +72,7 @@ def _plain(size: int, connections: int, in_flight: int) -> Callable[[Client, str
 
 
 def _fetches(connections: int, batch_size: int = FILL_FRAME_SIZE) -> Callable[[Client, str], list[Frames]]:
-    """Fills the topic, then reads it piece by piece; each connection begins elsewhere."""
+    """Fill the topic, and return the fetches that read it piece by piece. Each connection begins at another offset."""
 
     def frames(client: Client, topic: str) -> list[Frames]:
         batch = batch_for_frame_size(topic, batch_size, _now_ms())

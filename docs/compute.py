@@ -359,11 +359,11 @@ _METRICS_TABLE = (
 
 def long_lists_page() -> str:
     from bench.rows import LONG_LIST, LONG_LIST_USERS
-    from bench.runs import KEPT_LONG, Run
+    from bench.runs import KEPT_LONG, BenchRun
     from moldau.broker.apis.api import list_paths
     from moldau.broker.apis.catalogue import apis
 
-    measured = Run.read(KEPT_LONG).figures if KEPT_LONG.exists() else {}
+    measured = BenchRun.read(KEPT_LONG).figures if KEPT_LONG.exists() else {}
 
     def times(api: str, path: str) -> str:
         """The cells of the two users."""
@@ -416,10 +416,10 @@ _LISTS_INTRODUCTION = (
 
 def front_chart() -> str:
     """The chart of the README, of the kept run."""
-    from bench.front import chart
-    from bench.runs import KEPT, Run
+    from bench.front import chart_svg
+    from bench.runs import KEPT, BenchRun
 
-    return chart(Run.read(KEPT))
+    return chart_svg(BenchRun.read(KEPT))
 
 
 def performance_page() -> str:

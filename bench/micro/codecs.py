@@ -1,8 +1,8 @@
-"""What the compiled codecs cost beside those of kafka-python and kio: `python bench/micro/codecs.py`.
+"""The cost of the compiled codecs beside those of kafka-python and kio: `python bench/micro/codecs.py`.
 
-The median of many rounds, in microseconds of CPU a message; the three take turns, so that a busy machine slows all.
-The decoder of kio is compiled Rust, its encoder Python; kafka-python compiles its schemas into Python as we do.
-The last line is the table as JSON.
+The median of many rounds, in microseconds of CPU a message; the three take turns, so that a busy machine slows all. The
+decoder of kio is compiled Rust, its encoder Python; kafka-python compiles its schemas into Python as we do. The last
+line is the table as JSON.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def kio(direction: str, message: object, version: int) -> Work | None:
 
 
 def medians_us(works: list[Work | None]) -> list[float | None]:
-    """The median time of each piece of work, taken in turns."""
+    """Return the median time (us) of each function; the functions run in turns."""
     repeats = [max(1, ROUND_NS // max(1, elapsed_ns(work, 20) // 20)) if work else 0 for work in works]
     times: list[list[float]] = [[] for _ in works]
     for _ in range(ROUNDS):

@@ -59,7 +59,7 @@ ROUND_FETCHES = 1_000
 
 
 class Wire(asyncio.Transport):
-    """A socket that takes the small pieces of replies; nobody reads it but `drain`."""
+    """A transport that collects the small pieces of replies until `drain`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class Wire(asyncio.Transport):
             return size
 
 
-class SentAtOnce:
-    """In the place of `FileSending`: what is in memory leaves at once, and files are left out."""
+class ImmediateSender:
+    """Replaces `FileSending`: pieces in memory are sent at once, and slices of files are left out."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -113,23 +113,25 @@ class SentAtOnce:
 
 
 class Environment(LocalEnvironment):
-    """Hands files over if a node would."""
+    """An environment that hands files over to the sending thread if a node would."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._sending = None if super().file_sending() is None else cast("FileSending", SentAtOnce(loop))
+        self._sending = None if super().file_sending() is None else cast("FileSending", ImmediateSender(loop))
 
     def file_sending(self) -> FileSending | None:
         return self._sending
 
 
 def request_clock(loop: asyncio.AbstractEventLoop) -> RequestClock:
-    """The clock that measures every request, as in a node."""
+    """Make the clock that measures every request, as in a node."""
     return RequestClock(LocalEnvironment.precise_ns, SlowRequests(loop, 1000), LoopSteps())
 
 
-def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener, int, int]:
-    """As much of a broker as a fetch needs, the records in a batch, and the batches in the log."""
+def assemble_broker(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener, int, int]:
+    """Make the parts of a broker that a fetch needs. Returns also the number of records in a batch, and of batches in
+    the log.
+    """
     now_ms = time.time_ns() // 1_000_000
     made = Log.open(LocalFiles(), directory, LogConfig(), now_ms=now_ms)
     partition = Partition(TOPIC, bytes(16), 0, made, 0)
@@ -214,7 +216,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         directory = f"{home}/{TOPIC}-0"
         os.mkdir(directory)
-        listener, records, batches = assembled(directory, loop)
+        listener, records, batches = assemble_broker(directory, loop)
         step = FETCH_SIZE // BATCH_SIZE
         frames = [fetch_frame(TOPIC, 1 + first * records, FETCH_SIZE) for first in range(0, batches - step, step)]
         connection, wire = Connection(listener, "127.0.0.1"), Wire()

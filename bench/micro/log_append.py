@@ -1,6 +1,6 @@
-"""What one append of a small idempotent batch costs: `python bench/micro/log_append.py [directory]`.
+"""The cost of appending a small idempotent batch: `python bench/micro/log_append.py [directory]`.
 
-The best of several rounds, in microseconds an append, with the share that the write call itself takes.
+The best of several rounds, in microseconds for each append, with the share of the write call itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What cleaning a log costs, without a broker: `python bench/micro/log_cleaning.py [directory] [--records N]`.
+"""The cost of cleaning a log, without a broker: `python bench/micro/log_cleaning.py [directory] [--records N]`.
 
 CPU microseconds a record, of each phase and in all, the peak of resident memory, and a digest of what is left in the
 log: two forms of the cleaner are equal if the digests are. A round over a dirty log is followed by a round over the
@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.dirty_logs import SEGMENT_SIZE, DirtyLog, Kind, write_log
+from bench.dirty_logs import SEGMENT_SIZE, DirtyLog, LogKind, write_log
 from bench.processes import peak_memory_mb
 from moldau.protocol.compression import Codec
 from moldau.storage.compaction.cleaning import clean
@@ -37,7 +37,9 @@ KINDS = (
     ("100 B, lz4, at random", 3, 100, Codec.LZ4, True, 1),
     ("100 B, zstd, at random", 3, 100, Codec.ZSTD, True, 2),
 )
-"""Name, records of each key, size of a value, codec, whether keys come at random, divisor of the number of records."""
+"""For each kind of log: name, records of each key, size of a value, codec, whether keys come at random, divisor of the
+number of records.
+"""
 
 
 def request_for(log: DirtyLog, first_dirty_offset: int) -> CleaningRequest:
@@ -64,7 +66,7 @@ def request_for(log: DirtyLog, first_dirty_offset: int) -> CleaningRequest:
 
 
 def measure(log: DirtyLog, first_dirty_offset: int) -> dict[str, object]:
-    """One round; the cleaned segments are removed again."""
+    """Run one round. The cleaned segments are removed afterwards."""
     fs = LocalFiles()
     spent = {"map": 0.0, "copy": 0.0}
     digest = hashlib.sha256()
@@ -98,7 +100,7 @@ def measure(log: DirtyLog, first_dirty_offset: int) -> dict[str, object]:
 
 
 def digest_of_copying(fs: LocalFiles, log: DirtyLog) -> bool:
-    """Whether the copying has begun: there is a file of a cleaned segment."""
+    """Whether the cleaner has begun to copy: a file of a cleaned segment exists."""
     return any(log.directory.glob("*.log.cleaned"))
 
 
@@ -114,7 +116,7 @@ def main() -> None:
             if arguments.only and arguments.only not in name:
                 continue
             records = arguments.records // divisor
-            kind = Kind(name, records, int(records / each), value_size, codec, is_shuffled)
+            kind = LogKind(name, records, int(records / each), value_size, codec, is_shuffled)
             directory = home / f"{number}-{records}"
             log = DirtyLog(directory, records) if directory.exists() else write_log(directory, kind, NOW_MS)
             for first_dirty in (0, records // 2):

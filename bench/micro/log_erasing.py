@@ -19,7 +19,7 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.dirty_logs import DirtyLog, Kind, write_log
+from bench.dirty_logs import DirtyLog, LogKind, write_log
 from bench.micro.log_cleaning import NOW_MS, request_for
 from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run, packed_runs
@@ -76,7 +76,7 @@ def main() -> None:
             logs = {
                 work: write_log(
                     Path(home) / f"{work} {name.replace(' ', '')}",
-                    Kind(name, count, keys, value_size, codec, True),
+                    LogKind(name, count, keys, value_size, codec, True),
                     NOW_MS,
                 )
                 for work, keys in (("clean", count // RECORDS_OF_KEY), ("clean_alike", count * count // (2 * erased)))

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.frames import Producer, SequencedFrames, batch_of, produce_error_position, produce_frame
+from bench.frames import ProducerIdentity, SequencedFrames, batch_of, produce_error_position, produce_frame
 from moldau.broker.apis.catalogue import routes
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
@@ -50,11 +50,11 @@ IN_FLIGHT = 5
 ROUNDS = 25
 ROUND_REQUESTS = 20_000
 NEXT_ITERATION: list[Callable[[], None]] = []
-"""What a loop would call in its next iteration."""
+"""The callbacks that an event loop would call in its next iteration."""
 
 
 class Replies(asyncio.Transport):
-    """Takes replies as a socket would, and looks at the error of each."""
+    """A transport that takes replies like a socket, and checks the error code of each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,8 +86,8 @@ class Replies(asyncio.Transport):
             self.write(chunk)
 
 
-class Silent(Replies):
-    """Costs nothing."""
+class SilentOutput(Replies):
+    """A transport that does nothing."""
 
     def write(self, data: BytesLike) -> None:
         pass
@@ -96,8 +96,8 @@ class Silent(Replies):
         pass
 
 
-class Untouched:
-    """What is appended stays in the page cache."""
+class NoWriteBack:
+    """Replaces the flusher: appended records stay in the page cache."""
 
     def write_back(self, log: Log) -> None:
         pass
@@ -108,8 +108,8 @@ def request_clock(loop: asyncio.AbstractEventLoop) -> RequestClock:
     return RequestClock(LocalEnvironment.precise_ns, SlowRequests(loop, 1000), LoopSteps())
 
 
-def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
-    """As much of a broker as a produce needs."""
+def assemble_broker(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
+    """Make the parts of a broker that a produce needs."""
     now_ms = time.time_ns() // 1_000_000
     made = Log.open(LocalFiles(), directory, LogConfig(), now_ms=now_ms)
     partition = Partition(TOPIC, bytes(16), 0, made, 0)
@@ -120,7 +120,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         replicas=replicas,
         environment=LocalEnvironment(loop),
         loop=loop,
-        flusher=Untouched(),
+        flusher=NoWriteBack(),
         purgatory=Purgatory(loop, Timeouts(loop), lambda: 0),
         has_authorizer=False,
     )
@@ -146,15 +146,15 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
     return cast("Listener", listener)
 
 
-def connected(listener: Listener, transport: Replies) -> Connection:
+def connect_producer(listener: Listener, transport: Replies) -> Connection:
     connection = Connection(listener, "127.0.0.1")
     connection.connection_made(transport)
     return connection
 
 
-def received(frames: SequencedFrames, times: int) -> list[bytes]:
-    """What the reads of a socket bring, built before the clock runs."""
-    return [bytes(frames.next(IN_FLIGHT)) for _ in range(times)]
+def socket_reads(frames: SequencedFrames, times: int) -> list[bytes]:
+    """Build the received bytes of each read of a socket, before the measurement begins."""
+    return [bytes(frames.next_frames(IN_FLIGHT)) for _ in range(times)]
 
 
 def feed(connection: Connection, pieces: list[bytes]) -> None:
@@ -169,7 +169,7 @@ def feed(connection: Connection, pieces: list[bytes]) -> None:
 def measure(pairs: list[tuple[Connection, SequencedFrames]], times: int) -> None:
     costs_us = []
     for _ in range(ROUNDS):
-        work = [(connection, received(frames, times)) for connection, frames in pairs]
+        work = [(connection, socket_reads(frames, times)) for connection, frames in pairs]
         began = time.process_time_ns()
         for connection, pieces in work:
             feed(connection, pieces)
@@ -178,7 +178,7 @@ def measure(pairs: list[tuple[Connection, SequencedFrames]], times: int) -> None
 
 
 def profile(pairs: list[tuple[Connection, SequencedFrames]], times: int) -> None:
-    work = [(connection, received(frames, times)) for connection, frames in pairs]
+    work = [(connection, socket_reads(frames, times)) for connection, frames in pairs]
     profiler = cProfile.Profile()
     profiler.enable()
     for connection, pieces in work:
@@ -192,15 +192,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         directory = f"{home}/{TOPIC}-0"
         os.mkdir(directory)
-        listener = assembled(directory, loop)
+        listener = assemble_broker(directory, loop)
         now_ms = time.time_ns() // 1_000_000
         pairs = []
         checked = Replies()
         for producer_id in range(PRODUCERS):
-            batch = batch_of([100], now_ms, Producer(producer_id, 0))
+            batch = batch_of([100], now_ms, ProducerIdentity(producer_id, 0))
             frames = SequencedFrames(produce_frame(TOPIC, batch), batch, IN_FLIGHT)
-            feed(connected(listener, checked), received(frames, 10))
-            pairs.append((connected(listener, Silent()), frames))
+            feed(connect_producer(listener, checked), socket_reads(frames, 10))
+            pairs.append((connect_producer(listener, SilentOutput()), frames))
         assert checked.count == PRODUCERS * IN_FLIGHT * 10
         times = ROUND_REQUESTS // PRODUCERS // IN_FLIGHT
         (profile if "--profile" in sys.argv else measure)(pairs, times)

@@ -1,4 +1,5 @@
-"""What it costs to check a batch before it is appended: header and checksum, the walk in its two forms, reading values.
+"""The cost of checking a batch before its append: header and checksum, the record walk in its two forms, and reading
+values.
 
 Run `python -m bench.micro.record_walk`; the compiled column needs `python -m building` before it.
 """
@@ -32,7 +33,7 @@ def load(path: Path, name: str) -> ModuleType:
 
 
 def forms() -> dict[str, ModuleType]:
-    """The walk by the name of its form; the pure one is loaded beside the compiled one."""
+    """The two forms of the walk by name. The pure one is loaded beside the compiled one."""
     found = {"pure": load(SOURCE, "pure_record_walk")}
     if any(SOURCE.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES):
         import moldau.protocol.record_batch
@@ -42,7 +43,7 @@ def forms() -> dict[str, ModuleType]:
 
 
 def batch_of(count: int, value_size: int, codec: Codec) -> bytes:
-    """Records as applications send them: words, so that codecs have something to do."""
+    """Make a batch of records with text words, which codecs can compress."""
     rng = random.Random(count)
     words = [rng.randbytes(rng.randint(3, 9)).hex().encode() for _ in range(500)]
     records = []
@@ -64,7 +65,7 @@ CASES = {
 
 
 def microseconds(work: Callable[[], object]) -> float:
-    """The best of many short runs: the machine is shared, the work is not random."""
+    """Return the best time of many short runs, because other work on the machine only adds time."""
     timer = Timer(work)
     number, _ = timer.autorange()
     number = max(1, number // 20)

@@ -1,7 +1,7 @@
-"""What a broker pays for a million remote segments: memory of each, replay of its records, and the CPU of lookups.
+"""The cost of a million remote segments for a broker: memory, replay of their records, and CPU time of lookups.
 
-Run `python -m bench.micro.remote_segments [SEGMENTS [PARTITIONS]]`. A process of its own, so that its anonymous memory
-is that of the remote logs. Segments of compacted topics carry a lineage, which is measured apart.
+Run `python -m bench.micro.remote_segments [SEGMENTS [PARTITIONS]]`. It is a process of its own, so that its anonymous
+memory is that of the remote logs. Segments of compacted topics carry a lineage, which is measured apart.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, Segment
 SEGMENTS: Final = 1_000_000
 PARTITIONS: Final = 100
 OFFSETS: Final = 500
-"""Of a segment."""
+"""The number of offsets in a segment."""
 SEGMENTS_OF_AN_EPOCH: Final = 1_000
 LOOKUPS: Final = 20_000
 
 
 def remote_log(random: Random, count: int, *, is_compacted: bool) -> RemoteLog:
-    """By two records a segment, as a broker reads them."""
+    """Make a remote log from two records for each segment, as a broker reads them."""
     log = RemoteLog()
     for number in range(count):
         epoch, start = number // SEGMENTS_OF_AN_EPOCH, OFFSETS * number

@@ -1,4 +1,4 @@
-"""What a produce under acks=all costs three brokers: `python bench/micro/replicated_path.py`.
+"""The cost of a produce with acks=all at three brokers: `python bench/micro/replicated_path.py`.
 
 All three run on one loop of this process, over real sockets and files: what is left out is that processes take turns on
 a core, which doubles it. Microseconds of CPU a request, the client's few included, as the median and the least of some
@@ -42,11 +42,11 @@ LOADS = {
     "200 B, 6 x 5 in flight": (PARTITIONS, 5, 200, 12_000),
     "16 KiB, 6 x 5 in flight": (PARTITIONS, 5, 16 << 10, 3_000),
 }
-"""Connections, requests in flight on each, bytes of a request, requests of a round."""
+"""For each load: connections, requests in flight on each, size of a request (bytes), requests of a round."""
 
 
 class Producer(asyncio.Protocol):
-    """Sends one frame again and again, so many in flight."""
+    """Sends one frame repeatedly, with a fixed number of requests in flight."""
 
     def __init__(self, frame: bytes, in_flight: int, count: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class Producer(asyncio.Protocol):
 
 
 async def ask(port: int, request: object, response: type[T], version: int) -> T:
-    """One request in a flexible version, over a connection of its own."""
+    """Send one request in a flexible version over a new connection, and return the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(with_size(request_frame(request, version, 1)))
     (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -98,8 +98,8 @@ async def ask(port: int, request: object, response: type[T], version: int) -> T:
     return decode(response, reply[5:], version)
 
 
-async def started(home: str) -> list[int]:
-    """Three brokers and a topic; the port of each partition's leader."""
+async def start_brokers(home: str) -> list[int]:
+    """Start three brokers with a topic. Returns the port of each partition's leader."""
     free = Ports(25_000, 26_000)
     ports = {node_id: free.pair() for node_id in NODES}
     brokers = []
@@ -122,7 +122,7 @@ async def started(home: str) -> list[int]:
 
 
 async def spent_us(leaders: list[int], connections: int, in_flight: int, size: int, count: int) -> float:
-    """CPU of the process for each request of one round."""
+    """Return the CPU time of the process (us) for each request of one round."""
     loop = asyncio.get_running_loop()
     batch = batch_for_frame_size(TOPIC, size, time.time_ns() // 1_000_000)
     producers = []
@@ -141,7 +141,7 @@ async def spent_us(leaders: list[int], connections: int, in_flight: int, size: i
 
 
 async def measure(home: str) -> None:
-    leaders = await started(home)
+    leaders = await start_brokers(home)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -22,11 +22,18 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.client import Client, connect_when_possible
-from bench.conversations import hold
+from bench.client import Client, connect_with_retries
+from bench.conversations import run_conversations
 from bench.frames import batch_of, fetch_frame, produce_frame
 from bench.micro.local_node import formatted_node
-from bench.transactional_client import GROUP_KEY, Batch, Producing, Source, Work, await_coordinator
+from bench.transactional_client import (
+    GROUP_KEY,
+    ConsumedSource,
+    TransactionalBatch,
+    TransactionalProducer,
+    TransactionWork,
+    await_coordinator,
+)
 from bench.transactions import FETCH_SIZE, RECORD_SIZES
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
@@ -51,31 +58,33 @@ PROPERTIES = {
 
 
 def produce(port: int) -> None:
-    """The process of the producers: a round for each line of its input."""
-    client = connect_when_possible(port)
+    """Run the process of the producers: one round for each line of its input."""
+    client = connect_with_retries(port)
     wanted = CreatableTopic(name=TOPIC, num_partitions=len(RECORD_SIZES), replication_factor=1)
     client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5)
     for partition in range(len(RECORD_SIZES)):
-        client.produce_when_possible(TOPIC, partition)
-    batches = [Batch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
+        client.produce_with_retries(TOPIC, partition)
+    batches = [TransactionalBatch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
     source = source_of(client, port) if OFFSETS in sys.argv else None
-    work = Work(TOPIC, [port] * len(RECORD_SIZES), batches, source)
-    producers = [Producing(client, f"micro-{each}", work) for each in range(PRODUCERS)]
+    work = TransactionWork(TOPIC, [port] * len(RECORD_SIZES), batches, source)
+    producers = [TransactionalProducer(client, f"micro-{each}", work) for each in range(PRODUCERS)]
     for line in sys.stdin:
-        hold([each.transactions(int(line) // PRODUCERS) for each in producers])
+        run_conversations([each.run_transactions(int(line) // PRODUCERS) for each in producers])
         print("done", flush=True)
 
 
-def source_of(client: Client, port: int) -> Source:
-    """A topic of what one transaction consumes, and a group of its own."""
+def source_of(client: Client, port: int) -> ConsumedSource:
+    """Make a topic with the records that one transaction consumes, and a group of its own."""
     wanted = CreatableTopic(name=SOURCE, num_partitions=1, replication_factor=1)
     client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5)
-    client.produce_when_possible(SOURCE, 0)
+    client.produce_with_retries(SOURCE, 0)
     client.exchange(produce_frame(SOURCE, batch_of([100] * 100, time.time_ns() // 1_000_000)))
-    return Source(port, fetch_frame(SOURCE, 1, FETCH_SIZE), SOURCE, await_coordinator(client, SOURCE, GROUP_KEY))
+    return ConsumedSource(
+        port, fetch_frame(SOURCE, 1, FETCH_SIZE), SOURCE, await_coordinator(client, SOURCE, GROUP_KEY)
+    )
 
 
-async def started(home: str, port: int) -> Node:
+async def start_node(home: str, port: int) -> Node:
     controller = f"127.0.0.1:{port + 1}"
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{controller}"
     node = formatted_node(
@@ -87,7 +96,7 @@ async def started(home: str, port: int) -> Node:
 
 async def measure(home: str) -> None:
     port = Ports(25_000, 26_000).pair()
-    node = await started(home, port)
+    node = await start_node(home, port)
     client = await asyncio.create_subprocess_exec(
         sys.executable,
         __file__,

@@ -39,11 +39,11 @@ def storms_at_three_nodes(stage: Stage) -> None:
         held.callback(cluster.close)
         cluster.start()
         with contextlib.closing(Client(cluster.members[NODES[0]].port)) as client:
-            client.touch_topic(HONEST)
+            client.auto_create_topic(HONEST)
         stage.eventually("the topic has a leader", lambda: cluster.leader_of(HONEST, 0) in NODES)
         honest = cluster.members[cluster.leader_of(HONEST, 0)]
         with contextlib.closing(Client(honest.port)) as client:
-            client.produce_when_possible(HONEST)
+            client.produce_with_retries(HONEST)
         frame = produce_frame(HONEST, batch_of([100], time.time_ns() // 1_000_000))
         pinger = Pinger(honest.port, frame, 0.01)
         held.callback(pinger.end)

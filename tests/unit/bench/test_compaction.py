@@ -14,7 +14,7 @@ from bench.compacted_offsets import (
     commit_error_position,
     commit_frames,
 )
-from bench.dirty_logs import PARTITION_METADATA, Kind, batches, put_log, write_log
+from bench.dirty_logs import PARTITION_METADATA, LogKind, put_log, record_batches, write_log
 from bench.processes import children, cpu_time_with_children
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compiler import encode
@@ -35,7 +35,7 @@ def test_every_key_is_written_as_often_as_the_others() -> None:
     for codec in (Codec.NONE, Codec.LZ4):
         counts: dict[bytes | None, int] = {}
         offset = 0
-        for batch in batches(Kind("test", 1_050, 210, 100, codec), NOW_MS):
+        for batch in record_batches(LogKind("test", 1_050, 210, 100, codec), NOW_MS):
             ((position, header),) = iterate_batches(batch)
             assert crc_is_valid(batch, position, header) and header.base_offset == offset
             for record in records_of(batch, position, header):
@@ -46,7 +46,7 @@ def test_every_key_is_written_as_often_as_the_others() -> None:
 
 
 def test_a_log_ends_with_an_empty_segment_and_a_broker_gets_the_full_ones_as_links(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log", Kind("test", 500, 100, 100, Codec.NONE), NOW_MS)
+    log = write_log(tmp_path / "log", LogKind("test", 500, 100, 100, Codec.NONE), NOW_MS)
     assert log.end_offset == 500
     target = tmp_path / "topic-0"
     target.mkdir()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.front import FRONT
-from bench.groups import GROUPS, Form, Group
+from bench.front import FRONT_ROWS
+from bench.groups import GROUPS, MeasurementGroup, RunForm
 from bench.rows import ROWS
 
 MINUTES_MAX = 90
@@ -24,14 +24,14 @@ by_name = pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
 
 
 @by_name
-def test_a_group_is_measured_by_a_function_of_a_bench_and_a_form(group: Group) -> None:
+def test_a_group_is_measured_by_a_function_of_a_bench_and_a_form(group: MeasurementGroup) -> None:
     measure = import_module(group.module).measure
     assert list(inspect.signature(measure, eval_str=False).parameters) == ["bench", "form"]
-    assert isinstance(group.form(is_quick=True, rounds=None), Form)
+    assert isinstance(group.form(is_quick=True, rounds=None), RunForm)
 
 
 @by_name
-def test_a_group_names_what_its_rows_are_called(group: Group) -> None:
+def test_a_group_names_what_its_rows_are_called(group: MeasurementGroup) -> None:
     """A row whose figure was renamed has a word that no module of its group writes."""
     words = words_of(group.module)
     for row in ROWS:
@@ -40,8 +40,8 @@ def test_a_group_names_what_its_rows_are_called(group: Group) -> None:
 
 
 @by_name
-def test_a_group_says_whether_it_shares_the_warmed_brokers(group: Group) -> None:
-    uses = re.search(r"\b(warmed|measured)\(bench, form", source_of(group.module))
+def test_a_group_says_whether_it_shares_the_warmed_brokers(group: MeasurementGroup) -> None:
+    uses = re.search(r"\b(warmed_contenders|measure_workloads)\(bench, form", source_of(group.module))
     assert group.shares_brokers == bool(uses)
 
 
@@ -56,7 +56,7 @@ def test_a_run_of_all_groups_takes_at_most_ninety_minutes() -> None:
 
 
 def test_each_row_of_the_chart_is_a_row_of_a_group() -> None:
-    assert set(FRONT) <= {row.name for row in ROWS}, "or --front would not measure it"
+    assert set(FRONT_ROWS) <= {row.name for row in ROWS}, "or --front would not measure it"
 
 
 def test_a_renamed_figure_is_seen() -> None:

@@ -13,7 +13,7 @@ import pytest
 from bench import native_load, plain_load
 from bench.frames import (
     Frames,
-    Producer,
+    ProducerIdentity,
     RotatingFrames,
     SequencedFrames,
     batch_of,
@@ -73,14 +73,14 @@ def peer() -> Iterator[Peer]:
 
 
 def native(port: int, frames: list[Frames], **named: object) -> Outcome:
-    compiled = native_load.loop()
+    compiled = native_load.compiled_loop()
     if compiled is None:
         pytest.skip("no C compiler")
-    return native_load.run(compiled, [port] * len(frames), frames, **named)  # type: ignore[arg-type]
+    return native_load.run_compiled_load(compiled, [port] * len(frames), frames, **named)  # type: ignore[arg-type]
 
 
 def plain(port: int, frames: list[Frames], **named: object) -> Outcome:
-    return plain_load.run([port] * len(frames), frames, **named)  # type: ignore[arg-type]
+    return plain_load.run_plain_load([port] * len(frames), frames, **named)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[native, plain], ids=["compiled", "plain"])
@@ -110,7 +110,7 @@ def test_one_connection_with_one_in_flight(run: Callable[..., Outcome], peer: Pe
 def test_an_idempotent_producers_requests_are_numbered_and_their_checksums_hold(
     run: Callable[..., Outcome], peer: Peer
 ) -> None:
-    batch = batch_of([100], 0, Producer(7, 0))
+    batch = batch_of([100], 0, ProducerIdentity(7, 0))
     made = SequencedFrames(produce_frame(TOPIC, batch), batch, 4)
     run(peer.port, [made], in_flight=4, requests=300, error_position=ERROR_POSITION)
     position = produce_frame(TOPIC, batch).index(batch) - 4

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as bench_main
-from bench.document import DOCUMENT, kept_page, page, rows_without_figure, standing, told
+from bench.document import DOCUMENT, kept_page, rows_without_figure, run_summary, updated_page, verdict_counts
 from bench.figures import Figure
-from bench.front import FRONT, chart
+from bench.front import FRONT_ROWS, chart_svg
 from bench.groups import GROUPS
 from bench.rows import ROWS, Row, Verdict
-from bench.runs import Measured, Run
+from bench.runs import BenchRun, GroupResult
 
 FACTS = {"commit": "abcdef12", "form": "full", "date": "2026-01-01", "cpu": "2 x CPU", "memory": "25 GB"}
 FACTS |= {"system": "Linux 6", "python": "3.11.7", "hot path": "compiled", "load generator": "C"}
@@ -30,8 +30,8 @@ def figure(name: str = "a row", ours: float = 1.0, peer: float = 1.0, *, note: s
     return Figure(name, "ms", {"moldau": [ours], "apache": [peer]}, note=note)
 
 
-def run_of(*figures: Figure, group: str = "loads") -> Run:
-    return Run(FACTS, {group: Measured(60.0, figures)})
+def run_of(*figures: Figure, group: str = "loads") -> BenchRun:
+    return BenchRun(FACTS, {group: GroupResult(60.0, figures)})
 
 
 def test_the_page_follows_from_the_kept_runs() -> None:
@@ -72,68 +72,68 @@ def test_a_row_without_a_bar_has_its_target_or_misses_it() -> None:
 
 
 def test_the_page_has_a_table_for_each_measured_group_and_names_the_others() -> None:
-    text = page(PAGE, run_of(figure(SMALL_PRODUCES, 3.0, note="two cores"), figure("no row", 2.0)), None)
+    text = updated_page(PAGE, run_of(figure(SMALL_PRODUCES, 3.0, note="two cores"), figure("no row", 2.0)), None)
     assert "| small produces, 4 connections | 3 ms | 1 ms | 3.00 (3.00–3.00) |" in text
     assert f"| {SMALL_PRODUCES} | ms | 3 | 1 | 3.00 (3.00–3.00) | ≥ 1.5× | ≥ 2.5× | target reached |" in text
     assert f"- {SMALL_PRODUCES}: two cores." in text
     assert "Commit abcdef12, measured on 2026-01-01" in text and "1 target reached" in text
     assert "left out the groups start, memory," in text and "Not run yet." in text
     assert "before" not in text and "no row" not in text
-    assert text == page(text, run_of(figure(SMALL_PRODUCES, 3.0, note="two cores")), None)
+    assert text == updated_page(text, run_of(figure(SMALL_PRODUCES, 3.0, note="two cores")), None)
 
 
 def test_a_whole_run_left_nothing_out() -> None:
-    whole = Run(FACTS, {group.name: Measured(1.0, ()) for group in GROUPS if not group.is_long})
-    assert "left out" not in page(PAGE, whole, None)
+    whole = BenchRun(FACTS, {group.name: GroupResult(1.0, ()) for group in GROUPS if not group.is_long})
+    assert "left out" not in updated_page(PAGE, whole, None)
 
 
 def test_how_many_rows_stand_how() -> None:
     rows = [figure(row.name) for row in ROWS if row.group == "sender"]
-    assert standing(run_of(*rows, group="sender")) == "2 holds"
-    assert standing(run_of(rows[0], group="sender")) == "1 holds, 1 without a figure"
-    assert standing(Run(FACTS, {})) == "none"
+    assert verdict_counts(run_of(*rows, group="sender")) == "2 holds"
+    assert verdict_counts(run_of(rows[0], group="sender")) == "1 holds, 1 without a figure"
+    assert verdict_counts(BenchRun(FACTS, {})) == "none"
 
 
 def test_the_rows_of_a_group_that_failed_say_why() -> None:
-    failed = Run(FACTS, {"sender": Measured(3.0, (), "LoadFailed: no reply")})
-    text = page(PAGE, failed, None)
+    failed = BenchRun(FACTS, {"sender": GroupResult(3.0, (), "LoadFailed: no reply")})
+    text = updated_page(PAGE, failed, None)
     names = [row.name for row in ROWS if row.group == "sender"]
     assert names and all(f"| {name} |  | – | – | – |" in text for name in names)
     assert text.count("| failed: LoadFailed: no reply |") == len(names)
     assert rows_without_figure(failed) == dict.fromkeys(names, "failed: LoadFailed: no reply")
-    assert not failed.has("sender")
+    assert not failed.has_group("sender")
 
 
 def test_a_row_that_its_group_does_not_give_has_no_figure() -> None:
-    text = page(PAGE, run_of(figure(SMALL_PRODUCES)), None)
+    text = updated_page(PAGE, run_of(figure(SMALL_PRODUCES)), None)
     assert f"| {P99} |  | – | – | – | ≤ 0.8× | ≤ 0.5× | no figure |" in text
 
 
 def test_the_chart_shows_half_the_latency_as_twice_as_good() -> None:
-    drawn = chart(run_of(figure(P99, ours=1.0, peer=2.0)))
+    drawn = chart_svg(run_of(figure(P99, ours=1.0, peer=2.0)))
     ElementTree.fromstring(drawn)
-    assert FRONT[P99] in drawn and "2×" in drawn and "commit abcdef12" in drawn
+    assert FRONT_ROWS[P99] in drawn and "2×" in drawn and "commit abcdef12" in drawn
 
 
 def test_a_run_without_a_peer_has_a_page_and_an_empty_chart() -> None:
     alone = run_of(Figure(P99, "ms", {"moldau": [1.0]}))
-    assert FRONT[P99] in page(PAGE, alone, None)
-    assert FRONT[P99] not in chart(alone)
+    assert FRONT_ROWS[P99] in updated_page(PAGE, alone, None)
+    assert FRONT_ROWS[P99] not in chart_svg(alone)
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = run_of(figure(SMALL_PRODUCES, 3.0, note="two cores"))
     run.write(tmp_path / "run.json")
-    assert Run.read(tmp_path / "run.json") == run
-    failed = Run(FACTS, {"loads": Measured(60.0, (), "LoadFailed: no reply")})
+    assert BenchRun.read(tmp_path / "run.json") == run
+    failed = BenchRun(FACTS, {"loads": GroupResult(60.0, (), "LoadFailed: no reply")})
     failed.write(tmp_path / "run.json")
-    assert Run.read(tmp_path / "run.json") == failed
-    assert told(failed) == told(Run.read(tmp_path / "run.json"))
+    assert BenchRun.read(tmp_path / "run.json") == failed
+    assert run_summary(failed) == run_summary(BenchRun.read(tmp_path / "run.json"))
 
 
 @pytest.mark.parametrize(("fact", "continues"), [("date", True), ("commit", False), ("cpu", False), ("form", False)])
 def test_a_run_is_continued_on_the_same_commit_and_machine(fact: str, continues: bool) -> None:
-    assert Run(FACTS, {}).continues(Run(FACTS | {fact: "another"}, {})) is continues
+    assert BenchRun(FACTS, {}).continues(BenchRun(FACTS | {fact: "another"}, {})) is continues
 
 
 def test_plain_python_is_measured_only_when_asked(

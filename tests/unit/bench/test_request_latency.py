@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.request_latency import BUCKET, Compared, quantile
+from bench.request_latency import BUCKET, ComparedLatency, quantile
 
 
 def test_a_quantile_is_on_the_line_between_two_bounds() -> None:
@@ -23,4 +23,4 @@ def test_the_buckets_of_a_page_are_found() -> None:
 
 
 def test_a_difference_has_no_sign() -> None:
-    assert Compared(2.0, 1.9).difference_percent == pytest.approx(5)
+    assert ComparedLatency(2.0, 1.9).difference_percent == pytest.approx(5)

@@ -11,10 +11,10 @@ import pytest
 
 from bench import __main__ as bench_main
 from bench.figures import Figure
-from bench.groups import GROUPS, Group
-from bench.progress import Progress, TookTooLong, time_limit
+from bench.groups import GROUPS, MeasurementGroup
+from bench.progress import Progress, TimeLimitExceeded, time_limit
 from bench.rows import ROWS
-from bench.runs import ROOT, Run
+from bench.runs import ROOT, BenchRun
 
 ASKED = ("start", "memory", "sender")
 BY_NAME = {group.name: group for group in GROUPS}
@@ -30,9 +30,9 @@ class Stage:
         self._monkeypatch = monkeypatch
         monkeypatch.setattr(bench_main, "LATEST", latest)
         monkeypatch.setattr(bench_main, "is_compiled", lambda: True)
-        monkeypatch.setattr(Group, "measure", lambda group, _, __: self._measure(group))
+        monkeypatch.setattr(MeasurementGroup, "measure", lambda group, _, __: self._measure(group))
 
-    def _measure(self, group: Group) -> list[Figure]:
+    def _measure(self, group: MeasurementGroup) -> list[Figure]:
         self.asked.append(group.name)
         if group.name in self.broken:
             raise self.broken[group.name]
@@ -56,9 +56,9 @@ def test_a_group_that_fails_does_not_end_the_run(stage: Stage, capsys: pytest.Ca
     stage.broken["memory"] = ValueError("a | b\n c")
     assert stage.run() == 1
     assert stage.asked == [*ASKED]
-    run = Run.read(stage.latest)
+    run = BenchRun.read(stage.latest)
     assert run.groups["memory"].failure == "ValueError: a / b c"
-    assert run.has("start") and run.has("sender") and not run.has("memory")
+    assert run.has_group("start") and run.has_group("sender") and not run.has_group("memory")
     assert "memory: resident, idle, one topic: failed: ValueError" in capsys.readouterr().out
 
 
@@ -73,7 +73,7 @@ def test_a_resumed_run_measures_what_failed_and_nothing_else(stage: Stage) -> No
 def test_a_run_that_is_interrupted_keeps_what_it_has(stage: Stage) -> None:
     stage.broken["memory"] = KeyboardInterrupt()
     assert stage.run() == 1
-    assert [*Run.read(stage.latest).groups] == ["start"]
+    assert [*BenchRun.read(stage.latest).groups] == ["start"]
     stage.broken.clear()
     assert stage.run("--resume") == 0
     assert stage.asked == ["memory", "sender"]
@@ -82,7 +82,7 @@ def test_a_run_that_is_interrupted_keeps_what_it_has(stage: Stage) -> None:
 def test_a_group_without_one_of_its_rows_ends_the_command_with_an_error(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Group, "measure", lambda *_: [])
+    monkeypatch.setattr(MeasurementGroup, "measure", lambda *_: [])
     assert stage.run() == 1
     assert "memory: resident, idle, one topic: no figure" in capsys.readouterr().out
 
@@ -90,13 +90,13 @@ def test_a_group_without_one_of_its_rows_ends_the_command_with_an_error(
 def test_what_is_left_follows_from_the_pace_so_far() -> None:
     groups = [BY_NAME["start"]._replace(expected_s=60), BY_NAME["memory"]._replace(expected_s=120)]
     progress = Progress(groups)
-    assert progress.line(groups[0]).startswith("[1 of 2, 3 minutes left] start: ")
-    progress.add(groups[0], 120.0)
-    assert progress.line(groups[1]).startswith("[2 of 2, 4 minutes left] memory: ")
+    assert progress.progress_line(groups[0]).startswith("[1 of 2, 3 minutes left] start: ")
+    progress.add_group(groups[0], 120.0)
+    assert progress.progress_line(groups[1]).startswith("[2 of 2, 4 minutes left] memory: ")
 
 
 def test_a_group_that_hangs_is_interrupted() -> None:
-    with pytest.raises(TookTooLong, match="more than 7 s"), time_limit(7):
+    with pytest.raises(TimeLimitExceeded, match="more than 7 s"), time_limit(7):
         signal.raise_signal(signal.SIGALRM)
     assert signal.alarm(0) == 0
 
@@ -107,17 +107,17 @@ def test_a_tree_in_which_only_the_page_changed_is_of_its_commit(
     for words in (["init", "-q"], ["config", "user.email", "a@b.c"], ["config", "user.name", "a"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     root = ROOT
-    changed = [path.relative_to(root) for path in bench_main.FOLLOWS_FROM_A_RUN]
+    changed = [path.relative_to(root) for path in bench_main.COMPUTED_FILES]
     for path in (*changed, Path("source.py")):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("before")
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     subprocess.run(["git", "commit", "-q", "-m", "all"], cwd=tmp_path, check=True)
     monkeypatch.setattr(bench_main, "ROOT", tmp_path)
-    monkeypatch.setattr(bench_main, "FOLLOWS_FROM_A_RUN", [tmp_path / path for path in changed])
-    clean = bench_main.commit()
+    monkeypatch.setattr(bench_main, "COMPUTED_FILES", [tmp_path / path for path in changed])
+    clean = bench_main.commit_name()
     for path in changed:
         (tmp_path / path).write_text("after")
-    assert bench_main.commit() == clean
+    assert bench_main.commit_name() == clean
     (tmp_path / "source.py").write_text("after")
-    assert bench_main.commit() == f"{clean}+"
+    assert bench_main.commit_name() == f"{clean}+"

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from bench.conversations import Conversation, Request, hold
-from bench.frames import Producer
+from bench.conversations import Conversation, Request, run_conversations
+from bench.frames import ProducerIdentity
 from bench.outcome import LoadFailed
 from bench.transaction_loading import STATES, state_log
-from bench.transactional_client import Batch
+from bench.transactional_client import TransactionalBatch
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
 from moldau.coordinator.transaction.records import change_of
 from moldau.coordinator.transaction.transaction import COMPLETE_COMMIT
@@ -20,8 +20,8 @@ from moldau.protocol.record_batch import crc_is_valid, parse_header
 
 
 def test_a_batch_is_of_the_producer_that_it_was_made_for_last() -> None:
-    batch = Batch((100, 100), 1_000)
-    for producer in (Producer(7, 0), Producer(1 << 40, 300)):
+    batch = TransactionalBatch((100, 100), 1_000)
+    for producer in (ProducerIdentity(7, 0), ProducerIdentity(1 << 40, 300)):
         made = batch.of(producer)
         header = parse_header(made)
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (*producer, 0)
@@ -64,7 +64,7 @@ def test_each_conversation_gets_the_replies_to_its_own_requests() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=echo, args=(listener, 2), daemon=True).start()
         port = listener.getsockname()[1]
-        hold([conversation("a", port), conversation("b", port)])
+        run_conversations([conversation("a", port), conversation("b", port)])
     assert heard == {"a": [b"a0", b"a1", b"a2"], "b": [b"b0", b"b1", b"b2"]}
 
 
@@ -80,7 +80,7 @@ def test_a_conversation_goes_on_once_every_broker_it_asked_has_replied() -> None
         for listener in (one, other):
             threading.Thread(target=echo, args=(listener, 1), daemon=True).start()
         ports = [listener.getsockname()[1] for listener in (one, other)]
-        hold([conversation(ports)])
+        run_conversations([conversation(ports)])
     first, second = (str(port).encode() for port in ports)
     assert heard == [[first, second], [first], [second, first]]
 
@@ -93,4 +93,4 @@ def test_a_closed_connection_ends_a_measurement() -> None:
 
         threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True).start()
         with pytest.raises((LoadFailed, ConnectionError)):
-            hold([conversation()])
+            run_conversations([conversation()])
