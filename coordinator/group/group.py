@@ -141,9 +141,11 @@ class GroupStep(Step[Change]):
     ) -> GroupEvent:
         """Report an event: it is added to the history of a group when the records of this step are committed. Returns
         the event."""
-        detail = detail[:DETAIL_SIZE_MAX]
-        event = GroupEvent(cause, about.member_id, about.client_id, about.client_host, number, detail)
-        self.when_committed(EventCommitted(group_id, event))
+        if len(detail) > DETAIL_SIZE_MAX:
+            detail = detail[:DETAIL_SIZE_MAX]
+        member_id, client_id, client_host, now = about.member_id, about.client_id, about.client_host, self.wall_ms
+        event = GroupEvent(cause, member_id, client_id, client_host, number, detail, now, now)
+        self.outcomes.append(EventCommitted(group_id, event))
         return event
 
     def add_rebalance_to_history(self, group_id: str, cause: GroupEvent, number: int) -> None:

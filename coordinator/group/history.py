@@ -192,18 +192,23 @@ class GroupHistory:
         """Add an event to the history of a group. An event that equals the group's last one only raises its count. To
         make room, the oldest events of the same group are removed, then those of the groups whose last event is the
         oldest."""
-        ring = self._rings.pop(group_id, None)
+        rings = self._rings
+        ring = rings.pop(group_id, None)
         if ring is None:
             ring = []
-        self._rings[group_id] = ring
-        if ring and ring[-1][:6] == event[:6]:
-            ring[-1] = ring[-1]._replace(last_ms=wall_ms, times=ring[-1].times + 1)
-            return
-        room = min(max(self.events_max // len(self._rings), GROUP_EVENTS_MIN), GROUP_EVENTS_MAX)
-        while len(ring) >= room:
-            del ring[0]
-            self._count -= 1
-        ring.append(event._replace(first_ms=wall_ms, last_ms=wall_ms))
+        rings[group_id] = ring
+        if ring:
+            last = ring[-1]
+            if last.cause is event.cause and last[:6] == event[:6]:
+                ring[-1] = last._replace(last_ms=wall_ms, times=last.times + 1)
+                return
+            if len(ring) >= GROUP_EVENTS_MIN:
+                room = min(max(self.events_max // len(rings), GROUP_EVENTS_MIN), GROUP_EVENTS_MAX)
+                while len(ring) >= room:
+                    del ring[0]
+                    self._count -= 1
+        # Nearly all events have their time already: `_replace` takes longer than all of the rest.
+        ring.append(event if event.last_ms == wall_ms else event._replace(first_ms=wall_ms, last_ms=wall_ms))
         self._count += 1
         while self._count > self.events_max:
             silent_id = next(iter(self._rings))
