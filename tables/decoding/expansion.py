@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ctypes import CDLL, POINTER, byref, c_size_t, c_uint, c_void_p
 from importlib.util import find_spec
+from struct import Struct
 from typing import Any, Final, Protocol
 from weakref import finalize
 
@@ -32,6 +33,8 @@ from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 ROOM_MAX: Final = 4 << 20
 """The most bytes of one decompressed batch that are written into the buffer."""
 LZ4_VERSION: Final = 100
+LZ4_BEGINNING: Final = Struct(f"{len(LZ4_MAGIC)}sB")
+"""The struct of the magic number and the flags with which a frame of LZ4 begins."""
 SIZE_POINTER: Final = POINTER(c_size_t)
 LZ4_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "LZ4F_createDecompressionContext": (c_size_t, c_void_p, c_uint),
@@ -70,6 +73,7 @@ class Expander:
         """`kept_size`: how many decompressed bytes are kept until `reuse`. The buffer has room for one more batch."""
         self._size = kept_size + ROOM_MAX
         self._room = memoryview(b"")
+        self._room_address = 0
         self._end = 0
         """The position in `_room` after the last decompressed batch."""
         self._frames: dict[Codec, Frames | None] = {}
@@ -84,7 +88,8 @@ class Expander:
             start = self._end
             if len(self._room) - start < ROOM_MAX:
                 self._room, start = np.empty(self._size, np.uint8).data, 0
-            size = frames.expand(address_of(self._room) + start, stored)
+                self._room_address = address_of(self._room)
+            size = frames.expand(self._room_address + start, stored)
             if size is not None:
                 self._end = start + size
                 return self._room, start, self._end
@@ -97,46 +102,56 @@ class Expander:
 
 
 class Lz4Frames:
+    """Frames of LZ4. The objects that a call needs are made once, because most batches are small."""
+
     def __init__(self, library: CDLL) -> None:
-        self._library = library
+        self._decompress = library.LZ4F_decompress
+        self._reset = library.LZ4F_resetDecompressionContext
         self._context = c_void_p()
         library.LZ4F_createDecompressionContext(byref(self._context), LZ4_VERSION)
         finalize(self, library.LZ4F_freeDecompressionContext, self._context)
+        self._written, self._read = c_size_t(), c_size_t()
+        self._to_written, self._to_read = byref(self._written), byref(self._read)
 
     def expand(self, target: int, stored: memoryview) -> int | None:
-        flags = stored[len(LZ4_MAGIC) : len(LZ4_MAGIC) + 1]
-        if stored[: len(LZ4_MAGIC)] != LZ4_MAGIC or not flags or flags[0] & LZ4_FLAGS_MASK != LZ4_INDEPENDENT_BLOCKS:
+        size = len(stored)
+        if size < LZ4_BEGINNING.size:
             return None
-        written, read = c_size_t(ROOM_MAX), c_size_t(len(stored))
-        left = self._library.LZ4F_decompress(
-            self._context, target, byref(written), address_of(stored), byref(read), None
-        )
-        if left == 0 and read.value == len(stored):
-            return written.value
-        self._library.LZ4F_resetDecompressionContext(self._context)
+        magic, flags = LZ4_BEGINNING.unpack_from(stored)
+        if magic != LZ4_MAGIC or flags & LZ4_FLAGS_MASK != LZ4_INDEPENDENT_BLOCKS:
+            return None
+        self._written.value, self._read.value = ROOM_MAX, size
+        left = self._decompress(self._context, target, self._to_written, address_of(stored), self._to_read, None)
+        if left == 0 and self._read.value == size:
+            return self._written.value
+        self._reset(self._context)
         return None
 
 
 class ZstdFrames:
+    """Frames of Zstandard."""
+
     def __init__(self, library: CDLL) -> None:
-        self._library = library
+        from zstandard import ZstdError, get_frame_parameters
+
+        self._parameters, self._error = get_frame_parameters, ZstdError
+        self._size_of_frame, self._is_error = library.ZSTD_findFrameCompressedSize, library.ZSTD_isError
+        self._decompress = library.ZSTD_decompressDCtx
         self._context = c_void_p(library.ZSTD_createDCtx())
         finalize(self, library.ZSTD_freeDCtx, self._context)
 
     def expand(self, target: int, stored: memoryview) -> int | None:
-        import zstandard
-
         source, source_size = address_of(stored), len(stored)
-        if self._library.ZSTD_findFrameCompressedSize(source, source_size) != source_size:
+        if self._size_of_frame(source, source_size) != source_size:
             return None
         try:
-            frame = zstandard.get_frame_parameters(stored)
-        except zstandard.ZstdError:
+            frame = self._parameters(stored)
+        except self._error:
             return None
         if frame.window_size > ZSTD_WINDOW_SIZE_MAX:
             return None
-        size: int = self._library.ZSTD_decompressDCtx(self._context, target, ROOM_MAX, source, source_size)
-        return None if self._library.ZSTD_isError(size) else size
+        size: int = self._decompress(self._context, target, ROOM_MAX, source, source_size)
+        return None if self._is_error(size) else size
 
 
 def frames_of(codec: Codec) -> Frames | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +22,10 @@ Decode = Callable[[Chunk, int, int, Set[str]], DecodedRows]
 VECTORED_CHUNK_SIZE: Final = 16 << 20
 """The bytes of a chunk for the decoder by numpy, which needs many records in a call. The compiled decoder takes only as
 many as fit into the processor's caches."""
+
+
+KEPT_ROWS_MAX: Final = 1 << 16
+"""The most rows of a column of topics that is kept for the next batches."""
 
 
 class Decoder(NamedTuple):
@@ -85,7 +90,9 @@ def arrow_batch(rows: DecodedRows, wanted: Slice, columns: Sequence[str]) -> pa.
 def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:
     """Make one column of the decoded rows. `name` is one of `COLUMN_TYPES`."""
     if name == "topic":
-        return pa.repeat(pa.scalar(wanted.topic, pa.string()), rows.count)
+        if rows.count > KEPT_ROWS_MAX:
+            return pa.repeat(pa.scalar(wanted.topic, pa.string()), rows.count)
+        return repeated_text(wanted.topic, 1 << (rows.count - 1).bit_length())[: rows.count]
     if name == "partition":
         return pa.array(np.full(rows.count, wanted.partition, np.int32))
     if name == "timestampType":
@@ -95,6 +102,12 @@ def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:
         assert rows.timestamps is not None
         return rows.timestamps.view(COLUMN_TYPES["timestamp"])
     return {"key": rows.keys, "value": rows.values, "offset": rows.offsets, "headers": rows.headers}[name]
+
+
+@lru_cache(maxsize=2)
+def repeated_text(text: str, count: int) -> pa.Array:
+    """An array of the same text. It is kept, because the batches of a read are of about the same size."""
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def _is_in(rows: DecodedRows, times: TimeRange) -> pa.Array:
