@@ -23,12 +23,12 @@ NO_OFFSET = -1
 NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 
 
-def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], epoch: int) -> None:
+def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], epoch: int) -> bool:
     """Write that the uninitialized share partitions of these topics are initializing, and command the initialization
-    when the record is committed."""
+    when the record is committed. Returns whether there are any."""
     new = partitions_to_initialize(step, group, topics)
     if not new:
-        return
+        return False
     known = group.state_topics
     deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in new}
     changed = StateTopics(merged_topics(known.initializing, new), known.initialized, deleting)
@@ -42,6 +42,7 @@ def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], 
     for topic_id in new:
         group.initialized_ms[topic_id] = step.now_ms
     step.when_committed(Initialization(InitializeStates(group.group_id, epoch, offsets), former))
+    return True
 
 
 def partitions_to_initialize(step: GroupStep, group: ShareGroup, topics: Collection[str]) -> dict[bytes, TopicState]:

@@ -196,7 +196,7 @@ moldau.emulated.release  string  null  one-of:2.4,2.5,2.6,2.7,2.8,3.0,3.1,3.2,3.
 moldau.erase.enable  boolean  false  any  honoured  cluster-wide
     Whether a leader takes the orders of moldau erase; they also need DELETE on the topic and ALTER on the cluster.
 moldau.group.waiting.heartbeat.interval.ms  int  500  1..  honoured  read-only
-    Heartbeat interval of members of consumer and Streams groups that wait for partitions, if the group's is longer.
+    Heartbeat interval of members of consumer, share and Streams groups that wait, if that of the group is longer.
 moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only

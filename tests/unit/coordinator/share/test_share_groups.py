@@ -36,12 +36,12 @@ def partitions(response: ShareGroupHeartbeatResponse) -> dict[bytes, list[int]]:
 def test_the_first_member_gets_partitions_once_their_state_is_initialized() -> None:
     stage = ShareGroupStage({"t": 2})
     joined = stage.beat("a", 0, "t")
-    assert (joined.member_epoch, joined.heartbeat_interval_ms, partitions(joined)) == (2, 5_000, {})
+    assert (joined.member_epoch, joined.heartbeat_interval_ms, partitions(joined)) == (2, 500, {})
     (command,) = stage.commands
     assert (command.state_epoch, [each.start_offset for each in command.offsets]) == (2, [-1, -1])
     assert stage.share_group.state_topics.initialized[T].partitions == {0, 1}
     stayed = stage.beat("a", 2)
-    assert (stayed.member_epoch, partitions(stayed)) == (3, {T: [0, 1]})
+    assert (stayed.member_epoch, stayed.heartbeat_interval_ms, partitions(stayed)) == (3, 5_000, {T: [0, 1]})
     assert stage.beat("a", 3).assignment is None, "nothing has changed"
     described = stage.described()
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 3, 3)
@@ -55,7 +55,7 @@ def test_an_initialization_without_an_outcome_is_repeated() -> None:
     stage.stores = False
     stage.beat("a", 0, "t")
     stage.wait(9_999)
-    stage.beat("a", 2)
+    assert stage.beat("a", 2).heartbeat_interval_ms == 500
     assert len(stage.commands) == 1
     stage.wait(1)
     stage.stores = True
