@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from moldau.protocol.compression import Codec, compress
@@ -117,10 +117,39 @@ def assemble(
     records_count: int,
 ) -> bytes:
     """Build a batch from its header fields and its encoded records. Length and checksum are computed."""
-    batch = bytearray(
+    return assemble_parts(
+        (body,),
+        base_offset,
+        partition_leader_epoch,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
+    )
+
+
+def assemble_parts(
+    parts: Sequence[BytesLike],
+    base_offset: int,
+    partition_leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    records_count: int,
+) -> bytes:
+    """Build a batch as `assemble` does, from encoded records that lie in several parts. The parts are copied once."""
+    header = bytearray(
         HEADER.pack(
             base_offset,
-            HEADER_SIZE - LOG_OVERHEAD + len(body),
+            HEADER_SIZE - LOG_OVERHEAD + sum(map(len, parts)),
             partition_leader_epoch,
             MAGIC,
             0,
@@ -134,9 +163,11 @@ def assemble(
             records_count,
         )
     )
-    batch += body
-    write_checksum(batch)
-    return bytes(batch)
+    checksum = crc32c(header[ATTRIBUTES_POSITION:], 0)
+    for part in parts:
+        checksum = crc32c(part, checksum)
+    UINT32.pack_into(header, CRC_POSITION, checksum)
+    return b"".join((header, *parts))
 
 
 def write_checksum(batch: bytearray) -> None:

@@ -42,7 +42,7 @@ records are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from moldau.protocol.compression import compress
@@ -58,7 +58,7 @@ from moldau.protocol.record_batch import (
     read_raw_varint,
     read_raw_varlong,
 )
-from moldau.protocol.record_builder import assemble
+from moldau.protocol.record_builder import assemble, assemble_parts
 from moldau.protocol.record_reader import records_of
 from moldau.storage.compaction.offset_map import LATEST, NOT_NOTED, SUPERSEDED, OffsetMap
 from moldau.storage.compaction.request import CleaningRequest, CleaningStatistics
@@ -181,7 +181,7 @@ class BatchCleaner:
     ) -> CleanedBatch:
         codec = header.codec
         level = self._request.compression_level if codec is self._request.compression_type else None
-        return rewritten_batch(header, records, count, attributes, base_timestamp, max_timestamp, level)
+        return rewritten_batch(header, (records,), count, attributes, base_timestamp, max_timestamp, level)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
         """The batch without its records; None if its header is not needed either. The header is needed if it has the
@@ -201,7 +201,7 @@ class BatchCleaner:
 
 def rewritten_batch(
     header: BatchHeader,
-    records: BytesLike,
+    records: Sequence[BytesLike],
     count: int,
     attributes: int,
     base_timestamp: int,
@@ -209,10 +209,13 @@ def rewritten_batch(
     compression_level: int | None,
 ) -> CleanedBatch:
     """Write a batch anew: with the offsets, the producer and the codec of `header`, and with `count` of its records.
-    `records` has their encoded bytes before compression.
+    `records` has their encoded bytes before compression, in parts.
     """
-    data = assemble(
-        compress(header.codec, records, compression_level),
+    if header.is_compressed:
+        body = records[0] if len(records) == 1 else b"".join(records)
+        records = (compress(header.codec, body, compression_level),)
+    data = assemble_parts(
+        records,
         header.base_offset,
         header.partition_leader_epoch,
         attributes,

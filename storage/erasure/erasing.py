@@ -29,7 +29,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run, packed_runs, unpacked_runs
-from moldau.protocol.primitives import MalformedMessage, crc32c
+from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, TimestampType
 from moldau.storage.compaction.batch_cleaner import emptied_batch, rewritten_batch
 from moldau.storage.compaction.cleaning import join_small_moves
@@ -338,7 +338,7 @@ class SegmentRewriting:
         named = self._named.in_batch(header)
         if not named:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)
-        parts: list[bytes] = []
+        parts: list[BytesLike] = []
         kept_count, deltas, erased = 0, list[int](), list[int]()
         for run, _ in runs_of_batch(request, header, batch):
             kept = kept_records(bytes(run), header.base_offset, named)
@@ -357,7 +357,7 @@ class SegmentRewriting:
         max_timestamp = header.max_timestamp if is_append_time else header.base_timestamp + max(deltas)
         level = request.compression_level if header.codec is request.compression_type else None
         return rewritten_batch(
-            header, b"".join(parts), kept_count, header.attributes, header.base_timestamp, max_timestamp, level
+            header, parts, kept_count, header.attributes, header.base_timestamp, max_timestamp, level
         )
 
     def erased_runs(self) -> list[Run]:

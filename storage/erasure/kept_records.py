@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class KeptRecords(NamedTuple):
     """The records that remain of a run of whole records."""
 
-    parts: Sequence[bytes]
-    """The remaining records as they are encoded. Neighbours are in one part."""
+    parts: Sequence[memoryview]
+    """The remaining records as they are encoded, without a copy. Neighbours are in one part."""
     records_count: int
     max_timestamp_delta: int | None
     """In ms; None if no record remains."""
@@ -33,7 +33,8 @@ def kept_records(records: bytes, base_offset: i64, named: Sequence[Run]) -> Kept
     encoded records of one batch, which begins at `base_offset`. The runs of `named` are sorted and disjoint. Raises
     `MalformedMessage` if the framing of the records is wrong.
     """
-    parts: list[bytes] = []
+    parts: list[memoryview] = []
+    view = memoryview(records)
     erased: list[int] = []
     count: i64 = 0
     max_delta: i64 = 0
@@ -72,12 +73,12 @@ def kept_records(records: bytes, base_offset: i64, named: Sequence[Run]) -> Kept
                 continue
             erased.append(offset)
             if start > kept_from:
-                parts.append(records[kept_from:start])
+                parts.append(view[kept_from:start])
             kept_from = record_end
     except IndexError:
         raise MalformedMessage("a record goes past the end of its batch") from None
     if end > kept_from:
-        parts.append(records[kept_from:end])
+        parts.append(view[kept_from:end])
     return KeptRecords(parts, count, max_delta if count else None, erased)
 
 

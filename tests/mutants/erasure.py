@@ -181,7 +181,7 @@ ERASURE_MUTANTS: Final = (
         750,
         "a record goes with its neighbour that is named",
         "storage/erasure/kept_records.py",
-        "                parts.append(records[kept_from:start])\n",
+        "                parts.append(view[kept_from:start])\n",
         "                pass\n",
         Hunt.LOG_ERASER,
     ),
