@@ -47,6 +47,10 @@ PIECE_SIZE_MAX = 1 << 20
 
 Nearly every batch fits into one piece, so that pieces need not be joined.
 """
+WRITE_BACK_SIZE = 8 << 20
+"""After so many bytes the disk begins to write what a cleaned segment has, so that the sync at its end is short, and
+the writes of other files do not wait behind a whole segment.
+"""
 RUN_SIZE_MAX = 4 << 20
 """The largest run in bytes. A batch whose records expand to more bytes is read in several runs."""
 
@@ -109,16 +113,26 @@ def file_pieces(fs: FileSystem, path: str, size: int, position: int, piece_size:
     try:
         if file.size() != size:
             raise LogChanged(path)
+        read_size = piece_size
         while position < size:
-            piece = _piece(file, size, position, piece_size)
+            piece = _piece(file, size, position, read_size)
             yield piece
             position += len(piece)
+            read_size = max(piece_size, _spacious(piece))
     except MalformedMessage as damage:
         if not fs.exists(path) or fs.file_size(path) != size:
             raise LogChanged(path) from damage
         raise MalformedMessage(f"{path}: {damage}") from damage
     finally:
         file.close()
+
+
+def _spacious(piece: memoryview) -> int:
+    """The number of bytes to read for a batch that is about as large as the first batch of a piece, so that a batch
+    larger than a piece is rarely read twice."""
+    (length,) = LENGTH.unpack_from(piece)
+    size = int(length) + LOG_OVERHEAD
+    return size + size // 8
 
 
 def _piece(file: File, size: int, position: int, piece_size: int) -> memoryview:
@@ -252,6 +266,7 @@ class CleanedSegment:
         "_offset_of_max_timestamp",
         "_time_index",
         "_transaction_index",
+        "_written_back_size",
         "base_offset",
         "size",
     )
@@ -262,6 +277,7 @@ class CleanedSegment:
         self._index_interval_bytes = index_interval_bytes
         self.base_offset = base_offset
         self.size = 0
+        self._written_back_size = 0
         self._bytes_since_index_entry = 0
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = base_offset
@@ -282,6 +298,10 @@ class CleanedSegment:
         self._file.append([each.data for each in batches])
         for each in batches:
             self._note(len(each.data), each.last_offset, each.max_timestamp)
+        begun = self._written_back_size
+        if self.size - begun >= WRITE_BACK_SIZE:
+            self._written_back_size = self.size
+            self._file.begin_write_back(self.size - begun, begun)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
         """Enter an aborted transaction, whose marker is kept in this segment, in the transaction index.

@@ -20,6 +20,9 @@ class BytesInMemory:
     def warm(self, size: int, position: int) -> None:
         """Do nothing: all bytes are in memory."""
 
+    def begin_write_back(self, size: int, position: int) -> None:
+        """Do nothing: there is no disk."""
+
     def evict(self) -> None:
         """Do nothing: there is no page cache behind the bytes."""
 

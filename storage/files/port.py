@@ -73,6 +73,10 @@ class File(Protocol):
     def sync(self) -> None:
         """Make content and size of the file durable. May take seconds, so it is never called on the event loop."""
 
+    def begin_write_back(self, size: int, position: int) -> None:
+        """Begin to write these bytes to the disk, so that a later `sync` has less to wait for. The call makes nothing
+        durable, and reports no error: `sync` does."""
+
     def evict(self) -> None:
         """Drop the clean pages of this file from the page cache, so that reads show what is on the disk. After a failed
         sync the page cache may still hold bytes that the disk never took, and would show them to a restarted process,

@@ -125,6 +125,14 @@ def test_cached_read_is_a_plain_read_where_the_volume_knows_no_nowait(
     assert calls == 1
 
 
+def test_a_write_back_leaves_the_bytes_as_they_are(file: File) -> None:
+    file.append([b"one", b"two"])
+    file.begin_write_back(3, 0)
+    file.begin_write_back(1 << 20, 3)
+    file.append([b"three"])
+    assert file.pread(100, 0) == b"onetwothree"
+
+
 def test_evicted_pages_are_read_from_the_disk(file: File) -> None:
     file.append([b"0123456789"])
     file.sync()
