@@ -22,6 +22,7 @@ from typing import Final
 
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.erase_orders import runs_of
 from moldau.protocol.primitives import crc32c
 from moldau.replication.partition import Partition
 from moldau.storage.erasure.receipts import receipt_of
@@ -187,6 +188,7 @@ class Swarm:
                 result = led.log.append_as_follower(batch.data, 0, now_ms)
                 assert result.error == 0, result
         self.model.cut(led.log.end_offset)
+        self._note_unanswered(led.log)
         if copy.log.end_offset > led.log.end_offset:
             await process.truncate(copy, led.log.end_offset)
         led.apply_leader_high_watermark(self.model.committed_end)
@@ -265,6 +267,16 @@ class Swarm:
         """Note the last batch as it is stored."""
         known_end = self.model.batches[-1].header.next_offset if self.model.batches else 0
         self.model.batches += [each for each in stored_from(log, known_end) if each.header.base_offset >= known_end]
+
+    def _note_unanswered(self, log: Log) -> None:
+        """Note batches that the log has kept, although the power went away before they were noted."""
+        known_end = self.model.batches[-1].header.next_offset if self.model.batches else 0
+        self._note(log)
+        for header, _, _ in self.model.batches:
+            order = order_at(log.segments, header.base_offset) if header.base_offset >= known_end else None
+            if order is not None:
+                named = {offset for run in runs_of(order) for offset in range(run.first, run.last + 1)}
+                self.model.orders[header.base_offset] = named
 
     def _advance(self, process: Process) -> None:
         process.led.apply_leader_high_watermark(process.led.log.end_offset)
