@@ -4,10 +4,13 @@ that its start is paid once for erase orders that follow each other.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.runtime.environment import Environment
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.compaction.request import LogChanged
 
 if TYPE_CHECKING:
     from moldau.broker.runtime.worker import RunningWork
@@ -42,8 +45,9 @@ class ErasingProcess:
         self._work, self._requests = work, 0
 
     async def carry_out(self, request: EraseRequest, on_event: Callable[[EraseEvent], Awaitable[None]]) -> None:
-        """Carry out a request, and call `on_event` with each event, before the process goes on. After an error, also
-        one of `on_event`, the process is ended. Raises what `erase` and `on_event` raise, and `WorkerDied`.
+        """Carry out a request, and call `on_event` with each event. The process goes on meanwhile up to its next event.
+        After an error, also one of `on_event`, the process is ended. Raises what `erase` and `on_event` raise, and
+        `WorkerDied`.
         """
         from moldau.storage.erasure.erasing import RequestDone
 
@@ -54,8 +58,7 @@ class ErasingProcess:
             event = await work.next_event(request)
             while not isinstance(event, RequestDone):
                 assert event is not None, "the work goes on until it is closed"
-                await on_event(event)
-                event = await work.next_event()
+                event = await _handled(work, event, on_event)
         except BaseException:
             work.close()
             raise
@@ -75,3 +78,24 @@ class ErasingProcess:
         if self._work is not None:
             self._work.close()
             self._work = None
+
+
+async def _handled(
+    work: RunningWork[EraseEvent | RequestDone],
+    event: EraseEvent,
+    on_event: Callable[[EraseEvent], Awaitable[None]],
+) -> EraseEvent | RequestDone | None:
+    """Call `on_event` while the process goes on. Returns its next event. After an error of `on_event` the process has
+    ended. Raises what `on_event` and `next_event` raise.
+    """
+    following = asyncio.ensure_future(work.next_event())
+    try:
+        await on_event(event)
+        return await following
+    except (OSError, MalformedMessage, LogChanged):
+        work.close()
+        # The next process must not find this one at work.
+        await asyncio.gather(following, return_exceptions=True)
+        raise
+    finally:
+        following.cancel()

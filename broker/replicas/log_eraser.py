@@ -130,6 +130,8 @@ class LogEraser:
         """The logs with pending erase orders, and the time (ms, monotonic clock) before which they are not tried
         again.
         """
+        self._replaced: dict[Log, list[str]] = {}
+        """The paths of the files with erased records that are replaced and not yet removed."""
         self.totals = EraserTotals()
 
     def begin(self) -> None:
@@ -159,8 +161,19 @@ class LogEraser:
         known = self._orders_due()
         if not known.orders:
             return
+        starting = asyncio.ensure_future(self._start_process())
+        try:
+            await self._until_gathered(known)
+            await starting
+        finally:
+            starting.cancel()
+
+    async def _start_process(self) -> None:
         with contextlib.suppress(OSError):  # A request starts the process again, and reports the error.
             await self._process.start()
+
+    async def _until_gathered(self, known: OrdersDue) -> None:
+        """Wait until all orders are committed and no further one has come for `GATHER_S`. `known` are those of now."""
         for _ in range(GATHER_TIMES_MAX):
             await asyncio.sleep(GATHER_S)
             self._note_changed_logs()
@@ -186,6 +199,8 @@ class LogEraser:
         partition = self._replicas.partition_of_log(its_log)
         if partition is None or its_log.failure is not None or not has_erase_orders(its_log):
             del self._candidates[its_log]  # It is noted again when the log is served, or has another order.
+            if partition is None:
+                self._replaced.pop(its_log, None)
             return
         if its_log in self._rewriting.in_progress or self._environment.monotonic_ms() < self._candidates[its_log]:
             return
@@ -326,19 +341,26 @@ class LogEraser:
             self._settings.config.integer("log.cleaner.io.buffer.size"),
         )
         throttle = Throttle(self._settings, environment)
-        removed: list[str] = []
+        # The files of the records themselves, also those that a pass with an error has replaced.
+        replaced = self._replaced.setdefault(its_log, [])
 
         async def on_event(event: EraseEvent) -> None:
             if isinstance(event, SegmentErased):
                 await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))
-                removed.extend(await self._swap(partition, event))
+                durable = tuple(replaced)  # The receipts are in the same directory, which was synced.
+                replaced.extend(await self._swap(partition, event))
+                await environment.offload(partial(remove_files, fs, durable))
+                del replaced[: len(durable)]
             else:
                 await throttle.pace(event)
 
         await self._process.carry_out(request, on_event)
         await self._rewriting.flush(its_log)
-        # The files of the records themselves: readers that have one open read on.
-        await environment.offload(partial(remove_files, fs, removed))
+        if not self._is_served(partition):
+            raise LogChanged
+        # Readers that have one open read on.
+        await environment.offload(partial(remove_files, fs, replaced))
+        del self._replaced[its_log]
         if not self._is_served(partition) or request.truncation_count != its_log.truncation_count:
             raise LogChanged
 
@@ -357,7 +379,7 @@ def has_erase_orders(its_log: Log) -> bool:
     return bool(its_log.erase_orders.offsets or its_log.erase_orders.tiered)
 
 
-def remove_files(fs: FileSystem, paths: list[str]) -> None:
+def remove_files(fs: FileSystem, paths: Sequence[str]) -> None:
     """Remove files, in an executor thread. Raises OSError."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):

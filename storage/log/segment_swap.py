@@ -5,7 +5,7 @@ event loop, and does not wait for the disk:
 
 | step | what is renamed                              | what a start makes of a crash after any of the renames       |
 |------|----------------------------------------------|--------------------------------------------------------------|
-| 1    | `.cleaned` to `.swap`                        | as long as one file is `.cleaned` all of them are removed    |
+| 1    | `.cleaned` to `.swap`                        | as long as one of them is `.cleaned` all of them are removed |
 | 2    | the replaced files, oldest segment first, to | the `.swap` files take their names; replaced segments behind |
 |      | `.deleted`                                   | the last batch of the cleaned one may stay as they were      |
 | 3    | `.swap` to the final name, the .log first    | the rest gets its final name                                 |
