@@ -6,7 +6,8 @@ were erased, so that it writes as many bytes as the erasure. Each time ends when
 work. Meanwhile produce requests leave at set times; their p99 stands beside that of a time without any work. Each of
 these begins when the disk has written what came before.
 
-The time of the erasure is that of the command without that of the same command as a dry run: both search the topic.
+The time of the erasure is that of the command without that of the same command as a dry run: both search the topic,
+beside the same produces.
 `--case` says how many gigabytes a topic has.
 """
 
@@ -123,7 +124,7 @@ def _round(trio: ThreeNodeCluster, count: int) -> ErasureRound:
     with _filled(trio, "erased", count, count // RECORDS_OF_KEY):
         _settle()
         idle_ms, _ = _beside(trio, lambda: time.sleep(IDLE_S))
-        searched_s = _seconds_of(lambda: _erase(trio))
+        _, searched_s = _beside(trio, lambda: _erase(trio))
         receipt = str(trio.directory / "receipt")
         erasing_ms, both_s = _beside(trio, lambda: _erase(trio, "--execute", "--receipt", receipt))
     with _filled(trio, "cleaned", count, count // RECORDS_OF_KEY):

@@ -10,7 +10,9 @@ DIVERGES: Apache Kafka has no such control record.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
+from operator import attrgetter
 from struct import Struct
 from typing import Final
 
@@ -88,6 +90,16 @@ def order_of(order_id: bytes, predicate_hash: bytes, runs: Iterable[Run]) -> Era
 
 def runs_of(order: EraseOrder) -> tuple[Run, ...]:
     return tuple(Run(each.first_offset, each.last_offset) for each in order.runs)
+
+
+def runs_within(order: EraseOrder, first_offset: int, end_offset: int) -> list[Run]:
+    """The offsets in [first_offset, end_offset) that an order names, as runs that are sorted and disjoint."""
+    begin = bisect_left(order.runs, first_offset, key=attrgetter("last_offset"))
+    end = bisect_left(order.runs, end_offset, key=attrgetter("first_offset"))
+    return [
+        Run(max(each.first_offset, first_offset), min(each.last_offset, end_offset - 1))
+        for each in order.runs[begin:end]
+    ]
 
 
 def packed_runs(runs: Iterable[Run]) -> bytes:

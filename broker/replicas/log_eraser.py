@@ -29,7 +29,7 @@ from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.protocol.erase_orders import packed_runs_of, runs_of
+from moldau.protocol.erase_orders import packed_runs_of, runs_of, runs_within
 from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
@@ -348,7 +348,7 @@ class LogEraser:
             if isinstance(event, SegmentErased):
                 await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))
                 durable = tuple(replaced)  # The receipts are in the same directory, which was synced.
-                replaced.extend(await self._swap(partition, event))
+                replaced.extend(await self._swap(partition, event, orders))
                 await environment.offload(partial(remove_files, fs, durable))
                 del replaced[: len(durable)]
             else:
@@ -364,14 +364,19 @@ class LogEraser:
         if not self._is_served(partition) or request.truncation_count != its_log.truncation_count:
             raise LogChanged
 
-    async def _swap(self, partition: Partition, erased: SegmentErased) -> list[str]:
-        """Put a rewritten segment into the log. Returns the paths of the replaced files. Raises `LogChanged`."""
+    async def _swap(self, partition: Partition, erased: SegmentErased, orders: Sequence[OrderInProgress]) -> list[str]:
+        """Put a rewritten segment into the log. What the orders of the pass name in it is not hidden any more; what
+        another pending order names there stays hidden. Returns the paths of the replaced files. Raises `LogChanged`.
+        """
         its_log, cleaned = partition.log, erased.cleaned
         paths = its_log.swap_cleaned(cleaned, self._environment.wall_ms()) if self._is_served(partition) else None
         if paths is None:
             await self._environment.offload(partial(discard_cleaned, self._environment.fs, cleaned))
             raise LogChanged
-        its_log.erase_orders.show(cleaned.base_offset, cleaned.replaced_end_offset)
+        if its_log.erase_orders.hidden:
+            for each in orders:
+                erased_runs = runs_within(each.order, cleaned.base_offset, cleaned.replaced_end_offset)
+                its_log.erase_orders.show_runs(erased_runs)
         return paths
 
 

@@ -144,11 +144,6 @@ class PendingOrders:
         orders = [order_at(segments, offset) for offset in self.offsets]
         self.hidden = tuple(sorted(run for order in orders if order is not None for run in runs_of(order)))
 
-    def show(self, first_offset: int, end_offset: int) -> None:
-        """Stop hiding the offsets in [first_offset, end_offset), which are erased. The offsets of a run outside of this
-        range stay hidden."""
-        self.show_runs([Run(first_offset, end_offset - 1)])
-
     def show_runs(self, runs: Sequence[Run]) -> None:
         """Stop hiding the offsets of runs that are sorted and disjoint: they are erased."""
         left: list[Run] = []

@@ -108,8 +108,10 @@ ERASURE_MUTANTS: Final = (
         "a segment is swapped in before it is in the receipts",
         "broker/replicas/log_eraser.py",
         "                await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))\n"
-        "                removed.extend(await self._swap(partition, event))\n",
-        "                removed.extend(await self._swap(partition, event))\n"
+        "                durable = tuple(replaced)  # The receipts are in the same directory, which was synced.\n"
+        "                replaced.extend(await self._swap(partition, event, orders))\n",
+        "                durable = tuple(replaced)\n"
+        "                replaced.extend(await self._swap(partition, event, orders))\n"
         "                await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))\n",
         Hunt.LOG_ERASER,
     ),
@@ -127,6 +129,23 @@ ERASURE_MUTANTS: Final = (
         "broker/replicas/erasing_process.py",
         "        work, self._work = self._work, None\n",
         "        work = self._work\n",
+        Hunt.LOG_ERASER,
+    ),
+    Mutant(
+        659,
+        "the files that a pass with an error has replaced are forgotten",
+        "broker/replicas/log_eraser.py",
+        "        replaced = self._replaced.setdefault(its_log, [])\n",
+        "        replaced = self._replaced[its_log] = []\n",
+        Hunt.LOG_ERASER,
+    ),
+    Mutant(
+        668,
+        "a rewritten segment shows what an order of a later pass names",
+        "broker/replicas/log_eraser.py",
+        "                its_log.erase_orders.show_runs(erased_runs)\n",
+        "                its_log.erase_orders.show_runs(runs_of(each.order))\n"
+        "                its_log.erase_orders.hidden = ()\n",
         Hunt.LOG_ERASER,
     ),
     Mutant(

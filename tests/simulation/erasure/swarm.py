@@ -359,6 +359,8 @@ class Swarm:
 
     def _check_end(self, process: Process, partition: Partition) -> None:
         log, model, fs = partition.log, self.model, process.environment.fs
+        if left := [name for name in fs.list_directory(log.directory) if name.endswith(LEFTOVERS)]:
+            raise Violation(f"{partition.topic}: {left} may have records that were erased")
         batches = stored(log)
         present = {record.offset for each in batches if not each.header.is_control for record in each.records}
         expected = model.data_offsets.difference(*model.orders.values())

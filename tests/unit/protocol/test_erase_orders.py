@@ -14,6 +14,7 @@ from moldau.protocol.erase_orders import (
     order_of,
     read_erase_order,
     read_sent_order,
+    runs_within,
 )
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
@@ -30,6 +31,14 @@ def test_an_order_is_read_as_it_was_written() -> None:
     written = order((1, 2), (5, 9))
     batch = erase_order_batch(written, 1000)
     assert read_erase_order(batch) == read_sent_order(batch) == written
+
+
+def test_the_runs_within_a_segment_are_cut_at_its_bounds() -> None:
+    named = order((1, 2), (5, 9), (12, 12))
+    assert runs_within(named, 0, 13) == [Run(1, 2), Run(5, 9), Run(12, 12)]
+    assert runs_within(named, 2, 6) == [Run(2, 2), Run(5, 5)]
+    assert runs_within(named, 6, 8) == [Run(6, 7)]
+    assert runs_within(named, 3, 5) == runs_within(named, 13, 20) == []
 
 
 def test_the_batch_is_a_control_batch_without_a_producer() -> None:

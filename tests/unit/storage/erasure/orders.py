@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, packed_runs_of, runs_of
+from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, packed_runs_of, runs_of, runs_within
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
 from moldau.storage.erasure.receipts import OrderReceipt, receipt_of, write_receipt, write_segment
@@ -70,7 +70,9 @@ def carry_out_all(
             write_segment(fs, log.directory, receipts, event)
             removed = log.swap_cleaned(event.cleaned, NOW_MS)
             assert removed is not None
-            log.erase_orders.show(event.cleaned.base_offset, event.cleaned.replaced_end_offset)
+            for order in orders:
+                erased = runs_within(order, event.cleaned.base_offset, event.cleaned.replaced_end_offset)
+                log.erase_orders.show_runs(erased)
             to_remove += removed
     fs.sync_directory(log.directory)
     for path in to_remove:

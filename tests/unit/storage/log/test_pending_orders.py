@@ -92,7 +92,7 @@ def test_an_offset_without_an_order_is_dropped() -> None:
 def test_what_is_erased_is_shown(named: set[int], first: int, count: int, asked: int, asked_count: int) -> None:
     orders = PendingOrders(DIRECTORY)
     orders.hidden = tuple(runs_from(named))
-    orders.show(first, first + count)
+    orders.show_runs([Run(first, first + count - 1)])
     left = named - set(range(first, first + count))
     assert orders.hides(asked, asked + asked_count) == bool(left & set(range(asked, asked + asked_count)))
 
