@@ -282,7 +282,7 @@ SCRIPTS: Final = (
     *disabled.ALL,
 )
 FIRST_STORIES: Final = (
-    *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")),
+    *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index", "erasure")),
     "tests/unit/kraft/controller/security/test_token_control.py",
     "tests/unit/tables/values/test_bounds.py",
     "tests/unit/storage/log/test_derived_files.py",
@@ -313,12 +313,13 @@ FIRST_STORIES: Final = (
         )
     ),
 )
-"""One second each, those of derived files, of the search, of the lag, of log directories and of settling five."""
+"""One second each; those of the erasure, of derived files, of the search, of the lag, of log directories and of
+settling five.
+"""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
         "cluster",
-        "erasure",
         "tiered_erasure",
         "group_failover",
         "dead_letters",
@@ -377,6 +378,7 @@ OPENING: Final = (
     Stage((SHARE_RECORDS,), 32, at_once=16),
     Stage((SHARE_GROUPS,), 48, at_once=24),
     Stage((TRANSACTIONS, LOG_CLEANER, LOG_ERASER), 8, at_once=8),
+    Stage((LOG_ERASER,), 40, at_once=20),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),
     Stage((SESSIONS, WAITS, TURNS), 2, at_once=4),
