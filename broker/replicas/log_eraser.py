@@ -173,7 +173,7 @@ class LogEraser:
             await self._process.start()
 
     async def _until_gathered(self, known: OrdersDue) -> None:
-        """Wait until all orders are committed and no further one has come for `GATHER_S`. `known` are those of now."""
+        """Wait until all orders are committed and no other has come for `GATHER_S`. `known` are the present ones."""
         for _ in range(GATHER_TIMES_MAX):
             await asyncio.sleep(GATHER_S)
             self._note_changed_logs()
