@@ -228,8 +228,8 @@ def runs_of_batch(limits: ExpansionLimits, header: BatchHeader, batch: memoryvie
     if not header.is_compressed:
         return ((stored, header.records_count),)
     record_size_max = limits.expanded_record_bytes_max
-    expansion = expand(header.codec, stored, size_max=limits.expanded_bytes_max, piece_size_max=PIECE_SIZE_MAX)
-    pieces = iter(expansion)
+    size_max = limits.expanded_bytes_max
+    pieces = iter(expand(header.codec, stored, size_max=size_max, piece_size_max=PIECE_SIZE_MAX, is_stored=True))
     first: list[BytesLike] = []
     size = 0
     for piece in pieces:

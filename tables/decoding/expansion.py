@@ -93,7 +93,7 @@ class Expander:
             if size is not None:
                 self._end = start + size
                 return self._room, start, self._end
-        plain = decompress(codec, stored, size_max=RECORDS_SIZE_MAX)
+        plain = decompress(codec, stored, size_max=RECORDS_SIZE_MAX, is_stored=True)
         return plain, 0, len(plain)
 
     def reuse(self) -> None:

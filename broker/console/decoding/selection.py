@@ -273,7 +273,7 @@ def _decoded_records(
         records = records_of(data, position, header, size_max=EXPANDED_SIZE_MAX)
     else:
         stored = memoryview(data)[position + HEADER_SIZE : position + header.size]
-        body = bytes(decompress(header.codec, stored, size_max=EXPANDED_SIZE_MAX))
+        body = bytes(decompress(header.codec, stored, size_max=EXPANDED_SIZE_MAX, is_stored=True))
         if of_value is not None:
             progress.note_decoded(len(body), max(header.records_count, 0))
             yield from decode_records(body, header, of_value)

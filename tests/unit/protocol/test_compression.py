@@ -138,6 +138,64 @@ def test_a_damaged_byte_is_malformed_or_plain(codec: Codec, position: int, flip:
         plain(codec, damaged, MIB)
 
 
+HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
+"""The header of a gzip member, without optional fields."""
+
+
+def outcome(data: bytes, size_max: int, is_stored: bool) -> bytes | None:
+    """The decompressed gzip data; None if it is refused."""
+    try:
+        return bytes(decompress(Codec.GZIP, data, size_max=size_max, is_stored=is_stored))
+    except MalformedMessage:
+        return None
+
+
+@st.composite
+def gzip_streams(draw: st.DrawFn) -> bytes:
+    """A gzip member as any of zlib's strategies writes it, and often damaged, cut short, or followed by other data."""
+    sample = st.one_of(
+        st.binary(max_size=3_000),
+        st.text("ab{}:", max_size=3_000).map(str.encode),
+        st.integers(0, 100_000).map(bytes),
+    )
+    packer = zlib.compressobj(
+        draw(st.integers(0, 9)),
+        zlib.DEFLATED,
+        draw(st.integers(25, 31)),
+        draw(st.integers(1, 9)),
+        draw(st.integers(0, 4)),
+    )
+    stream = bytearray(packer.compress(draw(sample)) + packer.flush())
+    for _ in range(draw(st.integers(0, 3))):
+        position = draw(st.integers(0, len(stream)))
+        removed, added = draw(st.sampled_from([(1, 1), (0, 2), (3, 0), (len(stream), 0), (1, 0)]))
+        stream[position : position + removed] = draw(st.binary(min_size=added, max_size=added))
+    return bytes(stream) + draw(st.sampled_from([b"", b"", b"\x00", bytes(stream)]))
+
+
+@given(stream=gzip_streams(), size_max=st.sampled_from([0, 100, 65_536, MIB]))
+def test_stored_gzip_is_read_as_it_was_checked(stream: bytes, size_max: int) -> None:
+    assert outcome(stream, size_max, is_stored=True) == outcome(stream, size_max, is_stored=False)
+
+
+@pytest.mark.parametrize("flags", range(0, 256, 2))
+def test_flags_of_a_gzip_header(flags: int) -> None:
+    optional = (b"\x03\x00abc" if flags & 4 else b"") + (b"name\x00" if flags & 8 else b"")
+    optional += b"comment\x00" if flags & 16 else b""
+    header = HEADER[:3] + bytes([flags]) + HEADER[4:] + optional
+    checksum = struct.pack("<H", zlib.crc32(header) & 0xFFFF) if flags & 2 else b""
+    member = gzip.compress(TEXT)[len(HEADER) :]
+    for whole in (header + checksum + member, header + checksum[::-1] + member):
+        assert outcome(whole, len(TEXT), is_stored=True) == outcome(whole, len(TEXT), is_stored=False)
+    assert (outcome(header + checksum + member, len(TEXT), is_stored=True) is None) == (flags >= 0x20)
+
+
+def test_without_isal_stored_gzip_is_read_by_zlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "isal", None)
+    assert outcome(gzip.compress(TEXT), len(TEXT), is_stored=True) == TEXT
+    assert outcome(gzip.compress(TEXT)[:-1], len(TEXT), is_stored=True) is None
+
+
 def test_lz4_blocks_that_depend_on_one_another_are_refused() -> None:
     with pytest.raises(MalformedMessage, match="depend on one another"):
         plain(Codec.LZ4, lz4.frame.compress(TEXT, block_linked=True, block_size=4))

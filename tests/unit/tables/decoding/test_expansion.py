@@ -27,7 +27,7 @@ def expand(expander: Expander, codec: Codec, stored: bytes) -> bytes:
 def outcome(expander: Expander | None, codec: Codec, stored: bytes) -> bytes | str:
     try:
         if expander is None:
-            return bytes(decompress(codec, stored, size_max=RECORDS_SIZE_MAX))
+            return bytes(decompress(codec, stored, size_max=RECORDS_SIZE_MAX, is_stored=True))
         return expand(expander, codec, stored)
     except MalformedMessage as malformed:
         return str(malformed)
