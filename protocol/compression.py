@@ -15,9 +15,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint
+
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressor
+
 
 class Codec(IntEnum):
     """The codec in bits 0-2 of a batch's attributes. The lower-case name is Kafka's in `compression.type`."""
@@ -65,6 +69,9 @@ LZ4_LEVEL_HIGH_MIN = 3
 
 ZSTD_LEVEL_DEFAULT = 3
 ZSTD_WINDOW_SIZE_MAX = 1 << 27
+ZSTD_WINDOW_SIZE_KEPT = 2 << 20
+"""The largest window (bytes) of a frame whose decompressor is kept for the next frame, with its buffers. It is that of
+the default level."""
 ZSTD_BLOCK_HEADER_SIZE = 3
 ZSTD_BLOCK_RLE = 1
 ZSTD_BLOCK_RESERVED = 3
@@ -291,30 +298,41 @@ def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[
         raise MalformedMessage("bytes after the LZ4 frame")
 
 
+_kept_decompressors: list[ZstdDecompressor] = []
+"""A decompressor that no frame uses; a new one takes the time of decompressing 10 KB. A frame takes it out of the list,
+because threads must not share it."""
+
+
 def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
     """Decompress one zstd frame, or several in a row, in pieces. A frame may lack its content size. Raises as
     `decompress`."""
     import zstandard
 
-    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX)
     try:
-        walk_zstd_frames(data)
+        window_size = walk_zstd_frames(data)
+        try:
+            decompressor = _kept_decompressors.pop()
+        except IndexError:
+            decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX)
         with decompressor.stream_reader(data, read_across_frames=True) as stream:
             yield from pull_pieces(stream.read, len(data), size_max, piece_size_max)
     except zstandard.ZstdError as corrupt:
         raise MalformedMessage(f"corrupt zstd data: {corrupt}") from None
+    if window_size <= ZSTD_WINDOW_SIZE_KEPT and not _kept_decompressors:
+        _kept_decompressors.append(decompressor)
 
 
-def walk_zstd_frames(data: BytesLike) -> None:
+def walk_zstd_frames(data: BytesLike) -> int:
     """Check that `data` consists of whole zstd frames, by the sizes of their blocks. The library does not report
-    truncated data. Raises `MalformedMessage`."""
+    truncated data. Returns the largest window size (bytes) of the frames. Raises `MalformedMessage`."""
     import zstandard
 
     view = memoryview(data)
-    position = 0
+    position = window_size = 0
     while position < len(view) or position == 0:
         frame = view[position:]
-        has_checksum = zstandard.get_frame_parameters(frame).has_checksum
+        parameters = zstandard.get_frame_parameters(frame)
+        window_size = max(window_size, parameters.window_size)
         position += zstandard.frame_header_size(frame)
         is_last = False
         while not is_last:
@@ -326,9 +344,10 @@ def walk_zstd_frames(data: BytesLike) -> None:
             if kind == ZSTD_BLOCK_RESERVED:
                 raise MalformedMessage("zstd block of a reserved kind")
             position += ZSTD_BLOCK_HEADER_SIZE + (1 if kind == ZSTD_BLOCK_RLE else block >> 3)
-        position += ZSTD_CHECKSUM_SIZE if has_checksum else 0
+        position += ZSTD_CHECKSUM_SIZE if parameters.has_checksum else 0
         if position > len(view):
             raise MalformedMessage("zstd frame is cut short")
+    return window_size
 
 
 EXPANDERS: dict[Codec, Callable[[BytesLike, int, int], Iterator[bytes]]] = {

@@ -19,7 +19,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.protocol.compression import XERIAL_HEADER, Codec, DecompressedSizeExceeded, compress, decompress
+from moldau.protocol.compression import XERIAL_HEADER, Codec, DecompressedSizeExceeded, compress, decompress, expand
 from moldau.protocol.primitives import BytesLike, MalformedMessage, uvarint
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -194,6 +194,24 @@ def test_without_isal_stored_gzip_is_read_by_zlib(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "isal", None)
     assert outcome(gzip.compress(TEXT), len(TEXT), is_stored=True) == TEXT
     assert outcome(gzip.compress(TEXT)[:-1], len(TEXT), is_stored=True) is None
+
+
+def test_a_zstd_decompressor_is_used_again_after_damage_and_by_two_frames_at_once() -> None:
+    frame = compress(Codec.ZSTD, NOISE)
+    first, second = (expand(Codec.ZSTD, frame, size_max=MIB, piece_size_max=10_000) for _ in range(2))
+    mixed = [(next(first), next(second)) for _ in range(3)]
+    parts = [
+        b"".join(begun) + b"".join(rest) for begun, rest in zip(zip(*mixed, strict=True), (first, second), strict=True)
+    ]
+    assert parts == [NOISE, NOISE]
+    damaged = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(TEXT))
+    damaged[-1] ^= 1
+    with pytest.raises(MalformedMessage):
+        plain(Codec.ZSTD, damaged)
+    abandoned = expand(Codec.ZSTD, frame, size_max=MIB, piece_size_max=10_000)
+    next(abandoned)
+    del abandoned
+    assert plain(Codec.ZSTD, frame) == NOISE
 
 
 def test_lz4_blocks_that_depend_on_one_another_are_refused() -> None:
