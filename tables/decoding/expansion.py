@@ -11,6 +11,7 @@ there.
 from __future__ import annotations
 
 from ctypes import CDLL, POINTER, byref, c_size_t, c_uint, c_void_p
+from functools import cache
 from importlib.util import find_spec
 from struct import Struct
 from typing import Any, Final, Protocol
@@ -51,11 +52,11 @@ ZSTD_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "ZSTD_isError": (c_uint, c_size_t),
 }
 LIBRARIES: Final = {
-    Codec.LZ4: ("lz4.frame._frame", "liblz4.so.1"),
-    Codec.ZSTD: ("zstandard._cffi", "libzstd.so.1"),
+    Codec.LZ4: ("lz4.frame._frame", "liblz4.so.1", LZ4_FUNCTIONS),
+    Codec.ZSTD: ("zstandard._cffi", "libzstd.so.1", ZSTD_FUNCTIONS),
 }
-"""For each codec, the extension module that contains its library, and the library of the system, which is used if the
-module's library cannot be used."""
+"""For each codec, the extension module that contains its library, the library of the system, which is used if the
+module's library cannot be used, and the functions of the library that are called."""
 
 
 class Frames(Protocol):
@@ -157,18 +158,17 @@ class ZstdFrames:
 def frames_of(codec: Codec) -> Frames | None:
     """Return a decompressor for frames of a codec. Return None if the codec has no frames that can be decompressed in
     one call, or if its library is not found."""
-    if codec is Codec.LZ4:
-        library = library_with(codec, LZ4_FUNCTIONS)
-        return None if library is None else Lz4Frames(library)
-    if codec is Codec.ZSTD:
-        library = library_with(codec, ZSTD_FUNCTIONS)
-        return None if library is None else ZstdFrames(library)
-    return None
+    library = codec_library(codec) if codec in LIBRARIES else None
+    if library is None:
+        return None
+    return Lz4Frames(library) if codec is Codec.LZ4 else ZstdFrames(library)
 
 
-def library_with(codec: Codec, functions: dict[str, tuple[Any, ...]]) -> CDLL | None:
-    """Load the library of a codec, and declare these functions of it. Returns None if no library has them."""
-    module, system = LIBRARIES[codec]
+@cache
+def codec_library(codec: Codec) -> CDLL | None:
+    """Load the library of a codec, once for all expanders, and declare the functions that are called. Returns None if
+    no library has them."""
+    module, system, functions = LIBRARIES[codec]
     spec = find_spec(module)
     for name in (system if spec is None or spec.origin is None else spec.origin, system):
         try:

@@ -90,8 +90,16 @@ def test_one_call_decompresses_a_batch_and_those_before_stay(codec: Codec, monke
 def test_without_the_library_of_a_codec_its_package_is_used(
     codec: Codec, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expansion, "LIBRARIES", dict.fromkeys(expansion.LIBRARIES, (module, "no such library")))
+    missing = {each: (module, "no such library", functions) for each, (*_, functions) in expansion.LIBRARIES.items()}
+    monkeypatch.setattr(expansion, "LIBRARIES", missing)
+    monkeypatch.setattr(expansion, "codec_library", expansion.codec_library.__wrapped__)
     assert expand(Expander(KEPT_SIZE), codec, compress(codec, b"some bytes " * 500)) == b"some bytes " * 500
+
+
+def test_the_library_of_a_codec_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    expand(Expander(KEPT_SIZE), Codec.ZSTD, compress(Codec.ZSTD, b"some bytes"))
+    monkeypatch.delattr(expansion, "CDLL")
+    assert expand(Expander(KEPT_SIZE), Codec.ZSTD, compress(Codec.ZSTD, b"more bytes")) == b"more bytes"
 
 
 def test_frames_as_other_producers_write_them() -> None:
