@@ -7,9 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moldau.tables.values.avro import avro_decoder
-from moldau.tables.values.bounds import DECIMAL_SIZE_MAX, DEPTH_MAX, VALUES_MAX, HostileValue, json_depth, parse_json
+from moldau.tables.values.bounds import (
+    DECIMAL_SIZE_MAX,
+    DEPTH_MAX,
+    VALUES_MAX,
+    HostileValue,
+    has_many_brackets,
+    json_depth,
+    parse_json,
+)
 from moldau.tables.values.protobuf import protobuf_decoder
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
@@ -173,3 +183,8 @@ def test_records_that_repeat_one_another_claim_values_without_bytes() -> None:
     decode = avro_decoder(Schema("AVRO", json.dumps(twice).encode()))
     with pytest.raises(HostileValue, match="claims more than"):
         decode(memoryview(b""))
+
+
+@given(st.lists(st.sampled_from(["[", "{", "{{{{{{", "x" * 50]), max_size=150).map("".join))
+def test_brackets_are_counted_exactly_near_the_bound(text: str) -> None:
+    assert has_many_brackets(text.encode()) == (text.count("[") + text.count("{") > DEPTH_MAX)
