@@ -22,7 +22,7 @@ from moldau.protocol.record_builder import Record, build_batch
 SIZE: Final = 1 << 29
 SIZE_QUICK: Final = 1 << 27
 """The stored size (bytes) of a topic in the quick form."""
-SMALLER: Final = 8
+SMALLER: Final = 4
 """A topic whose search is slow is smaller by this factor."""
 PLAIN: Final = "plain"
 TOPICS: Final = {PLAIN: Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD, "gzip": Codec.GZIP, "masked": Codec.NONE}

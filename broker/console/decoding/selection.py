@@ -45,9 +45,10 @@ NOTES_SHOWN: Final = 500
 EXPANDED_MAX: Final = 1 << 25
 """The decompressed bytes after which no further batch of a piece is examined."""
 RECORD_EFFORT: Final = 256
+TESTED_FOR_DECODED: Final = 4
 SIFTED_FOR_DECODED: Final = 16
 """The units of effort. A record costs as much as decoding `RECORD_EFFORT` bytes. Decoding one byte costs as much as
-searching `SIFTED_FOR_DECODED` bytes without decoding.
+testing a JSON field in `TESTED_FOR_DECODED` bytes, or searching `SIFTED_FOR_DECODED` bytes without decoding.
 """
 
 
@@ -163,6 +164,10 @@ class _Progress:
         self.expanded += size
         self.effort += size + RECORD_EFFORT * records_count
 
+    def note_tested(self, size: int, records_count: int) -> None:
+        self.expanded += size
+        self.effort += (size + RECORD_EFFORT * records_count) // TESTED_FOR_DECODED
+
     def note_sifted(self, size: int) -> None:
         self.expanded += size
         self.effort += size // SIFTED_FOR_DECODED
@@ -275,7 +280,7 @@ def _decoded_records(
         stored = memoryview(data)[position + HEADER_SIZE : position + header.size]
         body = bytes(decompress(header.codec, stored, size_max=EXPANDED_SIZE_MAX, is_stored=True))
         if of_value is not None:
-            progress.note_decoded(len(body), max(header.records_count, 0))
+            progress.note_tested(len(body), max(header.records_count, 0))
             yield from decode_records(body, header, of_value)
             return
         assert sieve is not None

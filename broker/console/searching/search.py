@@ -192,16 +192,17 @@ class Search:
             )
             found = await client.ports.decoder.search(piece, wanted, stretch.place, client.asker)
             if found is not None and found.selected.next_offset > offset:
-                self._note_size(found.selected.size)
+                self._note_size(found.selected.size, stretch.size)
                 return found
         raise Unreadable(f"what is stored from offset {offset} on cannot be read")
 
-    def _note_size(self, size: int) -> None:
-        """Count the bytes that were searched in one stretch, and set the size of the next stretch: twice as many, from
-        `STRETCH_MIN` to `STRETCH_MAX`.
+    def _note_size(self, size: int, of_size: int) -> None:
+        """Count the bytes that were searched in one stretch of `of_size` bytes, and set the size of the next stretch,
+        from `STRETCH_MIN` to `STRETCH_MAX`: twice as many, or slightly more if a part was left.
         """
         self._bytes += size
-        self._size = min(max(2 * size, STRETCH_MIN), STRETCH_MAX)
+        following = size + size // 8 if size < of_size * 7 // 8 else 2 * size
+        self._size = min(max(following, STRETCH_MIN), STRETCH_MAX)
 
     def _keep(self, lane: Lane, records: list[ShownRecord]) -> None:
         """Add matching records of a lane to the result, and keep the best `limit` records."""
