@@ -37,6 +37,7 @@ HOT_PATH: Final = (
     "protocol/primitives.py",
     "protocol/produce_template.py",
     "protocol/record_batch.py",
+    "protocol/record_reader.py",
     "protocol/record_validation.py",
     "replication/fetch_plan.py",
     "replication/fetch_session.py",
