@@ -33,7 +33,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.connect_types import connect_type
 from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValues, decode_payload, plain_json
-from moldau.tables.values.frames import message_path, split_frame
+from moldau.tables.values.frames import FramedPayload, message_path, split_frame
 from moldau.tables.values.registry import Schema, SchemaId, SchemaSource, ValueNotDecoded
 from moldau.tables.values.shapes import shape_of
 from moldau.tables.values.topic_types import NoSample, given_type, json_schema_of
@@ -129,9 +129,17 @@ class RegistryForm:
         self._is_enveloped = is_enveloped
         self._reads: dict[SchemaId, ValueReading] = {}
         """The results of `read`, by schema, for schemas whose values are all of one type."""
+        self._split: tuple[bytes, FramedPayload] = (b"", FramedPayload(0, memoryview(b"")))
+        """The value that was split last, with its frame and its payload."""
+
+    def _framed(self, data: bytes) -> FramedPayload:
+        """Split a value. It is not split again for its decoding, which follows its reading."""
+        if self._split[0] is not data:
+            self._split = (data, split_frame(data))
+        return self._split[1]
 
     def read(self, data: bytes) -> ValueReading:
-        framed = split_frame(data)
+        framed = self._framed(data)
         schema_id = framed.schema_id
         known = self._reads.get(schema_id)
         if known is not None:
@@ -142,7 +150,7 @@ class RegistryForm:
         read = ValueReading(
             (schema_id, *path),
             partial(self._shaped_type, decoder.schema, path),
-            lambda data: decode_payload(decoder, split_frame(data)),
+            lambda data: decode_payload(decoder, self._framed(data)),
             f"schema {schema_id}",
         )
         if not is_of_paths:
