@@ -15,12 +15,28 @@ import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from zstandard import ZstdDecompressor
+
+    class Inflater(Protocol):
+        """A decompressor object of `zlib`, or of `isal.isal_zlib`."""
+
+        @property
+        def eof(self) -> bool: ...
+
+        @property
+        def unconsumed_tail(self) -> bytes: ...
+
+        @property
+        def unused_data(self) -> bytes: ...
+
+        def decompress(self, data: BytesLike, max_length: int, /) -> bytes: ...
 
 
 class Codec(IntEnum):
@@ -161,21 +177,6 @@ def pull_pieces(
         if total > size_max:
             raise DecompressedSizeExceeded(f"compressed data of {compressed_size} bytes expands past {size_max}")
         yield piece
-
-
-class Inflater(Protocol):
-    """A decompressor object of `zlib`, or of `isal.isal_zlib`."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: BytesLike, max_length: int, /) -> bytes: ...
 
 
 def expand_gzip(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
