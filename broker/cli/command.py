@@ -99,6 +99,36 @@ OPTIONS_OF_OTHER_TOOLS: Final = {
     "--reset-offsets": "reset",
 }
 """Options of Apache Kafka's tools and of other clients, with the options or actions of `moldau` that do the same."""
+LETTERS_OF_KCAT: Final = {
+    "-C": "consume",
+    "-L": "topic list",
+    "-P": "produce",
+    "-Q": "group reset",
+    "-t": "TOPIC without -t",
+    "-g": "GROUP without -g",
+}
+"""Options of kcat, with what does the same here. Those in capitals are its modes."""
+COMMANDS_OF_OTHER_TOOLS: Final = {
+    "brokers": "cluster-status",
+    "console-consumer": "consume",
+    "console-producer": "produce",
+    "consumer-groups": "group",
+    "delete-records": "topic delete-records",
+    "get-offsets": "topic describe",
+    "info": "cluster-status",
+    "leader-election": "elect",
+    "log-dirs": "cluster-status",
+    "metadata-quorum": "cluster-status",
+    "reassign-partitions": "reassign",
+    "run": "serve",
+    "server-start": "serve",
+    "share-groups": "group",
+    "start": "serve",
+    "status": "cluster-status",
+    "storage": "format",
+    "streams-groups": "group",
+}
+"""Commands of Apache Kafka, without `kafka-` and `.sh`, and of other tools, with the commands that do the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -205,7 +235,13 @@ class HelpfulParser(argparse.ArgumentParser):
         """End the process with a message. The message also has the option or command that was probably meant."""
         names = names_of(self)
         meant = dict.fromkeys(name for word in unknown_words(message, self._words) for name in _meant(word, names))
-        super().error(f"{message}; did you mean {' and '.join(meant)}?" if meant else message)
+        meant = dict.fromkeys(_command_meant(self._words, names)) or meant
+        if meant:
+            message = f"{message.partition(' (choose from')[0]}; did you mean {' and '.join(meant)}?"
+        elif message.endswith((" COMMAND", " ACTION")):
+            choices = (action.choices for action in self._get_positional_actions())
+            message = f"{message}, one of {', '.join(name for each in choices for name in each or ())}"
+        super().error(message)
 
 
 def unknown_words(message: str, given: Sequence[str]) -> list[str]:
@@ -217,7 +253,13 @@ def unknown_words(message: str, given: Sequence[str]) -> list[str]:
     choice = re.search(r"invalid choice: '([^']*)'", message)
     if choice is not None:
         options = [choice[1], *(word for word in given if word.startswith("--"))]
-    return [word.partition("=")[0] for word in options if choice is not None or word.startswith("--")]
+    elif message.endswith((" COMMAND", " ACTION")):
+        options = list(given)
+    return [
+        word.partition("=")[0]
+        for word in options
+        if choice is not None or word.startswith("--") or word in LETTERS_OF_KCAT
+    ]
 
 
 def names_of(command: argparse.ArgumentParser) -> list[str]:
@@ -240,11 +282,30 @@ def _meant(word: str, names: Sequence[str]) -> list[str]:
 
     if word in names:
         return []
+    letter = LETTERS_OF_KCAT.get(word, "")
+    if letter:
+        return [letter] if any(_leading_word(letter) == _leading_word(name) != "" for name in names) else []
     other = OPTIONS_OF_OTHER_TOOLS.get(word, "")
     if other.partition(" ")[0] in names:
         return [other]
     alone = [f"{name} without {word}" for name in names if word == f"--{_leading_word(name).lower()}"]
     return alone or get_close_matches(word, names, n=1)
+
+
+def _command_meant(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The command that was probably meant by the first words of a command line whose first word is no command: the
+    counterpart of a command of another tool, or the same words in another order, as in `moldau list topics`. The list
+    is empty if there is none.
+    """
+    if "cluster-status" not in names or not words or words[0] in names:
+        return []
+    first = words[0].removeprefix("kafka-").removesuffix(".sh")
+    other = LETTERS_OF_KCAT.get(first, COMMANDS_OF_OTHER_TOOLS.get(first, ""))
+    if not other and len(words) > 1 and words[1].removesuffix("s") in names:
+        other = f"{words[1].removesuffix('s')} {first}"
+    if not other and first.removesuffix("s") in names:
+        other = first.removesuffix("s")
+    return [other] if other.partition(" ")[0] in names else []
 
 
 def _leading_word(name: str) -> str:

@@ -222,7 +222,7 @@ def test_a_first_word_that_names_no_subcommand_has_all_of_them_to_choose_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
-        parser(None, "server").parse_args(["server"])
+        parser(None, "xyzzy").parse_args(["xyzzy"])
     assert "'serve', 'cluster'" in capsys.readouterr().err
 
 
@@ -234,6 +234,17 @@ def test_a_first_word_that_names_no_subcommand_has_all_of_them_to_choose_from(
         (["serve", "--greeting", "jsno"], "json"),
         (["spark", "reprot"], "report"),
         (["read", "--topik=orders"], "--topic"),
+        (["topics", "--list"], "topic"),
+        (["topic", "--list"], "list"),
+        (["group", "--describe", "--group", "kitchen"], "describe and GROUP without --group"),
+        (["list", "topics"], "topic list"),
+        (["describe", "topic", "orders"], "topic describe"),
+        (["kafka-console-consumer.sh", "--topic", "orders"], "consume"),
+        (["consumer-groups"], "group"),
+        (["-L"], "topic list"),
+        (["-C", "-t", "orders"], "consume"),
+        (["consume", "-t", "orders"], "TOPIC without -t"),
+        (["group", "describe", "-g", "kitchen"], "GROUP without -g"),
     ],
 )
 def test_a_name_with_a_mistake_is_told_the_name_that_was_meant(
@@ -243,6 +254,21 @@ def test_a_name_with_a_mistake_is_told_the_name_that_was_meant(
         main(words)
     assert end.value.code == 2
     assert capsys.readouterr().err.rstrip().endswith(f"; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["topic"], "required: ACTION, one of list, describe, create, alter, delete, delete-records"),
+        (["topics"], "argument COMMAND: invalid choice: 'topics'; did you mean topic?"),
+    ],
+)
+def test_choices_are_listed_unless_one_was_meant(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert capsys.readouterr().err.rstrip().endswith(told)
 
 
 def test_nothing_is_guessed_for_a_name_like_no_other(capsys: pytest.CaptureFixture[str]) -> None:
