@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_setting, pairs_of
+from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_removed, check_setting, pairs_of
 from moldau.broker.cli.daily.configs.access import alter as alter_config
 from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, joined_failures, refused, wrong_arguments
 from moldau.broker.cli.daily.placement.named import no_partition
@@ -102,10 +102,11 @@ def alter(session: Session) -> int:
     verb = "can be" if given.dry_run else "is"
     for name in topics:
         done: list[str] = []
+        changes = changes_of(settings, given.unset)
+        check_removed(session.client, (TOPIC, name), f"topic {name}", changes)
         if given.partitions is not None:
             _add_partitions(session.client, name, given.partitions, validate_only=given.dry_run)
             done.append(plural(given.partitions, "partition"))
-        changes = changes_of(settings, given.unset)
         if changes:
             alter_config(session.client, (TOPIC, name), f"topic {name}", changes, validate_only=given.dry_run)
             done += [f"{key}={value}" for key, value in settings.items()]

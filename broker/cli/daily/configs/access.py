@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, check
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -31,6 +31,10 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
+UNKNOWN_NAME: Final = re.compile(
+    r"[Uu]nknown (?:\w+ )*(?:config|property)[a-z ]*:? '?([\w.\-]+)|Logger ([\w.\-]+) does not exist"
+)
+"""Matches the message of a broker that does not know a setting, or a logger."""
 Resource = tuple[int, str]
 Change = tuple[int, str, str | None]
 """The operation on a setting, the name of the setting, and the value, which is None for a deletion."""
@@ -85,25 +89,47 @@ def alter(client: Client, resource: Resource, what: str, changes: Sequence[Chang
         check_setting(each.error_code, each.error_message, what)
 
 
+def check_removed(client: Client, resource: Resource, what: str, changes: Iterable[Change]) -> None:
+    """Raise `Failure` if a setting is removed that the resource does not have, not even by default. The cluster accepts
+    that, so that a misspelled name would not be noticed."""
+    removed = [name for operation, name, _ in changes if operation == DELETE]
+    if removed:
+        (result,) = describe_configs(client, [resource])
+        known = {each.name for each in result.configs} | set(_catalogue_of(what))
+        for name in removed:
+            if not result.error_code and name not in known:
+                raise Failure(f"{what}: there is no setting {name}{_meant(name, what)}", status=EXIT_UNKNOWN)
+
+
 def check_setting(code: int, said: str | None, what: str) -> None:
-    """Raise `Failure` if a change of settings was refused. If the reason is an unknown setting, the message names the
-    setting that was probably meant.
+    """Raise `Failure` if a change of settings was refused. If the reason is an unknown setting or logger, the message
+    names the one that was probably meant. `what` names the resource: its kind comes first.
     """
-    match = re.search(r"[Uu]nknown (?:\w+ )*(?:config|property)[a-z ]*:? '?([\w.\-]+)", said or "")
+    match = UNKNOWN_NAME.search(said or "")
     if code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST) and match is not None:
-        raise Failure(f"{what}: there is no setting {match[1]}{_meant(match[1])} ({ErrorCode(code).name})")
+        name = match[1] or match[2]
+        noun = "setting" if match[1] else "logger"
+        meant = _meant(name, what)
+        raise Failure(f"{what}: there is no {noun} {name}{meant} ({ErrorCode(code).name})", status=EXIT_UNKNOWN)
     check(code, said, what)
 
 
-def _meant(name: str) -> str:
+def _meant(name: str, what: str) -> str:
     from difflib import get_close_matches
 
-    from moldau.broker.config.catalogue import topic_catalogue
+    close = get_close_matches(name, _catalogue_of(what), 1)
+    shown = f": 'moldau config get {what.partition(' ')[0]} NAME --all' shows those that there are"
+    return f"; did you mean {close[0]}?" if close else shown
 
-    close = get_close_matches(name, topic_catalogue(), 1)
-    return (
-        f"; did you mean {close[0]}?" if close else ": 'moldau config get topic NAME --all' shows those that there are"
-    )
+
+def _catalogue_of(what: str) -> Iterable[str]:
+    """The settings of the kind of resource with which `what` begins, as Apache Kafka has them; empty for brokers and
+    loggers."""
+    from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue, topic_catalogue
+
+    catalogues = {"topic": topic_catalogue, "group": group_catalogue, "client-metrics": client_metrics_catalogue}
+    kind = what.partition(" ")[0]
+    return catalogues[kind]() if kind in catalogues else ()
 
 
 def pairs_of(given: Iterable[str], option: str) -> dict[str, str]:

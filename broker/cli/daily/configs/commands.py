@@ -16,6 +16,7 @@ from moldau.broker.cli.daily.configs.access import (
     Resource,
     alter,
     changes_of,
+    check_removed,
     describe_configs,
     pairs_of,
 )
@@ -119,6 +120,8 @@ def _alter(session: Session, name: str, changes: Sequence[Change]) -> int:
     what = _what(given.kind, name)
     if resource[0] == BROKER:
         _warn_of_unknown(session, name, [key for _, key, _ in changes])
+    else:
+        check_removed(client, resource, what, changes)
     alter(client, resource, what, changes, validate_only=given.dry_run)
     verb = "can be changed" if given.dry_run else "changed"
     done = ", ".join(f"{key} as by default" if value is None else f"{key}={value}" for _, key, value in changes)

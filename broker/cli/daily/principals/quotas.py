@@ -29,6 +29,8 @@ KINDS: Final = ("user", "client-id", "ip")
 EXACT, DEFAULT = 0, 1
 """The match types in a filter of DescribeClientQuotas: an exact name, or the default of the entity type."""
 DEFAULT_SHOWN: Final = "<default>"
+UNKNOWN_QUOTA: Final = "Invalid configuration key "
+"""The beginning of the message of a broker that does not know a quota. The name follows."""
 Entity = Sequence[tuple[str, str | None]]
 """The parts of a quota's entity: pairs of an entity type and a name. The name None stands for the default of the
 type.
@@ -142,6 +144,17 @@ def _named_entity(given: argparse.Namespace) -> Entity:
     return entity
 
 
+def _no_quota(entity: Entity, name: str) -> Failure:
+    from difflib import get_close_matches
+
+    from moldau.security.quotas.entity import CLIENT_KEYS, IP, IP_KEYS
+
+    known = IP_KEYS if entity[0][0] == IP else CLIENT_KEYS
+    close = get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return Failure(f"{_text_of(entity)}: there is no quota {name}; {hint}", status=EXIT_UNKNOWN)
+
+
 def _alter(session: Session, entity: Entity, changes: list[OpData]) -> int:
     given = session.arguments
     named = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
@@ -150,6 +163,8 @@ def _alter(session: Session, entity: Entity, changes: list[OpData]) -> int:
     )
     what = _text_of(entity)
     for entry in session.client.ask(request, AlterClientQuotasResponse).entries:
+        if (entry.error_message or "").startswith(UNKNOWN_QUOTA):
+            raise _no_quota(entity, str(entry.error_message).removeprefix(UNKNOWN_QUOTA))
         check(entry.error_code, entry.error_message, f"the quotas of {what}")
     done = [f"{each.key} removed" if each.remove else f"{each.key}={number_text(each.value)}" for each in changes]
     session.output.say(f"{'can be changed' if given.dry_run else 'changed'} for {what}: {', '.join(done)}")

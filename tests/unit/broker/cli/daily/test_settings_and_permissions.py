@@ -28,10 +28,13 @@ def test_settings_and_the_state_of_the_cluster(kafka: Namespace) -> None:
     assert facts["unset"] == "changed for topic set: retention.ms as by default\n"
     assert facts["read again"] == ["cleanup.policy"]
     assert (facts["brokers"], facts["group"]) == ("8", "50000")
-    assert facts["unknown setting"][1].startswith(
-        "topic set: there is no setting retenton.ms; did you mean retention.ms?"
-    )
-    assert facts["unknown setting to read"] == [3, "there is no setting retenton.ms; did you mean retention.ms?"]
+    meant = "there is no setting retenton.ms; did you mean retention.ms?"
+    assert facts["unknown setting"] == [3, f"topic set: {meant} (INVALID_CONFIG)"]
+    assert facts["unknown setting to read"] == [3, meant]
+    assert facts["unknown setting to unset"] == [3, f"topic set: {meant}"]
+    meant = "there is no setting consumer.session.timeout; did you mean consumer.session.timeout.ms? (INVALID_CONFIG)"
+    assert facts["unknown setting of a group"] == [3, f"group set-group: {meant}"]
+    assert facts["unknown logger"][0] == 3 and "there is no logger no.such.logger" in facts["unknown logger"][1]
     assert facts["unknown topic"][0] == facts["unknown broker"][0] == 3
     assert facts["unknown broker"][1].endswith("'moldau cluster-status' shows those that are there")
     assert facts["no name"][0] == facts["no pair"][0] == facts["no id"][0] == 2

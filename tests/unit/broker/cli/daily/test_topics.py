@@ -17,7 +17,7 @@ def test_the_life_of_a_topic_and_each_mistake(kafka: Namespace) -> None:
     assert facts["again"] == "topic life: it is there already (TOPIC_ALREADY_EXISTS)"
     assert facts["checked"] == "topic life-2 can be made: 2 partitions, 1 replica each\n"
     assert facts["unknown setting"] == [
-        1,
+        3,
         "topic life-2: there is no setting retenton.ms; did you mean retention.ms? (INVALID_CONFIG)",
     ]
     assert facts["bad value"][1].endswith("Not a number of type LONG (INVALID_CONFIG)")

@@ -46,7 +46,7 @@ def test_users_and_quotas(kafka: Namespace) -> None:
     assert facts["unset"] == "changed for user alice: producer_byte_rate removed, request_percentage removed\n"
     assert facts["no quotas"] == []
     assert [facts[each][0] for each in ("of nobody", "no number", "two of a kind", "address and user")] == [2, 2, 2, 2]
-    assert [facts[each][0] for each in ("unknown quota", "no rate")] == [1, 1]
+    assert [facts[each][0] for each in ("unknown quota", "no rate")] == [3, 1]
 
 
 @pytest.mark.moldau(secure=True, users=("alice",))
