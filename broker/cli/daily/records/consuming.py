@@ -101,7 +101,18 @@ class Reading:
         self._client = session.client
         self._is_committed = bool(session.arguments.read_committed)
         self._ends = ends
+        self._tell_of_late(positions)
         self.positions = {key: offset for key, offset in positions.items() if not self._is_over(key, offset)}
+
+    def _tell_of_late(self, positions: Mapping[Partition, int]) -> None:
+        """Say that partitions end before the offset at which their reading would begin. Without an end to the reading,
+        the broker's answer tells."""
+        late = [key for key, offset in positions.items() if offset > self._ends.get(key, offset)]
+        if late and self._session.arguments.until is None:
+            topic, partition = key = late[0]
+            others = f", and {len(late) - 1} more partitions end before their offsets" if len(late) > 1 else ""
+            told = f"{topic}-{partition}: offset {positions[key]} is past the end, which is {self._ends[key]}{others}"
+            self._session.note(told, "yellow")
 
     def _is_over(self, key: Partition, offset: int) -> bool:
         end = self._ends.get(key)
@@ -161,7 +172,9 @@ class Reading:
         """
         start, end = (self._client.offsets({key: which})[key] for which in (EARLIEST, LATEST))
         self.positions[key] = start if position < start else end
-        told = f"offsets {position} to {start} are gone" if position < start else f"the partition ends at {end} now"
+        told = f"offset {position} is past the end: the reading goes on from {end}"
+        if position < start:
+            told = f"offsets {position} to {start} are gone"
         self._session.note(f"{key[0]}-{key[1]}: {told}", "yellow")
         if self._is_over(key, self.positions[key]):
             del self.positions[key]

@@ -144,6 +144,16 @@ def test_a_reader_whose_records_are_deleted_goes_on_and_says_so(kafka: Namespace
     assert said.out == "3\n4\n" and said.err == f"{topic}-0: offsets 1 to 3 are gone\n"
 
 
+def test_a_reading_from_past_the_end_says_so(kafka: Namespace) -> None:
+    run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("early", partitions=3)
+    send(kafka.bootstrap_servers, topic, {0: [("one", two_hours_ago())]})
+    said = run("consume", f"{topic}:0", "--from", "1", "-e")
+    assert (said.status, said.out, said.err) == (0, "", "")
+    said = run("consume", topic, "--from", "2", "-e")
+    told = f"{topic}-0: offset 2 is past the end, which is 1, and 2 more partitions end before their offsets\n"
+    assert (said.status, said.out, said.err) == (0, "", told)
+
+
 def test_a_batch_larger_than_a_fetch_is_read_from_each_partition(kafka: Namespace) -> None:
     run = DailyCommand(kafka.bootstrap_servers)
     topic = kafka.topic("large", partitions=4, settings={"max.message.bytes": 4000000})
