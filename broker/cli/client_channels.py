@@ -4,11 +4,10 @@ tools take.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import CommandError, read_file, reason_of
+from moldau.broker.cli.invocation import CommandError, reason_of
 
 if TYPE_CHECKING:
     from moldau.broker.network.peer_channel import PeerChannels
@@ -19,35 +18,9 @@ turned.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
-    """Declare the arguments that name a broker of the cluster and the properties with which the command logs in."""
-    parser.add_argument(
-        "--bootstrap",
-        "--bootstrap-server",
-        required=is_required,
-        metavar="HOST:PORT",
-        help="a broker of the cluster",
-    )
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help="client.properties: security.protocol, sasl.mechanism, sasl.jaas.config and ssl.* (default: PLAINTEXT)",
-    )
-
-
-def address_of(bootstrap: str) -> tuple[str, int]:
-    """Parse the value of `--bootstrap`: host and port. Raises `CommandError`."""
-    if "," in bootstrap:
-        raise CommandError(f"--bootstrap {bootstrap} names several brokers: give one of them")
-    host, _, port = bootstrap.rpartition(":")
-    if not host or not port.isdecimal():
-        raise CommandError(f"--bootstrap {bootstrap} is not of the form host:port")
-    return host.strip("[]"), int(port)
-
-
-def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
-    """Create the connections of a command, from the client properties in the file `command_config`. It must be called
-    on an event loop. Raises `CommandError` if the properties cannot be used.
+def client_channels(purpose: str, properties: Mapping[str, str], source: str) -> PeerChannels:
+    """Create the connections of a command from client properties, which come from `source`. It must be called on an
+    event loop. Raises `CommandError` if the properties cannot be used.
     """
     import asyncio
 
@@ -57,7 +30,6 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
 
     loop = asyncio.get_running_loop()
     timeouts = Timeouts(loop)
-    properties = read_file(command_config) if command_config is not None else {}
     if properties.get("security.protocol", "PLAINTEXT") == "PLAINTEXT":
         return PeerChannels(loop, timeouts, purpose, KAFKA_VERSION)
     from moldau.broker.config.config import ConfigError
@@ -74,7 +46,7 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
         security = NodeSecurity(config, environment, loop, Tasks(environment.halt).spawn, mechanisms)
         _, channels = security.channels(timeouts)
     except (ConfigError, ValueError, OSError) as problem:
-        raise CommandError(f"{command_config} cannot be used: {reason_of(problem)}") from None
+        raise CommandError(f"{source} cannot be used: {reason_of(problem)}") from None
     return channels
 
 

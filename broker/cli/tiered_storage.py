@@ -9,11 +9,11 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from moldau.broker.cli.client_channels import address_of, client_channels
+from moldau.broker.cli.client_channels import client_channels
 from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from moldau.broker.tiering.remote_log_metadata import decode_changes, send_and_wait
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from moldau.storage.tiered.port import ObjectEntry
 
 PURPOSE: Final = "moldau tier"
-TIMEOUT_MS: Final = 30_000
 READ_SIZE: Final = 4 << 20
 CONSUMER: Final = -1
 LATEST: Final = -1
@@ -63,13 +62,40 @@ PROGRESS_EVERY: Final = 100
 EXIT_FOUND: Final = 3
 
 
+class ClusterAddress(NamedTuple):
+    """A broker of a cluster, and how the command connects to it."""
+
+    broker: tuple[str, int]
+    properties: Mapping[str, str]
+    """The properties of a client of Java."""
+    source: str
+    """The place from which the properties come, for messages."""
+    timeout_ms: int
+
+
+def reached(arguments: argparse.Namespace, invocation: Invocation) -> ClusterAddress:
+    """Connect to the cluster that the arguments name, and return the address of one of its brokers. Raises `Failure`,
+    which tells a wrong login, a certificate that is not trusted and a broker that does not answer apart.
+    """
+    from moldau.broker.cli.daily.client import Client
+    from moldau.broker.cli.daily.settings import client_properties
+
+    settings = client_properties(arguments, invocation)
+    with Client(settings) as client:
+        client.retry("the brokers", lambda: client.topics([]))
+        broker = next(iter(client.brokers.values()))
+    return ClusterAddress(
+        (broker.host, broker.port), settings.java_properties(), settings.source, settings.request_timeout_ms
+    )
+
+
 class TierCommand:
     """The arguments of `moldau tier`, and its output."""
 
     def __init__(self, arguments: argparse.Namespace, invocation: Invocation) -> None:
         settings = read_file(arguments.config) if arguments.config else {}
-        self.bootstrap: str | None = arguments.bootstrap
-        self.command_config: str | None = arguments.command_config
+        self.cluster_at: ClusterAddress | None = None
+        """The cluster that is asked; None if the manifests in the storage are enough."""
         self.storage_url: str | None = arguments.storage or settings.get("moldau.tiered.storage")
         self.options = ObjectStoreOptions(
             endpoint=arguments.endpoint or settings.get("moldau.tiered.storage.endpoint"),
@@ -102,8 +128,7 @@ class TierCommand:
 
     @asynccontextmanager
     async def storage(self) -> AsyncIterator[RemoteStorage]:
-        if self.storage_url is None:
-            raise CommandError("the storage is not known: --storage URL, or --config FILE with moldau.tiered.storage")
+        assert self.storage_url is not None
         storage = open_storage(self.storage_url, random.Random(), asyncio.sleep, options=self.options)
         try:
             yield storage
@@ -112,8 +137,8 @@ class TierCommand:
 
     @asynccontextmanager
     async def cluster(self) -> AsyncIterator[ClusterReader]:
-        assert self.bootstrap is not None
-        reader = ClusterReader(self.bootstrap, self.command_config)
+        assert self.cluster_at is not None
+        reader = ClusterReader(self.cluster_at)
         try:
             await reader.refresh()
             yield reader
@@ -150,7 +175,7 @@ async def show_status(command: TierCommand) -> int:
 async def verify(command: TierCommand) -> int:
     """Verify every object of every segment that is in use. Returns the exit status: 1 if an object is damaged."""
     async with command.storage() as storage:
-        if command.bootstrap is None:
+        if command.cluster_at is None:
             return await _verify_by_manifests(command, storage)
         async with command.cluster() as cluster:
             await _check_owner(storage, cluster.cluster_id)
@@ -319,9 +344,10 @@ class ClusterReader:
     CommandError if a broker does not respond, or refuses.
     """
 
-    def __init__(self, bootstrap: str, command_config: str | None = None) -> None:
-        self._bootstrap = address_of(bootstrap)
-        self._channels = client_channels(PURPOSE, command_config)
+    def __init__(self, at: ClusterAddress) -> None:
+        self._bootstrap = at.broker
+        self._timeout_ms = at.timeout_ms
+        self._channels = client_channels(PURPOSE, at.properties, at.source)
         self._addresses: dict[int, tuple[str, int]] = {}
         self.cluster_id = ""
         self.partitions: list[LedPartition] = []
@@ -346,7 +372,8 @@ class ClusterReader:
         """The remote log of each partition, computed from all committed records of the remote log metadata topic."""
         partitions = [each for each in self.partitions if each.key.topic == REMOTE_LOG_METADATA_TOPIC]
         if not partitions:
-            raise CommandError(f"the cluster has no topic {REMOTE_LOG_METADATA_TOPIC}: nothing was ever tiered")
+            topic = REMOTE_LOG_METADATA_TOPIC
+            raise CommandError(f"nothing was ever tiered: there is no topic {topic}, or the user may not describe it")
         found: dict[RemotePartition, RemoteLog] = {}
         for partition in partitions:
             await self._replay(partition, found)
@@ -409,7 +436,7 @@ class ClusterReader:
                     )
                     for name, members in topics.items()
                 ],
-                timeout_ms=TIMEOUT_MS,
+                timeout_ms=self._timeout_ms,
             )
             some = next(iter(topics.values()))[0]
             response = await self._ask(self._leader(some), request)
@@ -432,7 +459,7 @@ class ClusterReader:
             raise CommandError(f"{what}: {ErrorCode(error_code).name}")
 
     async def _ask(self, address: tuple[str, int], request: object) -> object:
-        response = await send_and_wait(self._channels.to(PURPOSE, *address), request, TIMEOUT_MS)
+        response = await send_and_wait(self._channels.to(PURPOSE, *address), request, self._timeout_ms)
         if response is None:
             raise CommandError(f"{address[0]}:{address[1]} does not answer")
         return response

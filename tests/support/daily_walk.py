@@ -188,6 +188,17 @@ def steps(name: str, broker: int, directory: Path) -> Iterator[Step]:
     yield Step(
         line(f"erase {topic} --key nobody"), of("erase", (USAGE, ""), (USAGE, topic), (UNKNOWN, f"{topic}x --key a"))
     )
+    yield Step(
+        line("tier status"), of("tier status", (USAGE, "--storage"), (USAGE, topic)), denied=FAILED, right=(FAILED,)
+    )
+    tier = f"--storage {directory / 'tier'}"
+    for action in ("verify", "sweep"):
+        yield Step(
+            line(f"tier {action} {tier}"),
+            of(f"tier {action}", (USAGE, ""), (USAGE, f"{tier} {topic}"), (FAILED, f"--storage ftp://{name}")),
+            denied=FAILED,
+            right=(FAILED,),
+        )
     store, captured = directory / "store", directory / "walk.capture"
     store.mkdir(exist_ok=True)
     yield Step(

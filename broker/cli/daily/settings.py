@@ -40,6 +40,8 @@ _CLIENT_PROPERTIES: Final = frozenset(
 )
 """The client properties that a broker does not have; it has most of `ssl.` and `sasl.`."""
 _OF_SECURITY: Final = ("sasl.", "security.", "ssl.")
+_ESCAPED: Final = str.maketrans({'"': r"\"", "\\": r"\\"})
+"""Escapes the value of an option of a login module."""
 _SIMILAR: Final = 0.85
 """How similar an unknown name is to one that was meant. No property of Kafka's clients is so similar to another one
 that is read here."""
@@ -120,6 +122,22 @@ class ClientProperties:
         if authorities is not None:
             stores |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authorities}
         return stores
+
+    def java_properties(self) -> dict[str, str]:
+        """The properties by the names of Java's clients. librdkafka's names are translated."""
+        found = {name: value for name, value in self.properties.items() if not name.startswith("ssl.")}
+        found |= {**self._stores(), "security.protocol": self.protocol}
+        if "sasl.mechanisms" in found:
+            found.setdefault("sasl.mechanism", found["sasl.mechanisms"])
+        if "sasl.username" in found and "sasl.jaas.config" not in found:
+            options = "".join(
+                f' {option}="{found.get(f"sasl.{option}", "").translate(_ESCAPED)}"'
+                for option in ("username", "password")
+            )
+            is_plain = found.get("sasl.mechanism") == "PLAIN"
+            module = "plain.PlainLoginModule" if is_plain else "scram.ScramLoginModule"
+            found["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required{options};"
+        return found
 
     def new_login_mechanism(self) -> ClientMechanism:
         """Make the SASL mechanism with which one connection logs in. Raises `WrongArguments`; its message has no

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.cli.client_channels import address_of, client_channels
+from moldau.broker.cli.client_channels import client_channels
 from moldau.broker.cli.command import main
-from moldau.broker.cli.invocation import CommandError
+from moldau.broker.cli.invocation import CommandError, read_file
 from moldau.broker.network.peer_security import PeerSecurity
 
 
 def security_of(file: Path | None) -> PeerSecurity | None:
     async def story() -> PeerSecurity | None:
-        channels = client_channels("test", None if file is None else str(file))
+        channels = client_channels("test", {} if file is None else read_file(str(file)), str(file))
         channels.close()
         return channels.security
 
@@ -60,11 +60,3 @@ def test_properties_that_cannot_be_used_are_refused(text: str, problem: str, tmp
     with pytest.raises(CommandError, match=problem) as refused:
         security_of(file)
     assert str(file) in str(refused.value)
-
-
-def test_an_address_is_host_and_port() -> None:
-    assert address_of("[::1]:9092") == ("::1", 9092)
-    with pytest.raises(CommandError, match="host:port"):
-        address_of("localhost")
-    with pytest.raises(CommandError, match="names several brokers"):
-        address_of("a:9092,b:9092")

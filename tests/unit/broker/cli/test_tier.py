@@ -15,7 +15,7 @@ import pytest
 
 from moldau.broker.cli.command import main
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
-from moldau.broker.cli.tiered_storage import TierCommand, show_status, sweep, verify
+from moldau.broker.cli.tiered_storage import ClusterAddress, TierCommand, show_status, sweep, verify
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, object_key, parse_key
@@ -29,8 +29,6 @@ from tests.support.tiered_node import URL, copied, fill, followed_of, is_copied,
 def parsed(words: tuple[str, ...]) -> argparse.Namespace:
     """As the parser does it, which reads files of translations: not in a simulation."""
     found = argparse.Namespace(
-        bootstrap=None,
-        command_config=None,
         storage=URL,
         endpoint=None,
         region=None,
@@ -38,12 +36,13 @@ def parsed(words: tuple[str, ...]) -> argparse.Namespace:
         topic=[],
         json=False,
         dry_run=False,
+        alone=False,
     )
     found.min_age_hours = 24.0
     coming = iter(words[1:])
     for word in coming:
         name = word[2:].replace("-", "_")
-        if name in ("json", "dry_run"):
+        if name in ("json", "dry_run", "alone"):
             setattr(found, name, True)
         elif name == "topic":
             found.topic.append(next(coming))
@@ -59,6 +58,8 @@ class OverNode(TierCommand):
         self.out, self.errors = io.StringIO(), io.StringIO()
         arguments = parsed(words)
         super().__init__(arguments, Invocation(Terminal(self.out, {}), Terminal(self.errors, {}), {}))
+        if not arguments.alone:
+            self.cluster_at = ClusterAddress((node.host.name, PORT), {}, "", 30_000)
         self._node = node
 
     @asynccontextmanager
@@ -79,7 +80,7 @@ class OverNode(TierCommand):
 
 
 def over(node: Node, action: str, *words: str) -> OverNode:
-    return OverNode(node, action, "--bootstrap", f"{node.host.name}:{PORT}", *words)
+    return OverNode(node, action, *words)
 
 
 async def filled(node: Node) -> None:
@@ -115,7 +116,7 @@ def test_status_shows_both_tiers() -> None:
 def test_verify_names_what_is_damaged_or_missing(has_broker: bool) -> None:
     async def story(node: Node) -> None:
         await filled(node)
-        words = ["--bootstrap", f"{node.host.name}:{PORT}"] if has_broker else []
+        words = [] if has_broker else ["--alone"]
         assert await verify(OverNode(node, "verify", *words)) == 0
         bucket, key = node.world.buckets[URL], followed_of(node).key
         first, second = copied(node)[:2]
@@ -223,14 +224,14 @@ def test_a_metadata_topic_that_does_not_say_all_deletes_nothing() -> None:
 
 
 def test_refusals_say_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words, said in (
-        (["status"], "needs --bootstrap"),
-        (["sweep", "--storage", str(tmp_path)], "needs --bootstrap"),
-        (["verify"], "--storage URL"),
-        (["verify", "--storage", str(tmp_path)], "belongs to no cluster"),
-        (["verify", "--storage", "ftp://x"], "ftp://x"),
-        (["status", "--bootstrap", "nowhere"], "host:port"),
-        (["sweep", "--bootstrap", "h:1", "--min-age-hours", "-1"], "negative"),
+    for status, words, said in (
+        (5, ["status", "-b", "127.0.0.1:1"], "no broker answers"),
+        (2, ["sweep"], "--storage URL"),
+        (2, ["verify"], "--storage URL"),
+        (1, ["verify", "--storage", str(tmp_path)], "belongs to no cluster"),
+        (1, ["verify", "--storage", "ftp://x"], "ftp://x"),
+        (2, ["status", "--bootstrap", "nowhere"], "host:port"),
+        (2, ["sweep", "--min-age-hours", "-1"], "negative"),
     ):
-        assert main(["tier", *words]) == 1
+        assert main(["tier", *words]) == status
         assert said in capsys.readouterr().err

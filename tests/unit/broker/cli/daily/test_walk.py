@@ -5,7 +5,6 @@ over each way to log in.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -14,12 +13,9 @@ from tests.support.daily_batch import HANG, TRACEBACK, run_all
 from tests.support.daily_command import properties_text
 from tests.support.daily_walk import AT_CONTROLLERS, COMMON_MISTAKES, DENIED, USAGE, actions_of_command_line, steps
 
-WITH_OTHER_TESTS: Final = {"tier"}
-"""It has options and exit statuses of its own. Its tests are those of remote storage."""
-
 
 def test_no_action_is_missing_from_the_walk(tmp_path: Path) -> None:
-    declared = actions_of_command_line().keys() - WITH_OTHER_TESTS
+    declared = actions_of_command_line().keys()
     walked = {step.action for step in steps("walk", 1, tmp_path)}
     assert walked == declared
     with_mistakes = {step.action for step in steps("walk", 1, tmp_path) if step.wrong}
