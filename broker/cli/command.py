@@ -293,7 +293,7 @@ def _meant(word: str, names: Sequence[str]) -> list[str]:
 
 
 def _command_meant(words: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The command that was probably meant by the first words of a command line whose first word is no command: the
+    """The command that was probably meant by the first words of a command line whose first word is not a command: the
     counterpart of a command of another tool, or the same words in another order, as in `moldau list topics`. The list
     is empty if there is none.
     """
