@@ -4,12 +4,14 @@ commits.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.reasons.facts import History
 from moldau.broker.runtime.environment import Environment
-from moldau.coordinator.shard.shard import GroupShard
 from moldau.security.access import Access, AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.coordinator.shard.shard import GroupShard
 
 PARTITIONS_MAX: Final = 250
 """The most partitions whose commits a history reports."""
