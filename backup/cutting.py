@@ -130,7 +130,7 @@ class LogCutter(Generic[C]):
         """
         run, position = self._run, 0
         while position < len(data):
-            position = run.walk(data, position, 0)
+            position = run.check_batches(data, position, 0)
             if run.next_offset >= self._end_offset:
                 break
             header = whole_batch(data, position, len(data))
@@ -146,8 +146,8 @@ class LogCutter(Generic[C]):
         return position
 
     def _check(self, data: bytes, position: int, header: BatchHeader) -> None:
-        """Raise `MalformedMessage` unless the batch at which `run.walk` stopped is intact, follows the previous batch,
-        and either starts a new leader epoch or has an older format.
+        """Raise `MalformedMessage` unless the batch at which `run.check_batches` stopped is intact, follows the
+        previous batch, and either starts a new leader epoch or has an older format.
         """
         offset, run = header.base_offset, self._run
         if offset < run.next_offset or header.last_offset_delta < 0:

@@ -45,7 +45,7 @@ from moldau.storage.checkpoints.meta_properties import (
     MetaProperties,
     write_meta_properties,
 )
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, LOG_STARTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, write_offsets
 from moldau.storage.files.log_paths import METADATA_DIRECTORY, partition_directory_name
 from moldau.storage.files.port import FileSystem, make_durable_directory
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage
@@ -451,9 +451,9 @@ class _Restoring:
             for key, each in here.items()
             if each.pieces and each.pieces[0].first_offset < each.start_offset
         }
-        write_offsets(fs, directory, LOG_STARTS, starts)
+        write_offsets(fs, directory, LOG_START_CHECKPOINT, starts)
         ends = {names[key]: self._ends[key.topic, key.partition] for key in here}
-        write_offsets(fs, directory, HIGH_WATERMARKS, ends)
+        write_offsets(fs, directory, HIGH_WATERMARK_CHECKPOINT, ends)
         fs.sync_directory(f"{directory}/{METADATA_DIRECTORY}")
         cluster_id = self._manifest.cluster_id
         write_meta_properties(fs, directory, MetaProperties(cluster_id, node, self._directories[node]))

@@ -32,7 +32,12 @@ from moldau.protocol.messages.incremental_alter_configs import (
 )
 from moldau.protocol.primitives import crc32c, varint
 from moldau.protocol.record_builder import assemble
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, RECOVERY_POINTS, read_offsets, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offsets,
+    write_offsets,
+)
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
@@ -143,11 +148,11 @@ def prepare_server(server: Server, logs: Sequence[tuple[str, DirtyLog]]) -> None
         for topic, _ in logs:
             create_uncleaned(client, topic)
     fs, data = LocalFiles(), str(server.data)
-    points = read_offsets(fs, data, RECOVERY_POINTS)
+    points = read_offsets(fs, data, RECOVERY_POINT_CHECKPOINT)
     for topic, log in logs:
         put_log(log, Path(server.data) / f"{topic}-0")
         points[topic, 0] = log.end_offset
-    write_offsets(fs, data, RECOVERY_POINTS, points)
+    write_offsets(fs, data, RECOVERY_POINT_CHECKPOINT, points)
 
 
 def create_uncleaned(client: Client, topic: str) -> None:
@@ -197,7 +202,7 @@ def make_compacted(client: Client, topics: Sequence[str]) -> None:
 
 def cleaned_offset(server: Server, topic: str) -> int:
     """Return the offset up to which a topic's log was cleaned, from the cleaner's checkpoint."""
-    return read_offsets(LocalFiles(), str(server.data), CLEANER_POINTS).get((topic, 0), 0)
+    return read_offsets(LocalFiles(), str(server.data), CLEANER_OFFSET_CHECKPOINT).get((topic, 0), 0)
 
 
 def wait_until_cleaned(server: Server, topic: str, end_offset: int) -> None:

@@ -32,7 +32,7 @@ from bench.frames import Frames, batch_for_frame_size, produce_error_position, p
 from bench.groups import RunForm
 from bench.subjects import Bench
 from bench.trio import NODES, ThreeNodeCluster
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 
 GIGABYTES: Final = 2.0
@@ -234,7 +234,7 @@ def _is_cleaned(trio: ThreeNodeCluster, topic: str, node_id: int) -> bool:
     data = trio.servers[node_id].data
     active = max(int(path.stem) for path in (data / f"{topic}-0").glob("*.log"))
     assert active, "the topic has one segment, and nothing to clean"
-    return read_offsets(LocalFiles(), str(data), CLEANER_POINTS).get((topic, 0), 0) >= active
+    return read_offsets(LocalFiles(), str(data), CLEANER_OFFSET_CHECKPOINT).get((topic, 0), 0) >= active
 
 
 def _servers(trio: ThreeNodeCluster) -> str:

@@ -18,7 +18,7 @@ from bench.groups import RunForm
 from bench.processes import peak_memory_mb
 from bench.subjects import Bench
 from bench.synthetic_bucket import SyntheticBucket
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.tables.options.option_values import StoreAddress
@@ -85,7 +85,7 @@ def make_segments(directory: Path, count: int) -> None:
             if number < per_partition:
                 os.truncate(path, SEGMENT_SIZE)
         ends[TOPIC, partition] = per_partition * OFFSETS
-    write_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS, ends)
+    write_offsets(LocalFiles(), str(directory), HIGH_WATERMARK_CHECKPOINT, ends)
 
 
 def plan_aside(directory: Path | int) -> PlanUsage:

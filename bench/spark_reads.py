@@ -28,7 +28,7 @@ from bench.object_server import ObjectServer, find_program
 from bench.processes import children, cpu_time_with_children
 from bench.subjects import Bench, RunningBroker, remove_server
 from moldau.spark_jobs.session import local_session
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.conformance.toolchain import CACHE, Missing
 
@@ -209,7 +209,7 @@ def await_high_watermarks(data: Path, topic: str, count: int) -> None:
     """Wait until a running broker has checkpointed the high watermarks, which it does every few seconds."""
     deadline = time.monotonic() + CHECKPOINT_S_MAX
     while True:
-        known = read_offsets(LocalFiles(), str(data), HIGH_WATERMARKS)
+        known = read_offsets(LocalFiles(), str(data), HIGH_WATERMARK_CHECKPOINT)
         if sum(offset for (name, _), offset in known.items() if name == topic) >= count:
             return
         assert time.monotonic() < deadline, known

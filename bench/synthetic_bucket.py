@@ -8,7 +8,7 @@ from typing import Final
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.layout import (
-    CLUSTER_MANIFEST,
+    CLUSTER_MANIFEST_KEY,
     REQUIRED_KINDS,
     ObjectKind,
     object_key,
@@ -53,7 +53,7 @@ class SyntheticBucket:
         return directories_of(self._prefixes, prefix)
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
-        if key == CLUSTER_MANIFEST:
+        if key == CLUSTER_MANIFEST_KEY:
             return encode_cluster_manifest(CLUSTER)
         prefix, _, name = key.rpartition("/")
         if not name.endswith(ObjectKind.MANIFEST.value):

@@ -510,9 +510,9 @@ class Partition:
     def _move_high_watermark(self, offset: int) -> None:
         if offset > self.high_watermark:
             self.high_watermark = offset
-            if not self.log.is_noted:
+            if not self.log.is_change_noted:
                 self.log.note_change()
-            if self.log.producers.undecided:
+            if self.log.producers.undecided_transactions:
                 self.log.producers.on_high_watermark(offset)  # On a follower nothing else would drop them.
             for listener in self._listeners:
                 listener.on_high_watermark_updated()

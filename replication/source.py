@@ -139,7 +139,12 @@ class LocalLogSource:
             found = log.read(offset, size_max, end_offset=end_offset, at_least_one=at_least_one, waits=waits)
             if isinstance(found, ErrorCode):
                 return found
-            if isolation is not LOG_END and log.erase_orders.hidden and found.size and log.is_hidden(found.base_offset):
+            if (
+                isolation is not LOG_END
+                and log.erase_orders.hidden_runs
+                and found.size
+                and log.is_hidden(found.base_offset)
+            ):
                 return NOTHING_FOUND  # Until this replica has carried out the erase order.
             aborted = None
             if isolation is TXN_COMMITTED and found.size:

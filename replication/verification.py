@@ -47,7 +47,7 @@ def guard_for_client_batch(
     producers = partition.log.producers
     if not producers.must_be_verified(header):
         return None
-    return producers.verifications.begin(
+    return producers.verifications.begin_verification(
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
@@ -71,7 +71,7 @@ def guard_for_coordinator_batch(
         return None
     if producers.has_open_transaction(producer_id, producer_epoch):
         return None
-    return producers.verifications.begin(
+    return producers.verifications.begin_verification(
         producer_id,
         producer_epoch,
         NO_SEQUENCE,

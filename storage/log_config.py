@@ -65,7 +65,7 @@ class LogConfig:
     once; with -1 the bytes do not count."""
 
     @property
-    def promises_disk(self) -> bool:
+    def promises_flush(self) -> bool:
         """Whether appended batches are flushed at each acknowledgement, or as flush.messages says.
 
         Recovery then reads the batches past the page cache, which may show what a failed sync did not write.
@@ -77,5 +77,5 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
-    def is_deleted_by_retention(self) -> bool:
+    def has_delete_policy(self) -> bool:
         return "delete" in self.cleanup_policy

@@ -8,7 +8,7 @@ from moldau.backup.sources.port import LogStartMoved
 from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, is_old, parse_header
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File, FileSystem
-from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.batch_scan import iterate_batch_places
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate_batch, offset_index_of
 
 READ_SIZE: Final = 1 << 20
@@ -95,7 +95,7 @@ def end_of_files(fs: FileSystem, directory: str) -> int:
         index = offset_index_of(fs, segment)
         opened = OpenFile(fs.open(segment.path(), read_only=True))
         last_offset = -1
-        for place in walk_places(opened.file, index.last_position() if index else 0, segment.size):
+        for place in iterate_batch_places(opened.file, index.last_position() if index else 0, segment.size):
             last_offset = place.last_offset
         if last_offset >= 0:
             return last_offset + 1

@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.dirty_logs import SEGMENT_SIZE, DirtyLog, LogKind, write_log
 from bench.processes import peak_memory_mb
 from moldau.protocol.compression import Codec
-from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.request import BytesMoved, CleanerLimits, CleaningDone, CleaningRequest
+from moldau.storage.compaction.cleaning import clean_segments
+from moldau.storage.compaction.request import BytesProcessed, CleanerLimits, CleaningDone, CleaningRequest
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
 from moldau.storage.log.unfinished_cleaning import remove_cleaned
@@ -50,7 +50,7 @@ def request_for(log: DirtyLog, first_dirty_offset: int) -> CleaningRequest:
         segments=tuple(SegmentSize(*each) for each in segments if each[0] < log.end_offset),
         first_dirty_offset=first_dirty_offset,
         first_uncleanable_offset=log.end_offset,
-        aborted_behind=(),
+        aborted_with_later_marker=(),
         last_records={},
         segment_bytes=SEGMENT_SIZE,
         segment_index_bytes=10 << 20,
@@ -73,10 +73,10 @@ def measure(log: DirtyLog, first_dirty_offset: int) -> dict[str, object]:
     began = last = time.process_time()
     next_dirty = 0
     kept = 0
-    for event in clean(fs, request_for(log, first_dirty_offset)):
+    for event in clean_segments(fs, request_for(log, first_dirty_offset)):
         now = time.process_time()
         phase = "map"
-        if isinstance(event, BytesMoved):
+        if isinstance(event, BytesProcessed):
             is_map = not event.bytes_written and not kept and not digest_of_copying(fs, log)
             phase = "map" if is_map else "copy"
         elif isinstance(event, SegmentCleaned):

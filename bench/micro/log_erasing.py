@@ -1,9 +1,9 @@
 """What erasing records costs beside cleaning the same log, without a broker: `python bench/micro/log_erasing.py`.
 
 CPU seconds of both over the same bytes, in turns, and their ratios. The records of `--keys` keys are erased, drawn at
-random, so that nearly every segment is rewritten. The keys come at random too. In `clean` each key comes ten times: the
-cleaner keeps one record in ten, and these are in nearly every batch. In `clean_alike` it drops about as many records as
-are erased, so that both write the same bytes. The rewritten segments are removed again.
+random, so that nearly every segment is rewritten. The keys come at random too. In `clean_segments` each key comes ten
+times: the cleaner keeps one record in ten, and these are in nearly every batch. In `clean_alike` it drops about as many
+records as are erased, so that both write the same bytes. The rewritten segments are removed again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bench.dirty_logs import DirtyLog, LogKind, write_log
 from bench.micro.log_cleaning import NOW_MS, request_for
 from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run, packed_runs
-from moldau.storage.compaction.cleaning import clean
-from moldau.storage.erasure.erasing import EraseRequest, SegmentErased, SegmentToErase, erase
+from moldau.storage.compaction.cleaning import clean_segments
+from moldau.storage.erasure.erasing import EraseRequest, SegmentErased, SegmentToErase, erase_segments
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.unfinished_cleaning import remove_cleaned
 
@@ -55,10 +55,10 @@ def cpu_s(log: DirtyLog, work: str, keys: int) -> tuple[float, int]:
     """The CPU time (s) of one round, and the number of erased records."""
     fs, erased, began = LocalFiles(), 0, time.process_time()
     if work == "clean":
-        for _ in clean(fs, request_for(log, 0)):
+        for _ in clean_segments(fs, request_for(log, 0)):
             pass
     else:
-        for event in erase(fs, erase_request_for(log, keys)):
+        for event in erase_segments(fs, erase_request_for(log, keys)):
             erased += sum(each.records_count for each in event.erased) if isinstance(event, SegmentErased) else 0
     spent = time.process_time() - began
     remove_cleaned(fs, str(log.directory))

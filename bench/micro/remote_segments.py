@@ -71,7 +71,7 @@ def measure(name: str, segments: int, partitions: int, *, is_compacted: bool) ->
 
     def find() -> None:
         log, epoch, offset = place()
-        found = log.find(epoch, offset)
+        found = log.find_segment(epoch, offset)
         assert found is not None and found.start_offset <= offset
 
     def find_time() -> None:

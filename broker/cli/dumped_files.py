@@ -159,7 +159,7 @@ def dumped_producer_snapshot(path: Path) -> Iterator[dict[str, Json]]:
     except producer_snapshot.CorruptSnapshot as problem:
         yield {"type": "problem", "problem": str(problem)}
         return
-    for fields in producer_snapshot.ENTRY.iter_unpack(data[producer_snapshot.HEADER.size :]):
+    for fields in producer_snapshot.SNAPSHOT_ENTRY.iter_unpack(data[producer_snapshot.SNAPSHOT_HEADER.size :]):
         producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, open_offset = fields
         yield {
             "type": "producer",

@@ -29,7 +29,7 @@ from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.bucket_reading import read_manifest
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, ObjectKind, parse_key
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_cluster_manifest
 from moldau.storage.tiered.metadata.lineage import read_lineage
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
@@ -39,11 +39,11 @@ from moldau.storage.tiered.opening import check_cluster, open_storage
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, WrongCluster, get_all
 from moldau.storage.tiered.segment_verification import SegmentReport, verify_segment
 from moldau.storage.tiered.sweeping import (
-    Findings,
     Orphan,
+    OrphanSearchResult,
     delete_orphans,
+    find_orphans,
     listed_objects,
-    orphans,
     stale_probes_and_pins,
 )
 
@@ -211,15 +211,17 @@ async def _check_owner(storage: RemoteStorage, cluster_id: str) -> None:
     try:
         await check_cluster(storage, cluster_id)
     except ObjectNotFound:
-        raise CommandError(f"the storage has no {CLUSTER_MANIFEST}: it belongs to no cluster") from None
+        raise CommandError(f"the storage has no {CLUSTER_MANIFEST_KEY}: it belongs to no cluster") from None
 
 
 async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> int:
     """Verify without a broker: check every segment that has a manifest in the storage. Returns the exit status."""
     try:
-        owner = decode_cluster_manifest(CLUSTER_MANIFEST, await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX))
+        owner = decode_cluster_manifest(
+            CLUSTER_MANIFEST_KEY, await get_all(storage, CLUSTER_MANIFEST_KEY, MANIFEST_SIZE_MAX)
+        )
     except ObjectNotFound:
-        raise CommandError(f"the storage has no {CLUSTER_MANIFEST}: it belongs to no cluster") from None
+        raise CommandError(f"the storage has no {CLUSTER_MANIFEST_KEY}: it belongs to no cluster") from None
     count = bad = 0
     for entry in await listed_objects(storage):
         named = parse_key(entry.key)
@@ -291,7 +293,7 @@ async def sweep(command: TierCommand) -> int:
             raise CommandError("the metadata topic has no record, and the storage has objects: nothing is deleted")
         now_ms = command.now_ms()
         found = _orphans(command, cluster, listing, remote_logs, now_ms)
-        doomed = [each for each in found.orphans if command.is_selected(_topic_of(each))]
+        doomed = [each for each in found.find_orphans if command.is_selected(_topic_of(each))]
         if not command.topics:
             doomed += [each async for each in stale_probes_and_pins(storage, now_ms - command.min_age_ms, now_ms)]
         for each in doomed:
@@ -317,9 +319,9 @@ def _orphans(
     listing: Sequence[ObjectEntry],
     remote_logs: dict[RemotePartition, RemoteLog],
     now_ms: int,
-) -> Findings:
+) -> OrphanSearchResult:
     existing = {(each.key.topic, each.key.topic_id) for each in cluster.partitions}
-    return orphans(
+    return find_orphans(
         listing, remote_logs, lambda each: (each.topic, each.topic_id) in existing, now_ms - command.min_age_ms
     )
 
@@ -523,8 +525,8 @@ def status_of(key: RemotePartition, remote_log: RemoteLog, offsets: PartitionOff
         log_end=known.end_offset,
         copy_lag=-1 if offsets is None else max(0, known.end_offset - max(known.tiered_offset + 1, 0)),
         cleaned_end=remote_log.cleaned_end_offset() if is_compacted else -1,
-        copying=len(remote_log.unfinished()),
-        superseded=len(remote_log.superseded()),
-        deleting=len(remote_log.in_deletion()),
+        copying=len(remote_log.unfinished_copies()),
+        superseded=len(remote_log.superseded_copies()),
+        deleting=len(remote_log.segments_in_deletion()),
         exists=offsets is not None,
     )

@@ -121,10 +121,10 @@ class LeaderLog:
             self._partition.remove_listener(listener)
 
     def report_damage(self, reason: str) -> None:
-        self._partition.log.damaged(reason)
+        self._partition.log.mark_damaged(reason)
 
     def report_failure(self, error: OSError) -> None:
-        self._partition.log.fail(error)
+        self._partition.log.fail_log(error)
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         log = self._partition.log

@@ -34,7 +34,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import build_batch
 from moldau.storage.files.file_slice import FileSlice
-from moldau.storage.files.port import PASSING
+from moldau.storage.files.port import TRANSIENT_ERRNOS
 
 CHANGES_AT_ONCE: Final = 1_000
 """The most changes that loading replays before other tasks of the event loop run."""
@@ -187,7 +187,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         try:
             return await self._read_next(reader)
         except OSError as error:
-            if error.errno not in PASSING:
+            if error.errno not in TRANSIENT_ERRNOS:
                 raise
         await asyncio.sleep(RETRY_MS / 1000)
         return []

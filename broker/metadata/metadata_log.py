@@ -37,7 +37,7 @@ from moldau.storage.files.port import FileSystem, make_durable_directory, write_
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
-from moldau.storage.log.recovery import CorruptLog, Report
+from moldau.storage.log.recovery import CorruptLog, RecoveryReport
 from moldau.storage.log_config import LogConfig
 
 DIRECTORY: Final = METADATA_DIRECTORY
@@ -131,7 +131,7 @@ class MetadataLog:
         log_dir: str,
         config: LogConfig,
         now_ms: int,
-        report: Report | None = None,
+        report: RecoveryReport | None = None,
         previous: PreviousRun | None = None,
         *,
         accepts_loss: bool = False,

@@ -27,7 +27,7 @@ from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.schema import spec_of
 from moldau.security.principal import NODE, Requester
 from moldau.storage.checkpoints.meta_properties import MetaProperties
-from moldau.storage.directory.log_directory import LOCK
+from moldau.storage.directory.log_directory import LOCK_FILE
 from moldau.storage.directory.previous_run import PreviousRun
 from moldau.storage.files.port import FileLock
 
@@ -234,7 +234,7 @@ class Quorum:
         environment, config = self._environment, self._config
         fs, now_ms, log_config = environment.fs, environment.wall_ms(), metadata_log_config(config)
         if config.metadata_log_dir not in config.log_dirs:
-            self._lock = fs.lock(f"{config.metadata_log_dir}/{LOCK}")
+            self._lock = fs.lock(f"{config.metadata_log_dir}/{LOCK_FILE}")
 
         accepts_loss = config.flag(ACCEPT_LOSS)
         if accepts_loss:

@@ -27,7 +27,7 @@ from moldau.kraft.snapshot.batches import snapshot_batches
 from moldau.kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
 from moldau.protocol.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from moldau.storage.checkpoints.meta_properties import (
-    META_PROPERTIES,
+    META_PROPERTIES_FILE,
     RESERVED_DIRECTORY_IDS,
     InvalidMetaProperties,
     MetaProperties,
@@ -158,7 +158,7 @@ def is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> bo
         return False
     if (properties.cluster_id, properties.node_id) != (cluster_id, node_id):
         raise FormatError(
-            f"{path}/{META_PROPERTIES} is of node {properties.node_id} in cluster {properties.cluster_id},"
+            f"{path}/{META_PROPERTIES_FILE} is of node {properties.node_id} in cluster {properties.cluster_id},"
             f" not of node {node_id} in cluster {cluster_id}"
         )
     return True

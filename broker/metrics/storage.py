@@ -123,7 +123,7 @@ async def collect_partitions(page: Page, node: Observed, series_max: int) -> int
     open_files = node.environment.fs.open_files
     page.add("moldau_open_files", len(open_files))
     page.add("moldau_open_files_max", open_files.count_max)
-    page.add("moldau_open_files_given_back_total", open_files.given_back_count)
+    page.add("moldau_open_files_given_back_total", open_files.closed_for_limit_count)
     for path in node.config.log_dirs:
         is_offline = path in node.logs.offline
         page.add("kafka_log_logmanager_logdirectoryoffline", is_offline, (("logDirectory", path),))

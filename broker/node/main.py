@@ -154,9 +154,9 @@ def _format_where_missing(config: Config, environment: LocalEnvironment, formatt
     """
     from moldau.broker.cli.format_storage import fresh_cluster_id
     from moldau.broker.metadata.storage_format import format_directories
-    from moldau.storage.checkpoints.meta_properties import META_PROPERTIES
+    from moldau.storage.checkpoints.meta_properties import META_PROPERTIES_FILE
 
-    if any(environment.fs.exists(f"{path}/{META_PROPERTIES}") for path in config.log_dirs):
+    if any(environment.fs.exists(f"{path}/{META_PROPERTIES_FILE}") for path in config.log_dirs):
         return False
     for line in format_directories(
         environment.fs,

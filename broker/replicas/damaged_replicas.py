@@ -192,7 +192,7 @@ class DamagedReplicas:
                 damaged,
                 repaired.damage.reason,
                 repaired.damage.segment_base_offset,
-                repaired.aside,
+                repaired.stray_path,
                 repaired.log.end_offset,
             )
         self._serve_again(damaged, repaired.log)
@@ -206,7 +206,7 @@ class DamagedReplicas:
         try:
             repaired.assign_topic_id(topic_id)
         except OSError as error:
-            repaired.fail(error)
+            repaired.fail_log(error)
         self._replicas.forget_offline(topic_id, index)
         if repaired.failure is not None:
             self._replicas.add_offline(damaged.topic, topic_id, index)

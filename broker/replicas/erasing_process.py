@@ -14,7 +14,7 @@ from moldau.storage.compaction.request import LogChanged
 
 if TYPE_CHECKING:
     from moldau.broker.runtime.worker import RunningWork
-    from moldau.storage.erasure.erasing import EraseEvent, EraseRequest, RequestDone
+    from moldau.storage.erasure.erasing import EraseEvent, EraseRequest, EraseRequestDone
 
 REQUESTS_MAX: Final = 1_000
 """The number of requests after which the process is replaced, so that what it keeps allocated has a bound."""
@@ -25,7 +25,7 @@ class ErasingProcess:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._work: RunningWork[EraseEvent | RequestDone] | None = None
+        self._work: RunningWork[EraseEvent | EraseRequestDone] | None = None
         self._requests = 0
         self._is_idle = True
 
@@ -49,14 +49,14 @@ class ErasingProcess:
         After an error, also one of `on_event`, the process is ended. Raises what `erase` and `on_event` raise, and
         `WorkerDied`.
         """
-        from moldau.storage.erasure.erasing import RequestDone
+        from moldau.storage.erasure.erasing import EraseRequestDone
 
         await self.start()
         work, self._work = self._work, None
         assert work is not None
         try:
             event = await work.next_event(request)
-            while not isinstance(event, RequestDone):
+            while not isinstance(event, EraseRequestDone):
                 assert event is not None, "the work goes on until it is closed"
                 event = await _handled(work, event, on_event)
         except BaseException:
@@ -81,10 +81,10 @@ class ErasingProcess:
 
 
 async def _handled(
-    work: RunningWork[EraseEvent | RequestDone],
+    work: RunningWork[EraseEvent | EraseRequestDone],
     event: EraseEvent,
     on_event: Callable[[EraseEvent], Awaitable[None]],
-) -> EraseEvent | RequestDone | None:
+) -> EraseEvent | EraseRequestDone | None:
     """Call `on_event` while the process goes on. Returns its next event. After an error of `on_event` the process has
     ended. Raises what `on_event` and `next_event` raise.
     """

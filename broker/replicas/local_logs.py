@@ -20,7 +20,7 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.directory.damaged_logs import RepairedLog
-from moldau.storage.directory.log_directory import DirectoryReports, HighWatermarkOf, LogDirectory
+from moldau.storage.directory.log_directory import DirectoryCallbacks, HighWatermarkOf, LogDirectory
 from moldau.storage.directory.previous_run import PreviousRun
 from moldau.storage.files.log_paths import STRAY_SUFFIX
 from moldau.storage.files.port import FileSystem
@@ -138,14 +138,14 @@ class LocalLogs:
         """Write the broker epoch of this process into all log directories, once this broker is registered."""
         for directory in self.directories:
             with suppress(OSError):  # The next start then does not know the epoch, and claims nothing.
-                directory.note_serving_epoch(broker_epoch)
+                directory.record_serving_epoch(broker_epoch)
 
     def forget_serving_epochs(self) -> None:
         """Remove the broker epoch of this process from all log directories after a disk error: the next process must
         not claim that no record was lost.
         """
         for directory in self.directories:
-            directory.forget_serving_epoch()
+            directory.drop_serving_epoch()
 
     def high_watermark(self, opened: Log) -> int:
         """The checkpointed high watermark of a log, limited to the offsets that the log has."""
@@ -171,7 +171,7 @@ class LocalLogs:
         if found:
             log.info("opening %d partitions%s", len(found), "" if self._was_clean else " after an unclean stop")
             for failed_directory, error in await self._load_all(found, configs, wanted, now_ms):
-                failed_directory.fail(error)
+                failed_directory.take_offline(error)
         logs: dict[TopicPartition, Log] = {}
         strays: list[str] = []
         async for directory, key in InTurns(found):
@@ -221,7 +221,7 @@ class LocalLogs:
                 *key,
                 directory.path,
             )
-            directory.set_aside(*key, self._unique(), STRAY_SUFFIX)
+            directory.set_log_aside(*key, self._unique(), STRAY_SUFFIX)
             return True
         if key in logs:
             twice = f"{directory.path} and {self.directory_of(logs[key])}"
@@ -249,7 +249,7 @@ class LocalLogs:
         refusal = OSError(errno.EIO, "no log directory is online")
         for directory in sorted(self.directories, key=lambda directory: len(directory.logs)):
             try:
-                return directory.create(topic, index, topic_id, config, self._environment.wall_ms())
+                return directory.create_log(topic, index, topic_id, config, self._environment.wall_ms())
             except OSError as error:
                 refusal = error
                 log.debug("%s-%d cannot be created in %s: %s", topic, index, directory.path, error)
@@ -284,13 +284,14 @@ class LocalLogs:
         each renamed directory, or None for a log whose directory failed.
         """
         renames = [
-            (self._of(each), *self._of(each).detach(each.topic, each.partition, self._unique())) for each in deleted
+            (self._of(each), *self._of(each).stop_serving_log(each.topic, each.partition, self._unique()))
+            for each in deleted
         ]
         fs = self._environment.fs
         refusals = await self._environment.offload(lambda: [_renamed(fs, old, new) for _, old, new in renames])
         for (directory, _, _), refusal in zip(renames, refusals, strict=True):
             if refusal is not None:
-                directory.fail(refusal)
+                directory.take_offline(refusal)
         return [new if refusal is None else None for (_, _, new), refusal in zip(renames, refusals, strict=True)]
 
     def delete(self, deleted: Log) -> str | None:
@@ -301,13 +302,13 @@ class LocalLogs:
         """
         directory = self._of(deleted)
         with offline_on_error(directory):
-            return directory.delete(deleted.topic, deleted.partition, self._unique())
+            return directory.delete_log(deleted.topic, deleted.partition, self._unique())
         return None
 
     def fence(self, damaged: Log, high_watermark: int) -> LogDirectory:
         """Stop serving a damaged log, whose files stay as they are. Returns its log directory."""
         directory = self._of(damaged)
-        directory.fence(damaged, high_watermark)
+        directory.fence_damaged_log(damaged, high_watermark)
         return directory
 
     def damaged_directory(self, key: TopicPartition) -> LogDirectory | None:
@@ -315,8 +316,10 @@ class LocalLogs:
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
     async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> RepairedLog:
-        """Repair a damaged log in an executor thread (`DamagedLogs.repair`). Raises OSError."""
-        work = partial(directory.damaged.repair, *key, config, self._environment.wall_ms(), log.warning, self._unique())
+        """Repair a damaged log in an executor thread (`DamagedLogs.repair_log`). Raises OSError."""
+        work = partial(
+            directory.damaged.repair_log, *key, config, self._environment.wall_ms(), log.warning, self._unique()
+        )
         repaired: RepairedLog = await self._environment.offload(work)
         return repaired
 
@@ -359,7 +362,7 @@ class LocalLogs:
 
     @property
     def _was_clean(self) -> bool:
-        return all(directory.was_clean for directory in self.directories)
+        return all(directory.was_shut_down_cleanly for directory in self.directories)
 
     def _of(self, opened: Log) -> LogDirectory:
         return self._by_path[self.directory_of(opened)]
@@ -370,7 +373,7 @@ class LocalLogs:
         Raises OSError instead if it is the metadata log directory, and `BlockingIOError` if another process serves it.
         """
         shortage = partial(self.full_disks.on_transient_error, path)
-        reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed, self._changes)
+        reports = DirectoryCallbacks(self._failed, shortage, self._tell_damaged, self._epochs_changed, self._changes)
         try:
             directory = LogDirectory.open(self._environment.fs, path, log.warning, self._environment.boot_id(), reports)
         except OSError as error:
@@ -433,7 +436,7 @@ class LocalLogs:
             assigned = wanted.get(each.key, UNASSIGNED)
             if directory.path not in failures:
                 try:
-                    opened_log = directory.load(
+                    opened_log = directory.load_log(
                         topic,
                         index,
                         configs[topic],
@@ -446,7 +449,7 @@ class LocalLogs:
                     is_suspect = assigned.directory_id == LOST_DIRECTORY
                     found = find_damage(directory.fs, opened_log.directory) if is_suspect else None
                     if found is not None:
-                        directory.fence(opened_log, directory.high_watermarks.get(each.key, 0))
+                        directory.fence_damaged_log(opened_log, directory.high_watermarks.get(each.key, 0))
                         self.damaged[each.key] = found.reason
                 except (CorruptLog, CorruptPartitionMetadata) as damage:
                     directory.damaged.add_unopened(topic, index)
@@ -475,7 +478,7 @@ async def _listed(
 
 def _partitions_in(directory: LogDirectory) -> list[UnloadedLog]:
     """The partitions whose logs are in a log directory. Blocks; safe in an executor thread. Raises OSError."""
-    found = directory.partitions(report=log.warning)
+    found = directory.partition_directories(report=log.warning)
     return [UnloadedLog(directory, (each.topic, each.partition)) for each in found]
 
 
@@ -547,4 +550,4 @@ def put_back_clean_shutdown(directories: Sequence[LogDirectory]) -> None:
     """Restore the clean-shutdown files that this start removed, because it ends before it has opened a log."""
     for directory in directories:
         with suppress(OSError):  # The next start then recovers the logs.
-            directory.put_back_clean_shutdown()
+            directory.restore_clean_shutdown_file()

@@ -64,16 +64,16 @@ class LogCheckpoints:
         for directory in tuple(self._directories()):
             # What changes meanwhile is left to the last step, or a busy node would never come to an end.
             for _ in range(len(directory.logs) // CHANGES_AT_ONCE):
-                if not directory.note_changes(CHANGES_AT_ONCE, high_watermark):
+                if not directory.collect_changed_offsets(CHANGES_AT_ONCE, high_watermark):
                     break
                 await asyncio.sleep(0)
-            work = directory.checkpoint(high_watermark)
+            work = directory.begin_checkpoint(high_watermark)
             if not work:
                 continue
-            self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
+            self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.write_files))
             try:
                 await asyncio.shield(self._writing)
-                directory.checkpointed(work)
+                directory.finish_checkpoint(work)
             except OSError as error:
                 is_written = False
                 directory.handle_error(error)

@@ -32,7 +32,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.compaction.offset_map import SALT_SIZE
 from moldau.storage.compaction.request import (
-    BytesMoved,
+    BytesProcessed,
     CleanablePart,
     CleanerLimits,
     CleaningDone,
@@ -215,7 +215,7 @@ class LogCleaner:
 
     async def _next_log(self) -> tuple[Partition, CleanablePart] | None:
         parts = []
-        self._candidates |= {each: None for each in self._changes.take() if each.config.is_compacted}
+        self._candidates |= {each: None for each in self._changes.take_logs() if each.config.is_compacted}
         for gone in [each for each in self.uncleanable if self._replicas.partition_of_log(each) is None]:
             del self.uncleanable[gone]
             self._record_limits.pop(gone, None)
@@ -234,7 +234,7 @@ class LogCleaner:
         totals = self.totals
         totals.last_run_ms = self._environment.monotonic_ms()
         totals.dirty_share_max = max((part.dirty_ratio for _, part, _ in parts), default=0.0)
-        totals.compaction_delay_ms_max = max((part.overdue_ms for _, part, _ in parts), default=0)
+        totals.compaction_delay_ms_max = max((part.compaction_overdue_ms for _, part, _ in parts), default=0)
         return dirtiest_log(parts)
 
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
@@ -288,15 +288,15 @@ class LogCleaner:
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
         throttle = Throttle(self._settings, self._environment)
         from moldau.storage.compaction.cleaning import (
-            clean,  # here, because a node without compacted topics never cleans
+            clean_segments,  # here, because a node without compacted topics never cleans
         )
 
-        work = self._environment.in_process(partial(clean, request=request))
+        work = self._environment.in_process(partial(clean_segments, request=request))
         with contextlib.closing(work):
             while (event := await work.next_event()) is not None:
                 if not self._is_served(partition):
                     raise LogChanged
-                if isinstance(event, BytesMoved):
+                if isinstance(event, BytesProcessed):
                     self.totals.bytes_read += event.bytes_read
                     self.totals.bytes_written += event.bytes_written
                     await throttle.pace(event)

@@ -15,7 +15,7 @@ from moldau.storage.checkpoints.meta_properties import (
     directory_conflict,
     read_meta_properties,
 )
-from moldau.storage.files.port import NO_SPACE, FileSystem
+from moldau.storage.files.port import DISK_FULL_ERRNOS, FileSystem
 
 log = logging.getLogger("moldau.logs")
 
@@ -151,7 +151,7 @@ class FullDisks:
 
     def on_transient_error(self, path: str, error: OSError) -> None:
         """Note that an operation in a log directory failed because of a full disk or another transient error."""
-        if error.errno not in NO_SPACE:
+        if error.errno not in DISK_FULL_ERRNOS:
             self.descriptor_refusals += 1
             if self.descriptor_refusals & (self.descriptor_refusals - 1) == 0:
                 log.error(

@@ -38,7 +38,7 @@ from moldau.storage.compaction.request import LogChanged
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.pending_orders import erase_order_at
 from moldau.storage.log.segment_swap import discard_cleaned
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class LogEraser:
             self._process.close()
 
     def _note_changed_logs(self) -> None:
-        for its_log in self._changes.take():
+        for its_log in self._changes.take_logs():
             if has_erase_orders(its_log):
                 self._candidates.setdefault(its_log, 0)
 
@@ -288,19 +288,19 @@ class LogEraser:
 
     async def _orders_at(self, its_log: Log, offsets: Sequence[int]) -> list[OrderInProgress]:
         """The erase orders at some offsets of a log, with their receipts. An order that is not there is forgotten."""
-        from moldau.storage.erasure.receipts import receipt_of
+        from moldau.storage.erasure.receipts import read_or_new_receipt
 
         orders: list[OrderInProgress] = []
         runs_count = 0
         for offset in offsets:
-            order = order_at(its_log.segments, offset)
+            order = erase_order_at(its_log.segments, offset)
             if order is None:
-                its_log.erase_orders.carried_out(offset)
+                its_log.erase_orders.remove_order(offset)
                 continue
             runs_count += len(order.runs)
             if orders and runs_count > RUNS_OF_PASS_MAX:
                 break
-            read = partial(receipt_of, self._environment.fs, its_log.directory, order, offset)
+            read = partial(read_or_new_receipt, self._environment.fs, its_log.directory, order, offset)
             orders.append(OrderInProgress(offset, order, await self._environment.offload(read)))
         return orders
 
@@ -308,12 +308,12 @@ class LogEraser:
         """Forget an erase order whose receipt says that it is carried out in the local files."""
         its_log, pending, receipt = partition.log, partition.log.erase_orders, done.receipt
         if pending.are_pending([done.offset]):
-            if pending.hidden:
+            if pending.hidden_runs:
                 pending.show_runs(runs_of(done.order))
             if is_tiered:
-                pending.carried_out_here(done.offset)
+                pending.note_carried_out_locally(done.offset)
             else:
-                pending.carried_out(done.offset)
+                pending.remove_order(done.offset)
             its_log.directory_is_dirty = True  # The next flush writes the checkpoint of orders.
         log.info(
             "erase order %s of %s is carried out in %s: %d records of %d segments are gone",
@@ -329,7 +329,7 @@ class LogEraser:
         receipts of the orders that named its records. Raises OSError, `MalformedMessage`, and `LogChanged`.
         """
         from moldau.storage.erasure.erasing import SegmentErased, erase_request
-        from moldau.storage.erasure.receipts import write_segment
+        from moldau.storage.erasure.receipts import write_segment_receipts
 
         environment, its_log, fs = self._environment, partition.log, self._environment.fs
         receipts = [each.receipt for each in orders]
@@ -346,7 +346,7 @@ class LogEraser:
 
         async def on_event(event: EraseEvent) -> None:
             if isinstance(event, SegmentErased):
-                await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))
+                await environment.offload(partial(write_segment_receipts, fs, its_log.directory, receipts, event))
                 durable = tuple(replaced)  # The receipts are in the same directory, which was synced.
                 replaced.extend(await self._swap(partition, event, orders))
                 await environment.offload(partial(remove_files, fs, durable))
@@ -373,7 +373,7 @@ class LogEraser:
         if paths is None:
             await self._environment.offload(partial(discard_cleaned, self._environment.fs, cleaned))
             raise LogChanged
-        if its_log.erase_orders.hidden:
+        if its_log.erase_orders.hidden_runs:
             for each in orders:
                 erased_runs = runs_within(each.order, cleaned.base_offset, cleaned.replaced_end_offset)
                 its_log.erase_orders.show_runs(erased_runs)

@@ -87,7 +87,7 @@ class LogJobs:
             try:
                 paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
             except MalformedMessage as malformed:
-                partition.log.damaged(str(malformed))
+                partition.log.mark_damaged(str(malformed))
                 continue
             except OSError as error:
                 log.error(
@@ -110,7 +110,7 @@ class LogJobs:
     async def flush(self) -> None:
         """Flush the logs whose flush.ms has passed."""
         now_ms = self._environment.wall_ms()
-        for its_log in self._changes.take():
+        for its_log in self._changes.take_logs():
             if its_log.recovery_point < its_log.end_offset:
                 self._unflushed[its_log] = None
             if its_log.config.flush_ms < INT64_MAX:
@@ -139,7 +139,7 @@ class LogJobs:
             end_offset = self._ends[its_log] = its_log.end_offset
             if ends_before.get(its_log) == end_offset:
                 try:
-                    its_log.write_snapshot()
+                    its_log.write_producer_snapshot()
                 except OSError as error:
                     its_log.fail_unless_transient(error)
                 else:
@@ -164,7 +164,7 @@ class LogJobs:
     async def expire_producers(self) -> None:
         """Remove the state of producers without a batch for producer.id.expiration.ms."""
         async for partition in self._partitions():
-            partition.log.producers.expire(self._environment.wall_ms())
+            partition.log.producers.expire_producers(self._environment.wall_ms())
 
     def high_watermark(self, key: TopicPartition) -> int | None:
         """The high watermark of a partition; None if this broker does not serve it."""

@@ -11,7 +11,7 @@ from functools import partial
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
-from moldau.storage.compaction.request import BytesMoved, LogChanged
+from moldau.storage.compaction.request import BytesProcessed, LogChanged
 from moldau.storage.log.log import Log
 
 
@@ -58,7 +58,7 @@ class Throttle:
         self._began_ms = environment.monotonic_ms()
         self._moved = 0
 
-    async def pace(self, moved: BytesMoved) -> None:
+    async def pace(self, moved: BytesProcessed) -> None:
         """Count the bytes in `moved`, and wait until the average rate since the beginning is not above the limit."""
         await asyncio.sleep(self.delay_s(moved.bytes_read + moved.bytes_written))
 

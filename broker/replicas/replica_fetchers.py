@@ -250,7 +250,7 @@ class RunningFetcher:
                     "%s-%d begins at offset %d, after its remote part", partition.topic, partition.index, start.offset
                 )
         except MalformedMessage as malformed:
-            partition.log.damaged(str(malformed))
+            partition.log.mark_damaged(str(malformed))
             return
         except (NoRemoteState, OSError) as error:
             log.error("%s-%d cannot begin at its leader's local log start: %s", partition.topic, partition.index, error)
@@ -280,7 +280,7 @@ class RunningFetcher:
                 partition.adapt_to_truncation()
                 log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
         except MalformedMessage as malformed:
-            partition.log.damaged(str(malformed))
+            partition.log.mark_damaged(str(malformed))
             return
         except OSError as error:
             log.error("cannot truncate %s: %s", partition.log.directory, error)

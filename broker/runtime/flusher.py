@@ -124,7 +124,7 @@ class Flusher:
                 await self._environment.offload(open_file.file.sync)
             except OSError as error:
                 if self._writing_back is log:
-                    log.fail(error)
+                    log.fail_log(error)
             self._writing_back = None
             self.write_back_count += 1
         self._writes_back = False
@@ -142,7 +142,7 @@ class Flusher:
                 # The flush under way may have collected the epochs before they changed: the next one writes these.
                 waiting.append(lambda: None)
                 continue
-            work = log.pending_epochs()
+            work = log.pending_epoch_write()
             if work is None:
                 continue
             self._waiting[log] = []
@@ -159,11 +159,11 @@ class Flusher:
 
     async def _run(self, log: Log, work: FlushWork) -> None:
         try:
-            await self._environment.offload(work.run)
+            await self._environment.offload(work.sync_files)
         except OSError as error:
-            log.flush_failed(error)
+            log.fail_flush(error)
         else:
-            log.flushed(work, self._environment.wall_ms())
+            log.finish_flush(work, self._environment.wall_ms())
             self._flushed(log)
 
     async def _sync(self, log: Log) -> None:

@@ -37,13 +37,13 @@ from moldau.storage.compaction.offset_map import SALT_SIZE
 from moldau.storage.compaction.remote_cleaning import (
     DownloadNeeded,
     GroupCleaned,
-    GroupRequest,
-    PassDone,
+    RemoteCleaningDone,
     RemoteCleaningRequest,
+    RemoteGroupRequest,
     SourceRange,
-    clean_remote,
+    clean_remote_segments,
 )
-from moldau.storage.compaction.request import BytesMoved, CleanerLimits, CleaningRequest, LogChanged
+from moldau.storage.compaction.request import BytesProcessed, CleanerLimits, CleaningRequest, LogChanged
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.storage.log.log import Log
 from moldau.storage.log.log_state import LogState
@@ -177,10 +177,10 @@ class RemoteCleaner:
             )
             request, downloads = remote_request(partition.log, plan, rules, aborted)
             throttle = Throttle(self._settings, environment)
-            with contextlib.closing(environment.in_process(partial(clean_remote, request=request))) as work:
+            with contextlib.closing(environment.in_process(partial(clean_remote_segments, request=request))) as work:
                 while (event := await work.next_event()) is not None:
                     check()
-                    if isinstance(event, BytesMoved):
+                    if isinstance(event, BytesProcessed):
                         await throttle.pace(event)
                     elif isinstance(event, DownloadNeeded):
                         await workplace.download(followed, downloads[event.source.path], event.source.path)
@@ -202,7 +202,7 @@ class RemoteCleaner:
                 found |= dict.fromkeys(await self._workplace.aborted(followed, segment))
         return tuple(found)
 
-    def _tell(self, partition: Partition, plan: CleaningPlan, done: PassDone) -> None:
+    def _tell(self, partition: Partition, plan: CleaningPlan, done: RemoteCleaningDone) -> None:
         told = done.statistics
         log.info(
             "cleaned remote segments of %s-%d in %d groups: %d of %d bytes and %d of %d records stay",
@@ -234,7 +234,7 @@ def remote_rules(
         first_dirty_offset=plan.map_start_offset,
         # No batch is kept for its offset alone, because the metadata has the end offset of a segment.
         first_uncleanable_offset=-1,
-        aborted_behind=(),
+        aborted_with_later_marker=(),
         last_records={},  # No batch is kept for its producer, because a follower begins with the producer snapshot.
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
@@ -261,11 +261,11 @@ def remote_request(
         return tuple(_source_range(each, log.directory, rules.directory, downloads) for each in parts)
 
     request = RemoteCleaningRequest(
-        rules=rules,
+        cleaning_rules=rules,
         map_sources=ranges(plan.map_parts),
         map_end_offset=plan.map_end_offset,
         groups=tuple(
-            GroupRequest(
+            RemoteGroupRequest(
                 each.start_offset, each.last_offset + 1, ranges(each.parts), each.cleaned_end_offset, each.is_copied
             )
             for each in plan.groups

@@ -57,7 +57,7 @@ from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.metadata.lineage import read_lineage
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import (
-    REMAINS,
+    UNFINISHED_COPY_REMAINS,
     RemotePartition,
     RemoteSegment,
     SegmentState,
@@ -174,7 +174,7 @@ class SegmentCopier:
     async def _copy_next(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
         epoch = partition.leader_epoch
         self._check(partition, epoch)
-        for segment in followed.remote_log.unfinished():
+        for segment in followed.remote_log.unfinished_copies():
             self._check(partition, epoch)
             if segment.segment_id not in followed.under_way:
                 await self.remove(followed, segment, is_remain=True)
@@ -229,7 +229,7 @@ class SegmentCopier:
         except DamagedSegment as damage:
             self._check(partition, epoch)
             if found.segment in its_log.segments and len(partition.isr) > 1:
-                its_log.damaged(str(damage))
+                its_log.mark_damaged(str(damage))
             raise
         self._check(partition, epoch)
         if found.segment not in its_log.segments:
@@ -295,7 +295,7 @@ class SegmentCopier:
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:
             partition.delete_records_before(start_offset)
-        segments = (*followed.remote_log.in_deletion(), *found.segments)
+        segments = (*followed.remote_log.segments_in_deletion(), *found.segments)
         followed.delete_lag_segments = len(segments)
         followed.delete_lag_bytes = sum(each.size for each in segments)
         left = len(segments)
@@ -343,7 +343,7 @@ class SegmentCopier:
         if honours_pins and await self._is_pinned(followed, segment):
             return False
         if segment.state is not DELETE_STARTED:
-            await self._write_state(followed, segment, DELETE_STARTED, REMAINS if is_remain else None)
+            await self._write_state(followed, segment, DELETE_STARTED, UNFINISHED_COPY_REMAINS if is_remain else None)
             if followed.remote_log.state_of(segment.segment_id) is COPY_FINISHED:
                 return False
         await remove_manifest(storage, *place)
@@ -439,7 +439,7 @@ def expired_segments(
     strays = remote_log.segments_outside_history(log.end_offset, entries, is_compacted=log.config.is_compacted)
     stray_ids = {each.segment_id for each in strays}
     excess_size = _size_of_both_tiers(log, remote_log, strays, high_watermark) - log.config.retention_bytes
-    is_limited = log.config.is_deleted_by_retention
+    is_limited = log.config.has_delete_policy
     has_size = is_limited and log.config.retention_bytes >= 0
     has_time = is_limited and log.config.retention_ms >= 0
     gone: list[RemoteSegment] = []
@@ -465,7 +465,7 @@ def expired_segments(
         start_offset = max(start_offset, min(log.local_start_offset, first_read))
     first_epoch = entries[0].epoch if entries else -1
     gone += [each for each in strays if each.epochs[-1].epoch < first_epoch or each.last_offset < log.log_start_offset]
-    gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > superseded_retention_ms]
+    gone += [each for each, since_ms in remote_log.superseded_copies() if now_ms - since_ms > superseded_retention_ms]
     return ExpiredSegments(gone, start_offset)
 
 

@@ -43,7 +43,7 @@ from moldau.storage.compaction.request import LogChanged
 from moldau.storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
 from moldau.storage.files.port import write_atomically
 from moldau.storage.log.log_start import try_roll
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.pending_orders import erase_order_at
 from moldau.storage.log.segment_swap import SegmentSize
 from moldau.storage.segment.transaction_index import ENTRY, VERSION
 from moldau.storage.tiered.metadata.cleaning_groups import replacing_lineage
@@ -143,7 +143,7 @@ class RemoteEraser:
             return True
         is_pinned = False
         for offset in tuple(orders.tiered):
-            order = order_at(its_log.segments, offset)
+            order = erase_order_at(its_log.segments, offset)
             left = [] if order is None else await self._left(followed, offset, runs_of(order))
             if offset not in orders.tiered:
                 raise LogChanged(its_log.directory)
@@ -170,20 +170,20 @@ class RemoteEraser:
         not searched for such records yet. `order_offset` is the offset of the order, and `runs` are the offsets that it
         erases.
         """
-        from moldau.storage.erasure.erasing import holds_offset
+        from moldau.storage.erasure.erasing import runs_hold_offset
 
         def may_hold(segment: RemoteSegment) -> bool:
             is_behind = erased_end_offset(segment.custom_metadata) <= order_offset
-            return is_behind and holds_offset(runs, segment.start_offset, segment.last_offset + 1)
+            return is_behind and runs_hold_offset(runs, segment.start_offset, segment.last_offset + 1)
 
         remote_log, last_offset = followed.remote_log, runs[-1].last
-        others = [segment for segment, _ in remote_log.superseded()]
-        others += remote_log.unfinished() + remote_log.in_deletion()
+        others = [segment for segment, _ in remote_log.superseded_copies()]
+        others += remote_log.unfinished_copies() + remote_log.segments_in_deletion()
         found = {each.segment_id: each for each in filter(may_hold, others)}
         for epoch in sorted(each.epoch for each in remote_log.epoch_starts()):
             offset = runs[0].first
             while offset <= last_offset:
-                segments = remote_log.read_from(epoch, offset, SEGMENTS_AT_ONCE)
+                segments = remote_log.segments_from(epoch, offset, SEGMENTS_AT_ONCE)
                 found |= {each.segment_id: each for each in filter(may_hold, segments)}
                 if len(segments) < SEGMENTS_AT_ONCE:
                     break
@@ -192,14 +192,14 @@ class RemoteEraser:
         return sorted(found.values(), key=lambda each: (each.start_offset, each.segment_id))
 
     def _forget(self, partition: Partition, offset: int) -> None:
-        partition.log.erase_orders.carried_out(offset)
+        partition.log.erase_orders.remove_order(offset)
         partition.log.directory_is_dirty = True  # The next flush writes the checkpoint of orders.
 
     async def _receipt(self, partition: Partition, offset: int, order: EraseOrder) -> OrderReceipt:
-        from moldau.storage.erasure.receipts import TierReceipt, receipt_of
+        from moldau.storage.erasure.receipts import TierReceipt, read_or_new_receipt
 
         fs, directory = self._environment.fs, partition.log.directory
-        receipt = await self._environment.offload(partial(receipt_of, fs, directory, order, offset))
+        receipt = await self._environment.offload(partial(read_or_new_receipt, fs, directory, order, offset))
         receipt.tier = receipt.tier or TierReceipt()
         return receipt
 
@@ -278,7 +278,7 @@ class RemoteEraser:
     ) -> None:
         """Search one remote segment for records of an erase order, and replace it if it has any."""
         from moldau.storage.erasure.erasing import SegmentErased
-        from moldau.storage.erasure.receipts import note_object
+        from moldau.storage.erasure.receipts import add_object_to_receipt
 
         environment, workplace = self._environment, self._workplace
         check = partial(workplace.check, partition, epoch)
@@ -306,7 +306,7 @@ class RemoteEraser:
                 return
             assert receipt.tier is not None
             new_id = environment.entropy(ID_SIZE)
-            note_object(receipt.tier, segment, new_id, erased)
+            add_object_to_receipt(receipt.tier, segment, new_id, erased)
             await self._write(partition, receipt)
             lineage = replacing_lineage([segment], known.cleaned_end_offset, receipt.offset + 1)
             await self._replacements.replace(followed, [segment], _rewritten(erased), new_id, lineage, check)
@@ -332,7 +332,7 @@ def _is_for_deletion(followed: FollowedRemoteLog, segment: RemoteSegment) -> boo
 
 
 def _is_replaced(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
-    return any(each.segment_id == segment.segment_id for each, _ in followed.remote_log.superseded())
+    return any(each.segment_id == segment.segment_id for each, _ in followed.remote_log.superseded_copies())
 
 
 def _request(

@@ -94,7 +94,7 @@ class FollowerState:
         if asked_epoch is not None:
             earlier = await self._epoch_end(channel, partition, leader_epoch, asked_epoch)
         epoch, offset = epoch_before(local_start, earlier), local_start.start_offset - 1
-        segment = followed.remote_log.find(epoch, offset)
+        segment = followed.remote_log.find_segment(epoch, offset)
         if segment is None:
             raise NoRemoteState(f"no remote segment has offset {offset} in leader epoch {epoch}")
         return await read_follower_state(

@@ -10,7 +10,7 @@ from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
 from moldau.storage.log.log import Log
 from moldau.storage.tiered.metadata.leader_history import with_remote_epochs
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import BEING_REMOVED, RemotePartition
+from moldau.storage.tiered.metadata.remote_segment import PARTITION_REMOVAL_STATES, RemotePartition
 
 
 def is_tiered(partition: Partition) -> bool:
@@ -66,7 +66,7 @@ class FollowedRemoteLog:
     @property
     def is_being_removed(self) -> bool:
         """Whether all remote segments are being deleted, because the topic was deleted or is not tiered any more."""
-        return self.remote_log.delete_state in BEING_REMOVED
+        return self.remote_log.delete_state in PARTITION_REMOVAL_STATES
 
     def epochs_of(self, its_log: Log) -> Sequence[EpochStart]:
         """The leader epochs with which the remote segments of a log are looked up."""

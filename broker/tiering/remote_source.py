@@ -62,8 +62,13 @@ from moldau.storage.segment.transaction_index import AbortedTransaction as Abort
 from moldau.storage.tiered.index_cache import RemoteIndexCache
 from moldau.storage.tiered.metadata.leader_history import epoch_at, is_in_history
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.port import ObjectNotFound, RemoteStorageError, StorageUnavailable, error_of
-from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions, find_timestamp, read_from
+from moldau.storage.tiered.port import (
+    ObjectNotFound,
+    RemoteStorageError,
+    StorageUnavailable,
+    error_code_of_storage_error,
+)
+from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions, find_timestamp, read_batches_from
 
 log = logging.getLogger("moldau.tiering")
 
@@ -177,14 +182,14 @@ class RemoteSource:
 
         - KAFKA_STORAGE_ERROR, after which clients try again, while the storage or the metadata cannot be read, and if
         too many reads wait.
-        - UNKNOWN_SERVER_ERROR if the segment is damaged (`error_of`).
+        - UNKNOWN_SERVER_ERROR if the segment is damaged (`error_code_of_storage_error`).
         - OFFSET_OUT_OF_RANGE if no remote segment has the offset.
         """
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
             return ErrorCode.KAFKA_STORAGE_ERROR
         epoch = epoch_at(followed.epochs_of(partition.log), offset)
-        segment = followed.remote_log.find(epoch, offset) if epoch is not None else None
+        segment = followed.remote_log.find_segment(epoch, offset) if epoch is not None else None
         if epoch is None or segment is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         is_committed = isolation is TXN_COMMITTED
@@ -231,7 +236,7 @@ class RemoteSource:
         if streak < SEQUENTIAL_MIN or not self._ahead_size or next_offset >= partition.log.local_start_offset:
             return
         epoch = epoch_at(followed.epochs_of(partition.log), next_offset)
-        segment = followed.remote_log.find(epoch, next_offset) if epoch is not None else None
+        segment = followed.remote_log.find_segment(epoch, next_offset) if epoch is not None else None
         if epoch is None or segment is None or self._quota.throttle_ms():
             return
         later = key._replace(leader_epoch=epoch, offset=next_offset, segment_id=segment.segment_id)
@@ -267,7 +272,7 @@ class RemoteSource:
         except (RemoteStorageError, OSError) as error:
             self.failures += 1
             self._traffic.count(topic, RemoteCount.FETCH_ERRORS)
-            self._note_failed(key, error_of(error))
+            self._note_failed(key, error_code_of_storage_error(error))
             log.error("offset %d of %s-%d cannot be read remotely: %s", key.offset, topic, key.partition, error)
         finally:
             self.reads_ended += 1
@@ -282,7 +287,7 @@ class RemoteSource:
     async def _read(self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, size_max: int) -> CachedRead:
         offset, epoch = key.offset, key.leader_epoch
         for attempt in range(LOOK_AGAIN_COUNT):
-            segment = followed.remote_log.find(epoch, offset)
+            segment = followed.remote_log.find_segment(epoch, offset)
             if segment is None:
                 raise ObjectNotFound(f"no remote segment has offset {offset} any more")
             try:
@@ -312,13 +317,13 @@ class RemoteSource:
             # The manifest is compared with the metadata even at the start of a segment, before anything is served.
             position = await self._position(followed, segment, key.offset)
         if came is None or not self._ahead_size:
-            found = await read_from(self._opened.storage, followed.key, segment, position, key.offset, size_max)
+            found = await read_batches_from(self._opened.storage, followed.key, segment, position, key.offset, size_max)
             if found is not None:
                 self._note_read(followed.key.topic, len(found.data))
             return found
         self._read_ahead(its_log, followed, segment, position)
         blocks = SegmentBlocks(self._blocks, followed.key, segment)
-        found = await read_from(blocks, followed.key, segment, position, key.offset, size_max)
+        found = await read_batches_from(blocks, followed.key, segment, position, key.offset, size_max)
         if found is None or 2 * found.data.nbytes > memoryview(found.data.obj).nbytes:
             return found
         # A copy, because a few records should not keep the memory of a whole block.
@@ -332,7 +337,9 @@ class RemoteSource:
             ahead -= segment.size - position
             next_offset, position = segment.last_offset + 1, 0
             epoch = epoch_at(followed.epochs_of(its_log), next_offset)
-            following = followed.remote_log.find(epoch, next_offset) if epoch is not None and ahead > 0 else None
+            following = (
+                followed.remote_log.find_segment(epoch, next_offset) if epoch is not None and ahead > 0 else None
+            )
             if following is None or next_offset >= its_log.local_start_offset:
                 return
             segment = following
@@ -340,12 +347,14 @@ class RemoteSource:
     async def _position(self, followed: FollowedRemoteLog, segment: RemoteSegment, offset: int) -> int:
         """The position in the segment's .log object of a batch at or before an offset."""
         opened = self._opened
-        indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log)
+        indexes = await self.indexes.open_indexes(
+            opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log
+        )
         try:
             find = indexes.offset_index.position_at_or_before
             return await self._environment.offload(lambda: find(offset))
         finally:
-            await self.indexes.give_back(indexes)
+            await self.indexes.release_indexes(indexes)
 
     def _note_read(self, topic: str, size: int) -> None:
         self.bytes_read += size
@@ -371,16 +380,18 @@ class RemoteSource:
         opened = self._opened
 
         async def collect(segment: RemoteSegment) -> tuple[list[AbortedRange], bool]:
-            indexes = await self.indexes.open(
+            indexes = await self.indexes.open_indexes(
                 opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log
             )
             try:
                 index = indexes.transaction_index
-                more, is_complete = await self._environment.offload(lambda: index.collect(first_offset, end_offset))
+                more, is_complete = await self._environment.offload(
+                    lambda: index.overlapping_transactions(first_offset, end_offset)
+                )
                 is_read = segment.segment_id == read.segment_id
                 return [each for each in more if is_read or each.last_offset > read.last_offset], is_complete
             finally:
-                await self.indexes.give_back(indexes)
+                await self.indexes.release_indexes(indexes)
 
         found: dict[AbortedRange, None] = {}
         is_complete = False
@@ -548,11 +559,11 @@ class RemoteOffsets:
         self, followed: FollowedRemoteLog, segment: RemoteSegment, timestamp: int, its_log: Log
     ) -> TimestampedOffset | None:
         storage, cluster_id = self._opened.storage, self._opened.cluster_id
-        indexes = await self._indexes.open(storage, cluster_id, followed.key, segment, followed.remote_log)
+        indexes = await self._indexes.open_indexes(storage, cluster_id, followed.key, segment, followed.remote_log)
         try:
             start_offset, record_size_max = its_log.log_start_offset, its_log.config.expanded_record_bytes_max
             return await find_timestamp(
                 storage, followed.key, segment, indexes, timestamp, start_offset, record_size_max
             )
         finally:
-            await self._indexes.give_back(indexes)
+            await self._indexes.release_indexes(indexes)

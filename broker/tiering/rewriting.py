@@ -101,13 +101,13 @@ class RemoteWorkplace:
         if not segment.has_transaction_index:
             return []
         opened = self._opened
-        indexes = await self._indexes.open(
+        indexes = await self._indexes.open_indexes(
             opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log
         )
         try:
             return list(indexes.transaction_index.entries())
         finally:
-            await self._indexes.give_back(indexes)
+            await self._indexes.release_indexes(indexes)
 
 
 class ReplacementWriter:

@@ -23,7 +23,7 @@ from moldau.storage.segment.batch_scan import DamagedBatch
 from moldau.storage.segment.segment import Segment
 from moldau.storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
 from moldau.storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
-from moldau.storage.tiered.batch_check import PIECE_SIZE, BatchCheck, offset_index_problem, time_index_problem
+from moldau.storage.tiered.batch_check import PIECE_SIZE, SegmentBatchCheck, offset_index_problem, time_index_problem
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.metadata.lineage import Lineage
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
@@ -126,12 +126,14 @@ async def check_segment(log: Log, found: CopyableSegment, environment: Environme
     segment, config = found.segment, log.config
     await environment.offload(partial(_refuse_old_format, segment))
     base_offset, size = segment.base_offset, segment.size
-    check = BatchCheck(base_offset, found.end_offset, size, segment.index_interval_bytes, config.segment_index_bytes)
+    check = SegmentBatchCheck(
+        base_offset, found.end_offset, size, segment.index_interval_bytes, config.segment_index_bytes
+    )
     open_file = segment.slice(0, size).open_file if size else None
     try:
         while open_file is not None and check.read_size < size:
             await environment.offload(partial(_check_some, check, open_file, size))
-        check.finish()
+        check.check_complete()
     except DamagedBatch as damage:
         raise DamagedSegment(f"{segment.path(LOG_SUFFIX)}: {damage}, offset {check.next_offset}") from None
     await environment.offload(partial(_tell_bad_indexes, log.fs, segment, found.end_offset - 1 - base_offset, size))
@@ -158,7 +160,7 @@ def _refuse_old_format(segment: Segment) -> None:
         )
 
 
-def _check_some(check: BatchCheck, open_file: OpenFile, size: int) -> None:
+def _check_some(check: SegmentBatchCheck, open_file: OpenFile, size: int) -> None:
     """Check the next pieces of a .log file. Blocks. Raises `DamagedBatch` and OSError."""
     for _ in range(PIECES_OF_A_STEP):
         wanted = min(PIECE_SIZE, size - check.read_size)
@@ -167,7 +169,7 @@ def _check_some(check: BatchCheck, open_file: OpenFile, size: int) -> None:
         piece = open_file.file.pread(wanted, check.read_size)
         if not piece:
             raise DamagedBatch(check.read_size, f"the file ends before its size of {size},")
-        check.add(piece)
+        check.add_piece(piece)
 
 
 def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, size: int) -> None:

@@ -22,7 +22,7 @@ from moldau.spark_jobs.jobs.place_audit import place_problems
 from moldau.spark_jobs.jobs.progress import JobProgress, progress_shown
 from moldau.spark_jobs.jobs.segment_audit import BatchMark, Problem, SegmentFindings, audit_segment, cleaned_end_of
 from moldau.spark_jobs.views.schemas import row_batches
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, TopicPartition, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.decoding.segment_batches import batches_of
 from moldau.tables.options.option_values import names_in
@@ -121,7 +121,7 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
         for offer in origin.open(keys):
             found_offers.setdefault(offer.key, []).append(offer)
     for directory in parsed.directories:
-        for key, end in read_offsets(LocalFiles(), directory, CLEANER_POINTS).items():
+        for key, end in read_offsets(LocalFiles(), directory, CLEANER_OFFSET_CHECKPOINT).items():
             cleaned[key] = max(end, cleaned.get(key, 0))
     for topic in wanted or ():
         if not any(key[0] == topic for key in found_offers):

@@ -73,10 +73,10 @@ class LeaderEpochs:
         return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Add an epoch whose batches begin at `start_offset`, unless it is the latest epoch already.
+        """Add an epoch that starts at `start_offset`, unless it is the latest epoch already.
 
-        Entries that contradict the new one are removed, as in Kafka: those with the same or a later epoch or start
-        offset. Only a log that was truncated, or that a process with an older checkpoint recovers, has such entries.
+        Contradicting entries, with the same or a later epoch or start offset, are removed as in Kafka. Only a log that
+        was truncated, or was recovered with an older checkpoint, has such entries.
         """
         if epoch < 0 or start_offset < 0 or epoch == self.latest_epoch:
             return  # Batches of magic 2 that no leader has appended yet have epoch -1.
@@ -146,22 +146,20 @@ class LeaderEpochs:
         return self.entries != self._written_entries
 
     def must_be_written(self, log_end_offset: int) -> bool:
-        """Whether the checkpoint file has to be written now. False if the file lacks nothing, or only a last epoch that
-        has no batches.
-
-        An epoch without batches is written with its first batch, because a start of the broker drops an epoch without
-        batches. So the file is not written at each change of the leader if the log gets no appends.
+        """Whether the checkpoint file must be written now. An epoch without batches is not a reason: it is written with
+        its first batch, because a start of the broker drops it anyway. So changes of the leader of an idle log cause no
+        writes.
         """
         entries = self.entries
         is_last_empty = bool(entries) and entries[-1].start_offset >= log_end_offset
         return self.is_dirty and not (is_last_empty and entries[:-1] == self._written_entries)
 
     def note_written(self) -> None:
-        """Note that a write of the checkpoint file with the current entries has begun."""
+        """Mark the current entries as being written to the checkpoint file."""
         self._written_entries = list(self.entries)
 
     def note_not_written(self) -> None:
-        """Note that writing the checkpoint file failed or was postponed, so its content is not known."""
+        """Mark the checkpoint file as not written, because the write failed or was postponed."""
         self._written_entries = None
 
     def write(self) -> None:

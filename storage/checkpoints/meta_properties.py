@@ -9,10 +9,12 @@ from moldau.storage.checkpoints.java_properties import MalformedProperties, read
 from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 from moldau.storage.files.port import FileSystem, write_atomically
 
-META_PROPERTIES = "meta.properties"
+META_PROPERTIES_FILE = "meta.properties"
 VERSION = 1
 RESERVED_DIRECTORY_IDS = 100
-"""Directory ids below this number are not directories: they stand for MIGRATING, UNASSIGNED and LOST (KIP-858)."""
+"""The number of reserved directory ids. They stand for MIGRATING, UNASSIGNED and LOST (KIP-858), not for
+directories.
+"""
 _ESCAPES = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -33,9 +35,10 @@ class MetaProperties:
     generates one."""
 
 
-class WrittenWithZooKeeper(InvalidMetaProperties):
-    """meta.properties was written by a broker that used ZooKeeper. No node can serve the log directory, but programs
-    that only read its topics can."""
+class ZooKeeperMetaProperties(InvalidMetaProperties):
+    """meta.properties is from a broker that used ZooKeeper. No node can serve the log directory; programs that only
+    read topics can use it.
+    """
 
     def __init__(self, path: str, cluster_id: str | None, broker_id: str) -> None:
         super().__init__(
@@ -48,8 +51,8 @@ class WrittenWithZooKeeper(InvalidMetaProperties):
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
     """Read meta.properties; None if the directory is not formatted. Raises `InvalidMetaProperties`, and its subclass
-    `WrittenWithZooKeeper`."""
-    path = f"{directory}/{META_PROPERTIES}"
+    `ZooKeeperMetaProperties`."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
     if not fs.exists(path):
         return None
     try:
@@ -63,7 +66,7 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | Non
             " write it anew with version=1, cluster.id, node.id and directory.id"
         )
     if version == "0":
-        raise WrittenWithZooKeeper(path, values.get("cluster.id"), values.get("broker.id", "missing"))
+        raise ZooKeeperMetaProperties(path, values.get("cluster.id"), values.get("broker.id", "missing"))
     if version != str(VERSION):
         raise InvalidMetaProperties(f"{path}: version {version!r} is of a later release; this one reads {VERSION}")
     cluster_id, node_id = values.get("cluster.id", ""), values.get("node.id", "")
@@ -91,7 +94,7 @@ def write_meta_properties(fs: FileSystem, directory: str, properties: MetaProper
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_text(properties.directory_id)}")
     lines += [f"node.id={properties.node_id}", f"version={VERSION}"]
-    write_atomically(fs, f"{directory}/{META_PROPERTIES}", ("\n".join(lines) + "\n").encode("latin-1"))
+    write_atomically(fs, f"{directory}/{META_PROPERTIES_FILE}", ("\n".join(lines) + "\n").encode("latin-1"))
 
 
 def directory_conflict(found: Sequence[tuple[str, MetaProperties]]) -> str | None:

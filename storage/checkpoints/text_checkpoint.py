@@ -39,22 +39,22 @@ def parse_checkpoint(data: bytes, path: str) -> list[str]:
     return lines
 
 
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-CLEANER_POINTS = "cleaner-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 
 TopicPartition: TypeAlias = tuple[str, int]
-Offsets: TypeAlias = dict[TopicPartition, int]
+OffsetsByPartition: TypeAlias = dict[TopicPartition, int]
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return format_checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
-def decode_offsets(data: bytes, path: str) -> Offsets:
+def decode_offsets(data: bytes, path: str) -> OffsetsByPartition:
     """Decode the content of a checkpoint file into offsets by partition. Raises `CorruptCheckpoint`."""
-    offsets: Offsets = {}
+    offsets: OffsetsByPartition = {}
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")
         if len(fields) != 3 or not fields[1].isdigit() or not fields[2].removeprefix("-").isdigit():
@@ -66,7 +66,7 @@ def decode_offsets(data: bytes, path: str) -> Offsets:
     return offsets
 
 
-def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
+def read_offsets(fs: FileSystem, directory: str, name: str) -> OffsetsByPartition:
     """Read the checkpoint file `name` into offsets by partition, which are empty if there is no file. Raises
     `CorruptCheckpoint`."""
     path = f"{directory}/{name}"

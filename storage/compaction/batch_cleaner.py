@@ -62,15 +62,15 @@ from moldau.protocol.record_builder import assemble, assemble_parts
 from moldau.protocol.record_reader import records_of
 from moldau.storage.compaction.offset_map import LATEST, NOT_NOTED, SUPERSEDED, OffsetMap
 from moldau.storage.compaction.request import CleaningRequest, CleaningStatistics
-from moldau.storage.compaction.segments import CleanedBatch, runs_of_batch
+from moldau.storage.compaction.segments import CleanedBatch, record_runs_of
 from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-SMALLEST: Final = -(1 << 63)
-"""The smallest timestamp delta: the value with which the search for the largest one begins."""
+TIMESTAMP_DELTA_MIN: Final = -(1 << 63)
+"""The smallest timestamp delta, with which the search for the largest one starts."""
 
 
 class BatchCleaner:
@@ -97,12 +97,12 @@ class BatchCleaner:
         """
         if header.is_control:
             return self._cleaned_control(header, batch)
-        if self._transactions.note_data(header):
+        if self._transactions.observe_data_batch(header):
             return self._empty(header)
         return self._cleaned_data(header, batch)
 
     def _cleaned_control(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
-        is_discardable = self._transactions.note_control(header, batch)
+        is_discardable = self._transactions.observe_control_batch(header, batch)
         horizon_ms = header.delete_horizon_ms
         if is_discardable and horizon_ms is not None and horizon_ms <= self._request.now_ms:
             return self._empty(header)
@@ -111,7 +111,7 @@ class BatchCleaner:
             return self._empty(header)
         self._statistics.messages_written += header.records_count
         if is_discardable and horizon_ms is None:
-            body = b"".join([run for run, _ in runs_of_batch(self._request, header, batch)])
+            body = b"".join([run for run, _ in record_runs_of(self._request, header, batch)])
             return self._with_horizon(header, body, header.records_count, header.max_timestamp)
         return CleanedBatch(batch, header.last_offset, header.max_timestamp)
 
@@ -134,9 +134,9 @@ class BatchCleaner:
         horizon_ms = header.delete_horizon_ms
         is_settled = header.last_offset < request.tombstones_end_offset
         keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms or not is_settled
-        kept_count, max_timestamp_delta, has_tombstones = 0, SMALLEST, False
+        kept_count, max_timestamp_delta, has_tombstones = 0, TIMESTAMP_DELTA_MIN, False
         parts: list[BytesLike] = []
-        for run, count in runs_of_batch(request, header, batch):
+        for run, count in record_runs_of(request, header, batch):
             part, part_count, part_max, part_has_tombstones, without_key_count = self._offsets.select_run(
                 run, count, header.base_offset, keeps_tombstones
             )
@@ -184,11 +184,12 @@ class BatchCleaner:
         return rewritten_batch(header, (records,), count, attributes, base_timestamp, max_timestamp, level)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
-        """The batch without its records; None if its header is not needed either. The header is needed if it has the
-        last sequence of an active producer, or ends at the first uncleanable offset."""
+        """Return the header of a batch without records; None if it is not needed. It is needed if it has the last
+        sequence of an active producer, or ends at the first uncleanable offset.
+        """
         if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
             return None
-        return emptied_batch(header)
+        return header_only_batch(header)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last = self._request.last_records.get(header.producer_id) if header.has_producer_id else None
@@ -230,7 +231,7 @@ def rewritten_batch(
     return CleanedBatch(data, header.last_offset, max_timestamp)
 
 
-def emptied_batch(header: BatchHeader) -> CleanedBatch:
+def header_only_batch(header: BatchHeader) -> CleanedBatch:
     """A batch without its records: the header alone keeps its offsets, producer, sequences and maximum timestamp."""
     data = assemble(
         b"",
@@ -250,10 +251,11 @@ def emptied_batch(header: BatchHeader) -> CleanedBatch:
 
 
 class CleanedTransactions:
-    """The transactions that are open at the position of the cleaner. They tell which data is aborted, and which markers
-    may be discarded."""
+    """The transactions that are open where the cleaner reads. They tell which data is aborted, and which markers may be
+    removed.
+    """
 
-    __slots__ = ("_aborted", "_coming", "_committed", "_keeps_from", "_met", "on_kept")
+    __slots__ = ("_aborted", "_coming", "_committed", "_keeps_from", "_met", "on_abort_marker_kept")
 
     def __init__(
         self,
@@ -263,8 +265,9 @@ class CleanedTransactions:
         open_before: frozenset[int] = frozenset(),
     ) -> None:
         """`aborted`: the aborted transactions with a data batch or the marker in the part that the caller will report
-        to `note_data` and `note_control`. `keeps_from`: markers at or after this offset are kept. `open_before`: the
-        ids of the producers with a transaction that is open before the first reported batch."""
+        to `observe_data_batch` and `observe_control_batch`. `keeps_from`: markers at or after this offset are kept.
+        `open_before`: the ids of the producers with a transaction that is open before the first reported batch.
+        """
         self._coming = sorted(set(aborted), key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         """The aborted transactions that have begun, by producer id."""
@@ -277,12 +280,13 @@ class CleanedTransactions:
         """The ids of the producers with a reported data batch in a transaction that is not aborted and has not ended;
         at first `open_before`.
         """
-        self.on_kept: Callable[[AbortedTransaction], None] | None = None
-        """Called with an aborted transaction when its marker is reported, if the transaction index of the cleaned
-        segment needs an entry for it."""
+        self.on_abort_marker_kept: Callable[[AbortedTransaction], None] | None = None
+        """Called with an aborted transaction whose marker is kept, if the transaction index of the cleaned segment
+        needs an entry for it.
+        """
 
-    def note_data(self, header: BatchHeader) -> bool:
-        """Report the next batch of the log, which has data. Returns whether its transaction was aborted."""
+    def observe_data_batch(self, header: BatchHeader) -> bool:
+        """Observe the next data batch of the log. Returns whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -293,9 +297,10 @@ class CleanedTransactions:
         self._committed.add(header.producer_id)
         return False
 
-    def note_control(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """Report the next batch of the log, which is a control batch. Returns whether the cleaner may discard its
-        marker. Raises `MalformedMessage`."""
+    def observe_control_batch(self, header: BatchHeader, batch: BytesLike) -> bool:
+        """Observe the next control batch of the log. Returns whether the cleaner may remove its marker. Raises
+        `MalformedMessage`.
+        """
         self._begin_up_to(header.last_offset)
         record = next(iter(records_of(batch, 0, header)), None)
         if record is None:
@@ -307,8 +312,8 @@ class CleanedTransactions:
         if kind is ControlRecordType.ABORT:
             self._end(producer_id)
             aborted = self._aborted.pop(producer_id, None)
-            if aborted is not None and (is_met or is_kept) and self.on_kept is not None:
-                self.on_kept(aborted)
+            if aborted is not None and (is_met or is_kept) and self.on_abort_marker_kept is not None:
+                self.on_abort_marker_kept(aborted)
             return not (is_kept or (is_met and (aborted is not None or is_committed)))
         if kind is ControlRecordType.COMMIT:
             self._end(producer_id)

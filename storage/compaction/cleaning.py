@@ -5,9 +5,9 @@ records that the map supersedes.
     group_segments   puts small neighbours together, from the start of the log to where the map ends
     clean_group      copies each group into one new segment, without the records that are not kept
 
-`clean` is a generator, so that its driver can slow it down, stop it, or run it in steps. It runs in a worker process,
-and reads and writes only the files of the request's segments and those of the cleaned segments. A round that fails
-removes its unfinished cleaned segment. The next round removes the files of a stopped round.
+`clean_segments` is a generator, so that its driver can slow it down, stop it, or run it in steps. It runs in a worker
+process, and reads and writes only the files of the request's segments and those of the cleaned segments. A round that
+fails removes its unfinished cleaned segment. The next round removes the files of a stopped round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.compaction.batch_cleaner import BatchCleaner, CleanedTransactions
 from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
 from moldau.storage.compaction.request import (
-    BytesMoved,
+    BytesProcessed,
     CleaningDone,
     CleaningEvent,
     CleaningRequest,
@@ -30,8 +30,8 @@ from moldau.storage.compaction.segments import (
     CleanedBatch,
     CleanedSegment,
     SourceSegment,
-    checked_batches,
-    runs_of_batch,
+    record_runs_of,
+    verified_batches,
 )
 from moldau.storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from moldau.storage.files.port import FileSystem
@@ -41,29 +41,28 @@ from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 SPARE_SLOTS: Final = 3
-"""Slots above the number of keys in a map that can hold every key: one that stays free, and one for rounding."""
-PIECES_A_STEP: Final = 16
-"""The number of pieces of a segment that are read between two events. At each event the worker process waits for the
-driver."""
+"""The slots of a map beyond the number of keys: one that must stay free, and one for rounding."""
+PIECES_PER_EVENT: Final = 16
+"""The number of segment pieces that are read per event. The worker process waits for the driver at each event."""
 
 
-def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
-    """Clean a log from its start up to the offset that the offset map reaches. The last event is `CleaningDone`.
+def clean_segments(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
+    """Clean the segments of a request, up to the offset that the offset map reaches. The last event is `CleaningDone`.
 
-    The driver swaps each cleaned segment in the order of the events. It checkpoints the next dirty offset when all
-    cleaned segments are durable. Raises OSError; `MalformedMessage` if a batch is damaged, so that the log cannot be
-    cleaned; `LogChanged` if the segments are no longer as the request describes them.
+    The driver swaps in each cleaned segment in the order of the events, and checkpoints the next dirty offset when all
+    of them are durable. Raises OSError; `MalformedMessage` for a damaged batch; `LogChanged` if the segments differ
+    from the request.
     """
     remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
     limits = request.limits
     offsets = new_offset_map(request)
     sources = [SourceSegment(fs, request.directory, known) for known in request.segments]
-    aborted = [*request.aborted_behind]
+    aborted = [*request.aborted_with_later_marker]
     for source in sources:
         aborted += source.aborted_transactions()
-    step_size = PIECES_A_STEP * limits.io_buffer_size
-    yield from join_small_moves(build_map(request, sources, aborted, offsets, statistics), step_size)
+    step_size = PIECES_PER_EVENT * limits.io_buffer_size
+    yield from join_small_progress(build_offset_map(request, sources, aborted, offsets, statistics), step_size)
     next_dirty_offset = max(offsets.latest_offset + 1, request.first_dirty_offset)
     cleaned_sources = [source for source in sources if source.base_offset < next_dirty_offset]
     groups = group_segments(
@@ -77,9 +76,9 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     cleaner = BatchCleaner(request, offsets, transactions, statistics)
     for group, end_offset in zip(groups, ends, strict=True):
         cleaned = CleanedSegment(fs, request.directory, group[0].base_offset, request.index_interval_bytes)
-        transactions.on_kept = cleaned.note_aborted
+        transactions.on_abort_marker_kept = cleaned.add_aborted_transaction
         try:
-            yield from join_small_moves(clean_group(request, group, cleaned, cleaner, statistics), step_size)
+            yield from join_small_progress(clean_segment_group(request, group, cleaned, cleaner, statistics), step_size)
             suffixes = cleaned.finish()
         except (OSError, MalformedMessage, LogChanged):
             cleaned.discard()
@@ -96,10 +95,8 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
 
 
 def new_offset_map(request: CleaningRequest) -> OffsetMap:
-    """Make the empty offset map of one round of cleaning.
-
-    The table of the map is at most as large as the dirty part can fill. Entries are spread over the whole table, so all
-    of its memory is touched, and the first touch of memory is slow.
+    """Make the empty offset map of a round of cleaning. It is not larger than the dirty part can fill, because the
+    first use of each memory page is slow.
     """
     size, load_factor = request.limits.dedupe_buffer_size, request.limits.load_factor
     dirty_count = max(0, request.first_uncleanable_offset - request.first_dirty_offset)
@@ -108,33 +105,36 @@ def new_offset_map(request: CleaningRequest) -> OffsetMap:
     return OffsetMap(size, load_factor, request.salt, request.first_dirty_offset, dirty_count)
 
 
-def join_small_moves(moves: Iterator[BytesMoved], size_min: int) -> Iterator[BytesMoved]:
-    """Yield the `BytesMoved` events of `moves`, joined so that each except the last has at least `size_min` bytes."""
+def join_small_progress(moves: Iterator[BytesProcessed], size_min: int) -> Iterator[BytesProcessed]:
+    """Yield the `BytesProcessed` events of `moves`, joined so that each except the last has at least `size_min`
+    bytes.
+    """
     bytes_read = bytes_written = 0
     for move in moves:
         bytes_read += move.bytes_read
         bytes_written += move.bytes_written
         if bytes_read + bytes_written >= size_min:
-            yield BytesMoved(bytes_read, bytes_written)
+            yield BytesProcessed(bytes_read, bytes_written)
             bytes_read = bytes_written = 0
     if bytes_read:
-        yield BytesMoved(bytes_read, bytes_written)
+        yield BytesProcessed(bytes_read, bytes_written)
 
 
 def end_offset_of_sources(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
-    """The base offset of the segment that follows `cleaned_sources` in the request; the first uncleanable offset if
-    none follows."""
+    """The end offset of these segments: the base offset of the next segment in the request, or the first uncleanable
+    offset.
+    """
     count = len(cleaned_sources)
     return request.segments[count].base_offset if count < len(request.segments) else request.first_uncleanable_offset
 
 
-def build_map(
+def build_offset_map(
     request: CleaningRequest,
     sources: list[SourceSegment],
     aborted: list[AbortedTransaction],
     offsets: OffsetMap,
     statistics: CleaningStatistics,
-) -> Iterator[BytesMoved]:
+) -> Iterator[BytesProcessed]:
     """Put the latest offset of each key of the dirty part into the offset map, until the map is full."""
     start_offset = request.first_dirty_offset
     transactions = CleanedTransactions(each for each in aborted if each.last_offset >= start_offset)
@@ -145,7 +145,7 @@ def build_map(
         for piece in source.batch_pieces(source.position_at_or_before(start_offset), request.limits.io_buffer_size):
             is_full = not index_piece(request, piece, transactions, offsets, statistics)
             statistics.map_bytes_read += len(piece)
-            yield BytesMoved(len(piece), 0)
+            yield BytesProcessed(len(piece), 0)
             if is_full:
                 return
         offsets.raise_latest_offset(end_offset - 1)  # An earlier round may have left a gap at the end of the segment.
@@ -161,11 +161,11 @@ def index_piece(
     """Put the keys of a piece (whole batches of a segment) into the offset map. Returns False if the map is full before
     the end of the piece."""
     start_offset = request.first_dirty_offset
-    for header, batch in checked_batches(piece):
+    for header, batch in verified_batches(piece):
         if header.is_control:
-            transactions.note_control(header, batch)
-        elif not transactions.note_data(header):
-            for run, count in runs_of_batch(request, header, batch):
+            transactions.observe_control_batch(header, batch)
+        elif not transactions.observe_data_batch(header):
+            for run, count in record_runs_of(request, header, batch):
                 read_count = offsets.index_run(run, count, header.base_offset, start_offset)
                 statistics.map_messages_read += read_count
                 if read_count < count:
@@ -177,19 +177,19 @@ def index_piece(
     return True
 
 
-def clean_group(
+def clean_segment_group(
     request: CleaningRequest,
     group: list[SourceSegment],
     cleaned: CleanedSegment,
     cleaner: BatchCleaner,
     statistics: CleaningStatistics,
-) -> Iterator[BytesMoved]:
+) -> Iterator[BytesProcessed]:
     """Write the batches of a group of segments into the cleaned segment, without the records that the
     cleaner removes."""
     for source in group:
         for piece in source.batch_pieces(0, request.limits.io_buffer_size):
             kept: list[CleanedBatch] = []
-            for header, batch in checked_batches(piece):
+            for header, batch in verified_batches(piece):
                 what_stays = cleaner.clean_batch(header, batch)
                 if what_stays is not None:
                     kept.append(what_stays)
@@ -199,7 +199,7 @@ def clean_group(
             written = cleaned.size - size_before
             statistics.bytes_read += len(piece)
             statistics.bytes_written += written
-            yield BytesMoved(len(piece), written)
+            yield BytesProcessed(len(piece), written)
 
 
 def group_segments(

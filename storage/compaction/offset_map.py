@@ -30,10 +30,9 @@ ENTRY_SIZE: Final = 24
 SALT_SIZE: Final = 32
 NOT_FOUND: Final = -1
 FATES_MAX: Final = 32 << 20
-"""The most offsets whose fate is kept in memory, at one byte each. Records at later offsets are looked up in the map
-again."""
+"""The maximum number of offsets whose fate is kept, at one byte each. Later offsets are looked up in the map again."""
 NOT_NOTED: Final = 0
-"""The fate of an offset at which no record with a key was put into the map, or whose fate is not in memory."""
+"""The fate of an offset without a known fate: no record with a key was added for it, or the fate is not kept."""
 SUPERSEDED: Final = 1
 LATEST: Final = 2
 """The fate of the latest record of a key, if it has a value."""
@@ -87,10 +86,10 @@ class OffsetMap:
         self.slots: int = memory_size // ENTRY_SIZE
         assert self.slots >= 2, "room for one key, and a free slot that ends every search"
         self.count_max: int = max(1, min(int(self.slots * load_factor), self.slots - 1))
-        """The number of keys at which the map is full; more keys would make probing slow."""
+        """The number of keys at which the map counts as full, because probing would become slow."""
         self.count: int = 0
         self.latest_offset: int = -1
-        """Up to this offset (inclusive) the map has every record with a key, except those of aborted transactions."""
+        """The last offset (inclusive) up to which the map has every record with a key, except aborted ones."""
         self._table = zeroed_table(self.slots)
         self._first_salt: bytes = salt[:16]
         self._second_salt: bytes = salt[16:]

@@ -4,10 +4,10 @@ that these keys supersede.
     map sources   the records of the part that the groups were not cleaned against yet, local or downloaded
     groups        each gives one segment, written as `.cleaned` files into a directory of its own
 
-`clean_remote` is a generator that only works on files, as `cleaning.clean` is. At `DownloadNeeded` the driver downloads
-the file, then asks for the next event; at `GroupCleaned` the driver uploads the result. The generator removes each file
-once the next event is asked for. A stopped pass leaves files only in its directory, which the next pass and the next
-start remove.
+`clean_remote_segments` is a generator that only works on files, as `cleaning.clean_segments` is. At `DownloadNeeded`
+the driver downloads the file, then asks for the next event; at `GroupCleaned` the driver uploads the result. The
+generator removes each file once the next event is asked for. A stopped pass leaves files only in its directory, which
+the next pass and the next start remove.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from moldau.protocol.record_batch import BatchHeader
 from moldau.storage.compaction.batch_cleaner import BatchCleaner, CleanedTransactions
 from moldau.storage.compaction.cleaning import index_piece
 from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
-from moldau.storage.compaction.request import BytesMoved, CleaningRequest, CleaningStatistics
+from moldau.storage.compaction.request import BytesProcessed, CleaningRequest, CleaningStatistics
 from moldau.storage.compaction.segments import (
     CleanedBatch,
     CleanedSegment,
     batches_between,
-    checked_batches,
     file_pieces,
+    verified_batches,
 )
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.sparse_index import NO_TIMESTAMP
@@ -44,11 +44,12 @@ class SourceRange(NamedTuple):
     end_offset: int
     """The end of the range (exclusive)."""
     is_downloaded: bool
-    """Whether the file is in remote storage. At `DownloadNeeded` the driver downloads the file, and the generator
-    removes it after the read."""
+    """Whether the file is in remote storage. The driver downloads it at `DownloadNeeded`, and it is removed after the
+    read.
+    """
 
 
-class GroupRequest(NamedTuple):
+class RemoteGroupRequest(NamedTuple):
     """Neighbouring remote segments that are cleaned into one."""
 
     start_offset: int
@@ -61,8 +62,8 @@ class GroupRequest(NamedTuple):
     with the same key.
     """
     is_copied: bool
-    """Whether the batches are copied unchanged, because the sources are local segments that are clean at least as far
-    as the offset map reaches.
+    """Whether the batches are copied unchanged: the sources are local segments that are clean up to the end of the
+    offset map.
     """
 
 
@@ -70,14 +71,14 @@ class GroupRequest(NamedTuple):
 class RemoteCleaningRequest:
     """The request for one pass over remote segments of one log."""
 
-    rules: CleaningRequest
-    """The rules of cleaning: times, limits and codecs. The map begins at `first_dirty_offset`, the results are written
-    into `directory`, and `segments` is empty.
+    cleaning_rules: CleaningRequest
+    """Times, limits and codecs of the cleaning. The map begins at `first_dirty_offset`; the results go into
+    `directory`; `segments` is empty.
     """
     map_sources: tuple[SourceRange, ...]
     map_end_offset: int
     """The end (exclusive) of the map, if it does not get full before."""
-    groups: tuple[GroupRequest, ...]
+    groups: tuple[RemoteGroupRequest, ...]
     aborted: tuple[AbortedTransaction, ...]
     """The aborted transactions of the log that may have data or the marker in one of the sources."""
 
@@ -104,23 +105,23 @@ class GroupCleaned(NamedTuple):
     """The paths of the files of the cleaned segment, by suffix."""
 
 
-class PassDone(NamedTuple):
+class RemoteCleaningDone(NamedTuple):
     """The last event of a pass over remote segments."""
 
     statistics: CleaningStatistics
 
 
-RemoteCleaningEvent: TypeAlias = BytesMoved | DownloadNeeded | GroupCleaned | PassDone
+RemoteCleaningEvent: TypeAlias = BytesProcessed | DownloadNeeded | GroupCleaned | RemoteCleaningDone
 
 
-def clean_remote(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[RemoteCleaningEvent]:
+def clean_remote_segments(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[RemoteCleaningEvent]:
     """Clean each group of remote segments, in the order of the request. A group gives no `GroupCleaned` if the offset
     map does not reach past the offset up to which the group is clean already.
 
     Raises OSError; `MalformedMessage` if a batch is damaged; `LogChanged` if a local file is not as the request
     describes it any more.
     """
-    rules, statistics = request.rules, CleaningStatistics()
+    rules, statistics = request.cleaning_rules, CleaningStatistics()
     offsets = OffsetMap(rules.limits.dedupe_buffer_size, rules.limits.load_factor, rules.salt)
     yield from _build_map(fs, request, offsets, statistics)
     map_end_offset = offsets.latest_offset + 1
@@ -129,13 +130,13 @@ def clean_remote(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[Rem
         if group.is_copied or group.cleaned_end_offset < map_end_offset:
             yield from _clean_group(fs, request, number, cleaned_end_offset, offsets, statistics)
     statistics.buffer_utilization = offsets.count * ENTRY_SIZE / rules.limits.dedupe_buffer_size
-    yield PassDone(statistics)
+    yield RemoteCleaningDone(statistics)
 
 
 def _build_map(
     fs: FileSystem, request: RemoteCleaningRequest, offsets: OffsetMap, statistics: CleaningStatistics
 ) -> Iterator[RemoteCleaningEvent]:
-    rules = request.rules
+    rules = request.cleaning_rules
     transactions = CleanedTransactions(each for each in request.aborted if each.last_offset >= rules.first_dirty_offset)
     offsets.raise_latest_offset(rules.first_dirty_offset - 1)
     for source in request.map_sources:
@@ -144,7 +145,7 @@ def _build_map(
         for piece in _pieces(fs, source, rules.limits.io_buffer_size):
             is_full = not index_piece(rules, piece, transactions, offsets, statistics)
             statistics.map_bytes_read += len(piece)
-            yield BytesMoved(len(piece), 0)
+            yield BytesProcessed(len(piece), 0)
             if is_full:
                 return
         if source.is_downloaded:
@@ -161,7 +162,7 @@ def _clean_group(
     offsets: OffsetMap,
     statistics: CleaningStatistics,
 ) -> Iterator[RemoteCleaningEvent]:
-    rules, group = request.rules, request.groups[number]
+    rules, group = request.cleaning_rules, request.groups[number]
     clean: Callable[[BatchHeader, memoryview], CleanedBatch | None]
     transactions = CleanedTransactions(
         (each for each in request.aborted if each.last_offset >= group.start_offset),
@@ -172,7 +173,7 @@ def _clean_group(
     else:
         clean = BatchCleaner(rules, offsets, transactions, statistics).clean_batch
     cleaned = CleanedSegment(fs, rules.directory, group.start_offset, rules.index_interval_bytes)
-    transactions.on_kept = cleaned.note_aborted
+    transactions.on_abort_marker_kept = cleaned.add_aborted_transaction
     max_timestamp_ms, is_unchanged = NO_TIMESTAMP, not group.is_copied
     try:
         for source in group.sources:
@@ -180,7 +181,7 @@ def _clean_group(
                 yield DownloadNeeded(source)
             for piece in _pieces(fs, source, rules.limits.io_buffer_size):
                 kept: list[CleanedBatch] = []
-                for header, batch in checked_batches(piece):
+                for header, batch in verified_batches(piece):
                     what_stays = clean(header, batch)
                     is_unchanged &= what_stays is not None and what_stays.data is batch and batch.obj is piece.obj
                     if what_stays is not None:
@@ -191,7 +192,7 @@ def _clean_group(
                     cleaned.append(kept)
                 statistics.bytes_read += len(piece)
                 statistics.bytes_written += cleaned.size - size_before
-                yield BytesMoved(len(piece), cleaned.size - size_before)
+                yield BytesProcessed(len(piece), cleaned.size - size_before)
             if source.is_downloaded:
                 fs.unlink(source.path)
         paths = {suffix: cleaned.path(suffix) for suffix in cleaned.finish()}
@@ -204,9 +205,9 @@ def _as_it_is(transactions: CleanedTransactions, header: BatchHeader, batch: mem
     """Return a batch of a local segment unchanged, because the segment is clean already. Report the batch to
     `transactions`, which enter aborted transactions in the transaction index."""
     if header.is_control:
-        transactions.note_control(header, batch)
+        transactions.observe_control_batch(header, batch)
     else:
-        transactions.note_data(header)
+        transactions.observe_data_batch(header)
     return CleanedBatch(batch, header.last_offset, header.max_timestamp)
 
 

@@ -31,21 +31,22 @@ from moldau.storage.segment.segment import Segment
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 _base_offset = attrgetter("base_offset")
-Name = TypeVar("Name")
+LogName = TypeVar("LogName")
 
 
 class CleanablePart(NamedTuple):
-    """The clean part and the cleanable part of one log at one time."""
+    """The clean and the cleanable part of a log, as they are now."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """The base offset of the first segment that is not cleaned. It is below `first_dirty_offset` only if that offset
-    lies within this segment."""
+    """The base offset of the first segment that may not be cleaned. It can be below `first_dirty_offset`, if that lies
+    within this segment.
+    """
     clean_bytes: int
     """Bytes of the segments that begin before the first dirty offset."""
     cleanable_bytes: int
     """Bytes of the segments from the one with the first dirty offset to the last cleanable one."""
-    overdue_ms: int
+    compaction_overdue_ms: int
     """For how long (ms) the oldest dirty segment has been older than max.compaction.lag.ms; 0 if it is not older."""
     is_checkpoint_reset: bool
     """Whether the checkpointed offset was outside of the log. The caller then checkpoints
@@ -63,20 +64,19 @@ class CleanablePart(NamedTuple):
         """The cleanable bytes divided by the clean and the cleanable bytes; 0 if there are neither."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
-    def is_wanted(self, min_dirty_ratio: float) -> bool:
-        """Whether the log has to be cleaned: its dirty ratio exceeds `min_dirty_ratio`, or a dirty segment has passed
-        max.compaction.lag.ms."""
-        return (self.overdue_ms > 0 and self.cleanable_bytes > 0) or self.dirty_ratio > min_dirty_ratio
+    def must_be_cleaned(self, min_dirty_ratio: float) -> bool:
+        """Whether the log must be cleaned: its dirty ratio exceeds `min_dirty_ratio`, or a dirty segment is older than
+        max.compaction.lag.ms.
+        """
+        return (self.compaction_overdue_ms > 0 and self.cleanable_bytes > 0) or self.dirty_ratio > min_dirty_ratio
 
 
 def cleanable_part(
     log: LogState, checkpointed_offset: int | None, last_stable_offset: int, now_ms: int
 ) -> CleanablePart:
-    """Determine the cleanable part of a log that was cleaned up to `checkpointed_offset` (exclusive); None if the log
-    was never cleaned.
+    """Find the cleanable part of a log that was cleaned up to `checkpointed_offset` (exclusive; None if never).
 
-    Reads the timestamps of dirty segments if the log's configuration has a compaction lag. Raises OSError and
-    `MalformedMessage`.
+    With a compaction lag it reads the timestamps of dirty segments. Raises OSError and `MalformedMessage`.
     """
     first_dirty = log.log_start_offset if checkpointed_offset is None else checkpointed_offset
     is_reset = not log.log_start_offset <= first_dirty <= log.end_offset
@@ -96,7 +96,7 @@ def cleanable_part(
         first_uncleanable,
         sum(segment.size for segment in log.segments[:clean_count]),
         sum(segment.size for segment in cleanable),
-        overdue_ms(log, dirty, now_ms),
+        compaction_overdue_ms(log, dirty, now_ms),
         is_reset,
         log.truncation_count,
     )
@@ -127,7 +127,7 @@ def first_young_offset(log: LogState, dirty: list[Segment], now_ms: int) -> int:
     return INT64_MAX
 
 
-def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
+def compaction_overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
     """By how much (ms) the oldest dirty segment exceeds max.compaction.lag.ms, by the timestamp of its first batch; 0
     if it does not."""
     due_ms = now_ms - max(log.config.max_compaction_lag_ms, 0)
@@ -137,17 +137,17 @@ def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
     return max(0, due_ms - min(timestamps, default=due_ms))
 
 
-def dirtiest_log(parts: Iterable[tuple[Name, CleanablePart, float]]) -> Name | None:
+def dirtiest_log(parts: Iterable[tuple[LogName, CleanablePart, float]]) -> LogName | None:
     """The name of the log to clean next: of the logs that have to be cleaned, the one with the largest dirty ratio.
 
     `parts` has the name, the cleanable part and the min.cleanable.dirty.ratio of each log. Returns None if no log has
     to be cleaned. Of equal ratios the first counts.
     """
-    wanted = [(name, part) for name, part, min_ratio in parts if part.total_bytes and part.is_wanted(min_ratio)]
+    wanted = [(name, part) for name, part, min_ratio in parts if part.total_bytes and part.must_be_cleaned(min_ratio)]
     return max(wanted, key=lambda each: each[1].dirty_ratio)[0] if wanted else None
 
 
-class LastRecord(NamedTuple):
+class LastProducerBatch(NamedTuple):
     """The last batch of an active producer. The cleaner keeps it, because it has the producer's sequence and epoch."""
 
     last_data_offset: int | None
@@ -179,9 +179,9 @@ class CleaningRequest:
     """The segments from the start of the log to the last one that may be cleaned."""
     first_dirty_offset: int
     first_uncleanable_offset: int
-    aborted_behind: tuple[AbortedTransaction, ...]
+    aborted_with_later_marker: tuple[AbortedTransaction, ...]
     """The aborted transactions with data in `segments` and the marker in a later segment."""
-    last_records: Mapping[int, LastRecord] = field(repr=False)
+    last_records: Mapping[int, LastProducerBatch] = field(repr=False)
     """The last batches of the producers that have not expired, by producer id."""
     segment_bytes: int
     segment_index_bytes: int
@@ -197,11 +197,13 @@ class CleaningRequest:
     of their codec."""
     limits: CleanerLimits
     tombstones_end_offset: int = INT64_MAX
-    """No tombstone and no marker at or past this offset gets a delete horizon or is removed, because an older value of
-    the key, or data of the transaction, may be in remote storage."""
+    """The offset from which on tombstones and markers are kept, without a delete horizon. Older values, or data of the
+    transaction, may be in remote storage.
+    """
     open_before: frozenset[int] = frozenset()
-    """The ids of the producers with a transaction that was open before the first segment, so that its earlier data is
-    only in remote storage."""
+    """The producer ids with a transaction that was open before the first segment. Its earlier data is only in remote
+    storage.
+    """
     salt: bytes = field(repr=False)
     """`SALT_SIZE` secret random bytes for the offset map."""
     now_ms: int
@@ -234,7 +236,7 @@ def cleaning_request(
         ),
         first_dirty_offset=part.first_dirty_offset,
         first_uncleanable_offset=end_offset,
-        aborted_behind=tuple(aborted_transactions(log, end_offset, end_offset)),
+        aborted_with_later_marker=tuple(aborted_transactions(log, end_offset, end_offset)),
         last_records=last_records(log.producers),
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
@@ -268,17 +270,16 @@ def producers_open_at_start(log: LogState) -> frozenset[int]:
     return frozenset(each.producer_id for each in entries if each.open_transaction_offset != NO_OFFSET)
 
 
-def last_records(producers: ProducerStates) -> dict[int, LastRecord]:
+def last_records(producers: ProducerStates) -> dict[int, LastProducerBatch]:
     """The last batch of each producer whose state the log keeps, by producer id."""
     return {
-        producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
+        producer_id: LastProducerBatch(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
         for producer_id, entry in producers.entries.items()
     }
 
 
-class BytesMoved(NamedTuple):
-    """An event: the bytes that were read and written since the last event. The driver uses them to throttle the
-    cleaning."""
+class BytesProcessed(NamedTuple):
+    """Event: the bytes read and written since the last event. The driver throttles the cleaning by them."""
 
     bytes_read: int
     bytes_written: int
@@ -308,9 +309,10 @@ class CleaningDone(NamedTuple):
     statistics: CleaningStatistics
 
 
-CleaningEvent: TypeAlias = BytesMoved | SegmentCleaned | CleaningDone
+CleaningEvent: TypeAlias = BytesProcessed | SegmentCleaned | CleaningDone
 
 
 class LogChanged(Exception):
-    """A segment is no longer as the request describes it, because the log was truncated or deleted, or retention
-    removed the segment. The log is not damaged. The driver discards the cleaned segment."""
+    """A segment differs from the request, because the log was truncated or deleted, or retention deleted the segment.
+    The log is intact; the driver discards the cleaned segment.
+    """

@@ -182,7 +182,7 @@ def whole_batches_size(piece: bytes) -> int:
     return at
 
 
-def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+def verified_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield the batches of a piece with their headers. A message of format 0 or 1 becomes a batch of format 2, in
     memory of its own.
 
@@ -217,7 +217,7 @@ class ExpansionLimits(Protocol):
         """The most bytes of one record of a compressed batch."""
 
 
-def runs_of_batch(limits: ExpansionLimits, header: BatchHeader, batch: memoryview) -> Iterable[tuple[BytesLike, int]]:
+def record_runs_of(limits: ExpansionLimits, header: BatchHeader, batch: memoryview) -> Iterable[tuple[BytesLike, int]]:
     """Return the encoded records of a batch, decompressed, in runs: the bytes of whole records, and their number.
     Raises `MalformedMessage`, and `RecordSizeExceeded` for a record of a compressed batch above the limit of the topic.
 
@@ -303,7 +303,7 @@ class CleanedSegment:
             self._written_back_size = self.size
             self._file.begin_write_back(self.size - begun, begun)
 
-    def note_aborted(self, aborted: AbortedTransaction) -> None:
+    def add_aborted_transaction(self, aborted: AbortedTransaction) -> None:
         """Enter an aborted transaction, whose marker is kept in this segment, in the transaction index.
         Raises OSError."""
         self._transaction_index.append(aborted)

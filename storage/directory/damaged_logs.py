@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
-from moldau.storage.checkpoints.text_checkpoint import Offsets, TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import OffsetsByPartition, TopicPartition
 from moldau.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from moldau.storage.files.log_paths import (
     DELETE_SUFFIX,
@@ -18,9 +18,9 @@ from moldau.storage.files.log_paths import (
     suffixed_directory_name,
 )
 from moldau.storage.files.port import FileSystem, make_durable_directory
-from moldau.storage.log.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
+from moldau.storage.log.damaged_log import Damage, find_damage, move_log_aside, move_segments_aside
 from moldau.storage.log.log import Log
-from moldau.storage.log.recovery import CorruptLog, Report
+from moldau.storage.log.recovery import CorruptLog, RecoveryReport
 from moldau.storage.log_config import LogConfig
 
 
@@ -38,7 +38,7 @@ class RepairedLog(NamedTuple):
     log: Log
     damage: Damage | None
     """The damage that the repair found in the log; None if it found none."""
-    aside: str
+    stray_path: str
     """The path of the stray directory with the segments that were moved away."""
 
 
@@ -60,27 +60,29 @@ class DamagedLogs:
         return len(self._offsets)
 
     def add(self, key: TopicPartition, offsets: CheckpointedOffsets) -> None:
-        """Add a log whose damage was found while it was served, or that cannot be opened. The checkpoints keep its
-        offsets."""
+        """Add a log that was found damaged while it was served, or that cannot be opened, with the offsets that the
+        checkpoints keep.
+        """
         self._offsets[key] = offsets
-        self._checkpoints.note(key, offsets.log_start_offset or None, offsets.recovery_point, None)
-        self._checkpoints.note_high_watermark(key, offsets.high_watermark)
+        self._checkpoints.set_log_offsets(key, offsets.log_start_offset or None, offsets.recovery_point, None)
+        self._checkpoints.set_high_watermark(key, offsets.high_watermark)
 
     def add_unopened(self, topic: str, partition: int) -> None:
-        """Add a log whose damage was found when it was opened. The checkpoints keep the offsets that the previous
-        process wrote."""
+        """Add a log that was found damaged when it was opened. The checkpoints keep the offsets of the previous
+        process.
+        """
         key = (topic, partition)
         known = self._checkpoints
         offsets = CheckpointedOffsets(
-            known.recovery_points.get(key, 0), known.log_starts.get(key, 0), known.high_watermarks.get(key, 0)
+            known.recovery_points.get(key, 0), known.log_start_offsets.get(key, 0), known.high_watermarks.get(key, 0)
         )
         self.add(key, offsets)
 
-    def forget_repaired(self, key: TopicPartition) -> None:
-        """Remove a log from the damaged ones, because it is served. No effect if it is not among them."""
+    def drop_repaired_log(self, key: TopicPartition) -> None:
+        """Remove a log that is served again; no effect if it is not in the collection."""
         self._offsets.pop(key, None)
 
-    def high_watermarks(self) -> Offsets:
+    def high_watermarks(self) -> OffsetsByPartition:
         return {key: offsets.high_watermark for key, offsets in self._offsets.items()}
 
     def may_belong_to(self, topic: str, partition: int, topic_id: bytes) -> bool:
@@ -91,14 +93,14 @@ class DamagedLogs:
         except CorruptPartitionMetadata:
             return True
 
-    def repair(
-        self, topic: str, partition: int, config: LogConfig, now_ms: int, report: Report, unique: str
+    def repair_log(
+        self, topic: str, partition: int, config: LogConfig, now_ms: int, report: RecoveryReport, unique: str
     ) -> RepairedLog:
-        """Find the first damaged batch. Move its segment and all later ones to a stray directory, and open the
-        remaining log. If the remaining log cannot be opened, move all of it and open an empty log.
+        """Repair a log: move the segment with the first damaged batch and all later ones to a stray directory, and open
+        the rest. If the rest cannot be opened either, move everything, and open an empty log.
 
-        `unique` is part of the stray directory's name. Blocks while the log is read; may run in an executor thread. The
-        log is served only after `LogDirectory.serve_log` is called with it. Raises OSError.
+        `unique` is part of the stray directory's name. May run in an executor thread; blocks while the log is read.
+        `LogDirectory.serve_log` then serves the log. Raises OSError.
         """
         path = f"{self._path}/{partition_directory_name(topic, partition)}"
         aside = f"{self._path}/{suffixed_directory_name(topic, partition, unique, STRAY_SUFFIX)}"
@@ -107,7 +109,7 @@ class DamagedLogs:
         recovery_point = offsets.recovery_point
         if damage is not None:
             make_durable_directory(self.fs, aside)
-            set_aside_from(self.fs, path, aside, damage.segment_base_offset)
+            move_segments_aside(self.fs, path, aside, damage.segment_base_offset)
             recovery_point = min(recovery_point, damage.segment_base_offset)
         offsets = offsets._replace(recovery_point=recovery_point)
         try:
@@ -115,11 +117,13 @@ class DamagedLogs:
         except (CorruptLog, CorruptPartitionMetadata) as error:
             # The remaining part cannot be opened either: the log begins empty, and its leader sends all records again.
             make_durable_directory(self.fs, aside)
-            set_all_aside(self.fs, path, aside)
+            move_log_aside(self.fs, path, aside)
             empty = self._reopened(path, offsets._replace(recovery_point=0), config, now_ms, report)
             return RepairedLog(empty, damage or Damage(0, str(error)), aside)
 
-    def _reopened(self, path: str, offsets: CheckpointedOffsets, config: LogConfig, now_ms: int, report: Report) -> Log:
+    def _reopened(
+        self, path: str, offsets: CheckpointedOffsets, config: LogConfig, now_ms: int, report: RecoveryReport
+    ) -> Log:
         log = Log.open(
             self.fs,
             path,
@@ -138,7 +142,7 @@ class DamagedLogs:
         Raises OSError.
         """
         del self._offsets[topic, partition]
-        self._checkpoints.log_removed((topic, partition))
+        self._checkpoints.remove_log((topic, partition))
         new = f"{self._path}/{suffixed_directory_name(topic, partition, unique, suffix)}"
         self.fs.rename(f"{self._path}/{partition_directory_name(topic, partition)}", new)
         return new

@@ -12,41 +12,40 @@ from collections.abc import Callable, Collection
 
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.text_checkpoint import (
-    CLEANER_POINTS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
     CorruptCheckpoint,
-    Offsets,
+    OffsetsByPartition,
     TopicPartition,
     encode_offsets,
     read_offsets,
 )
 from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from moldau.storage.files.port import FileSystem, write_atomically
-from moldau.storage.log.recovery import Report
+from moldau.storage.log.recovery import RecoveryReport
 from moldau.storage.log_config import INT64_MAX
 
-RECREATED = ".moldau-new"
+RECREATED_MARKER_FILE = ".moldau-new"
 """The marker file in the directory of a log that replaced another log of the same name."""
 
 StaleFiles = set[str]
 """The checkpoint files that may still hold offsets of the former log of a partition."""
 
 
-class OffsetFile:
-    """One checkpoint file in memory: the offsets to write, and the partitions that the file on the disk may mention.
+class OffsetCheckpoint:
+    """A checkpoint file in memory: the offsets to write, and the partitions that the file on disk may mention.
 
-    The offsets stay in memory from one write to the next, and their changes are counted. So the cost of a checkpoint on
-    the event loop grows with the number of changes, not with the number of partitions.
+    Offsets stay in memory between writes, and changes are counted, so a checkpoint costs time for each change and not
+    for each partition.
     """
 
     __slots__ = ("_changes", "_mentioned", "_written_changes", "offsets")
 
-    def __init__(self, mentioned: Offsets, *, is_needed: bool = True) -> None:
-        """`mentioned`: the offsets that were read from the file. `is_needed`: the file is written even if it has no
-        offset."""
-        self.offsets: Offsets = {}
+    def __init__(self, mentioned: OffsetsByPartition, *, is_needed: bool = True) -> None:
+        """`mentioned`: the offsets read from the file. `is_needed`: write the file even without offsets."""
+        self.offsets: OffsetsByPartition = {}
         self._mentioned: tuple[Collection[TopicPartition], ...] = ({*mentioned},)
         """The partitions in the file as it was read or last written, then those in each content whose write has
         begun.
@@ -54,8 +53,8 @@ class OffsetFile:
         self._changes = 0
         self._written_changes = -1 if mentioned or is_needed else 0
 
-    def note(self, key: TopicPartition, offset: int | None) -> None:
-        """Note the offset of a partition for the next write; None if the file is not to mention the partition."""
+    def set_offset(self, key: TopicPartition, offset: int | None) -> None:
+        """Set the offset of a partition for the next write; None removes the partition."""
         if self.offsets.get(key) != offset:
             self._changes += 1
             if offset is None:
@@ -63,18 +62,18 @@ class OffsetFile:
             else:
                 self.offsets[key] = offset
 
-    def replace(self, offsets: Offsets, *, is_written: bool = False) -> None:
+    def replace(self, offsets: OffsetsByPartition, *, is_written: bool = False) -> None:
         """Replace all offsets. `is_written`: the file already holds exactly these offsets."""
         self.offsets = offsets
         self._changes += 1
         if is_written:
             self._written_changes = self._changes
 
-    def mentions(self, key: TopicPartition) -> bool:
-        """Whether the file may hold an offset of the partition, perhaps of its former log."""
+    def may_mention(self, key: TopicPartition) -> bool:
+        """Whether the file on disk may have an offset of the partition, perhaps from a former log of the same name."""
         return any(key in mentioned for mentioned in self._mentioned)
 
-    def begin_write(self) -> FileWrite | None:
+    def begin_write(self) -> CheckpointWrite | None:
         """Begin a write. Returns the content to write; None if the file already holds the current offsets."""
         if self._changes == self._written_changes:
             return None
@@ -82,29 +81,29 @@ class OffsetFile:
         if len(self._mentioned) > 1:  # A write has failed: the file may hold any of the contents.
             self._mentioned = (set().union(*self._mentioned),)
         self._mentioned = (*self._mentioned, content.keys())
-        return FileWrite(content, self._changes)
+        return CheckpointWrite(content, self._changes)
 
-    def written(self, write: FileWrite) -> None:
-        """Note that the file has been written with the content of `write`."""
+    def finish_write(self, write: CheckpointWrite) -> None:
+        """Mark the content of `write` as written."""
         self._mentioned = (write.offsets.keys(),)
         self._written_changes = write.changes
 
 
-class FileWrite(NamedTuple):
+class CheckpointWrite(NamedTuple):
     """The new content of a checkpoint file, and the number of changes up to it."""
 
-    offsets: Offsets
+    offsets: OffsetsByPartition
     changes: int
     """The number of changes that the content includes."""
 
 
 class CheckpointWork:
-    """Checkpoint files to be written in an executor thread."""
+    """The checkpoint files that an executor thread writes."""
 
-    __slots__ = ("_directory", "_fs", "files", "stale")
+    __slots__ = ("_directory", "_fs", "files", "stale_files_by_log")
 
     def __init__(
-        self, fs: FileSystem, directory: str, files: dict[str, FileWrite], stale: dict[TopicPartition, StaleFiles]
+        self, fs: FileSystem, directory: str, files: dict[str, CheckpointWrite], stale: dict[TopicPartition, StaleFiles]
     ) -> None:
         self._fs = fs
         self._directory = directory
@@ -113,14 +112,13 @@ class CheckpointWork:
 
         It is encoded in the thread, because with a thousand partitions that takes milliseconds.
         """
-        self.stale = stale
-        """The recreated logs at the time of this checkpoint, each with its stale files. After the checkpoint none of
-        these files is stale."""
+        self.stale_files_by_log = stale
+        """For each recreated log, the files that may still mention its former log. This checkpoint rewrites them."""
 
     def __bool__(self) -> bool:
         return bool(self.files)
 
-    def run(self) -> None:
+    def write_files(self) -> None:
         """Write the checkpoint files and sync them. Raises OSError, after which the log directory has failed."""
         for name, write in self.files.items():
             write_atomically(self._fs, f"{self._directory}/{name}", encode_offsets(write.offsets))
@@ -137,37 +135,37 @@ class DirectoryCheckpoints:
         "_path",
         "_recreated",
         "_unreadable",
-        "cleaned_ends",
+        "cleaner_offsets",
         "high_watermarks",
-        "log_starts",
+        "log_start_offsets",
         "recovery_points",
     )
 
-    def __init__(self, fs: FileSystem, path: str, report: Report) -> None:
+    def __init__(self, fs: FileSystem, path: str, report: RecoveryReport) -> None:
         """Read the checkpoint files. Raises OSError. A file that is damaged is reported and counts as missing."""
         self._fs = fs
         self._path = path
         self._unreadable: set[str] = set()
         """The names of the files of which something could not be read."""
         self._recreated: dict[TopicPartition, StaleFiles] = {}
-        self.recovery_points = self._read(RECOVERY_POINTS, report)
-        self.log_starts = self._read(LOG_STARTS, report)
-        self.cleaned_ends = self._read(CLEANER_POINTS, report)
-        self.high_watermarks = self._read(HIGH_WATERMARKS, report)
+        self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT, report)
+        self.log_start_offsets = self._read(LOG_START_CHECKPOINT, report)
+        self.cleaner_offsets = self._read(CLEANER_OFFSET_CHECKPOINT, report)
+        self.high_watermarks = self._read(HIGH_WATERMARK_CHECKPOINT, report)
         # Log start offsets are written first: batches before a log start offset may be missing, although the recovery
         # point says that they were flushed.
         self._files = {
-            LOG_STARTS: OffsetFile(self.log_starts),
-            RECOVERY_POINTS: OffsetFile(self.recovery_points),
-            HIGH_WATERMARKS: OffsetFile(self.high_watermarks),
-            CLEANER_POINTS: OffsetFile(self.cleaned_ends, is_needed=False),
+            LOG_START_CHECKPOINT: OffsetCheckpoint(self.log_start_offsets),
+            RECOVERY_POINT_CHECKPOINT: OffsetCheckpoint(self.recovery_points),
+            HIGH_WATERMARK_CHECKPOINT: OffsetCheckpoint(self.high_watermarks),
+            CLEANER_OFFSET_CHECKPOINT: OffsetCheckpoint(self.cleaner_offsets, is_needed=False),
         }
         self._has_high_watermarks = False
         """Whether this process has noted high watermarks. Until then the file keeps the high watermarks of the previous
         process."""
-        self._files[HIGH_WATERMARKS].replace(dict(self.high_watermarks), is_written=True)
+        self._files[HIGH_WATERMARK_CHECKPOINT].replace(dict(self.high_watermarks), is_written=True)
 
-    def _read(self, name: str, report: Report) -> Offsets:
+    def _read(self, name: str, report: RecoveryReport) -> OffsetsByPartition:
         """Read one checkpoint file. A damaged file counts as missing. An offset that no log can have counts as missing,
         too."""
         try:
@@ -186,10 +184,10 @@ class DirectoryCheckpoints:
     def has_all_recovery_points(self) -> bool:
         """Whether the file with the recovery points was read without damage, so that no recovery point of the previous
         process is missing."""
-        return RECOVERY_POINTS not in self._unreadable
+        return RECOVERY_POINT_CHECKPOINT not in self._unreadable
 
     def lower_high_watermarks(self) -> None:
-        """Lower each high watermark to the recovery point after a loss of power. Raises OSError.
+        """Lower each high watermark to the recovery point, after a loss of power. Raises OSError.
 
         A loss of power undoes a truncation that was not synced. The truncated records are then back, although other
         records may have been committed at their offsets, and an unchanged high watermark would show them to consumers.
@@ -200,50 +198,53 @@ class DirectoryCheckpoints:
         points = self.recovery_points
         synced = {key: min(known, points.get(key, 0)) for key, known in self.high_watermarks.items()}
         if synced != self.high_watermarks:
-            write_atomically(self._fs, f"{self._path}/{HIGH_WATERMARKS}", encode_offsets(synced))
+            write_atomically(self._fs, f"{self._path}/{HIGH_WATERMARK_CHECKPOINT}", encode_offsets(synced))
             self.high_watermarks = synced
 
     def forget_former_log(self, key: TopicPartition, path: str) -> None:
-        """Drop the offsets of a partition's former log, before its new log is opened or created in the directory
-        `path`.
+        """Drop the offsets of a partition's former log, before its new log in the directory `path` is opened or
+        created.
 
-        The marker file is made before the files of the log, so that it exists whenever a loss of power leaves any of
-        them. Raises OSError.
+        A marker file is created before any file of the log, so that a crash cannot leave the log without it. Raises
+        OSError.
         """
         names = self._fs.list_directory(path) if self._fs.exists(path) else []
-        if RECREATED not in names:
-            is_mentioned = any(file.mentions(key) for file in self._files.values())
+        if RECREATED_MARKER_FILE not in names:
+            is_mentioned = any(file.may_mention(key) for file in self._files.values())
             if not is_mentioned or any(name.endswith(LOG_SUFFIX) for name in names):
                 return
             self._fs.make_directories(path)
-            self._fs.open(f"{path}/{RECREATED}", create=True).close()
-        for offsets in (self.recovery_points, self.log_starts, self.cleaned_ends, self.high_watermarks):
+            self._fs.open(f"{path}/{RECREATED_MARKER_FILE}", create=True).close()
+        for offsets in (self.recovery_points, self.log_start_offsets, self.cleaner_offsets, self.high_watermarks):
             offsets.pop(key, None)
-        self._recreated[key] = {name for name, file in self._files.items() if file.mentions(key)}
+        self._recreated[key] = {name for name, file in self._files.items() if file.may_mention(key)}
 
-    def log_removed(self, key: TopicPartition) -> None:
-        """Note that the log of a partition, with its marker file, was removed from this log directory."""
+    def remove_log(self, key: TopicPartition) -> None:
+        """Drop the offsets of a log that was removed together with its marker file."""
         self._recreated.pop(key, None)
         for file in self._files.values():
-            file.note(key, None)
+            file.set_offset(key, None)
 
-    def note(self, key: TopicPartition, log_start: int | None, recovery_point: int, cleaned_end: int | None) -> None:
-        """Note the offsets of a log for the next checkpoint. An offset is None if its file need not mention the log."""
-        self._files[LOG_STARTS].note(key, log_start)
-        self._files[RECOVERY_POINTS].note(key, recovery_point)
-        self._files[CLEANER_POINTS].note(key, cleaned_end)
+    def set_log_offsets(
+        self, key: TopicPartition, log_start: int | None, recovery_point: int, cleaned_end: int | None
+    ) -> None:
+        """Set the offsets of a log for the next checkpoint; None if the file need not mention the log."""
+        self._files[LOG_START_CHECKPOINT].set_offset(key, log_start)
+        self._files[RECOVERY_POINT_CHECKPOINT].set_offset(key, recovery_point)
+        self._files[CLEANER_OFFSET_CHECKPOINT].set_offset(key, cleaned_end)
 
-    def note_high_watermark(self, key: TopicPartition, high_watermark: int | None) -> None:
-        self._files[HIGH_WATERMARKS].note(key, high_watermark)
+    def set_high_watermark(self, key: TopicPartition, high_watermark: int | None) -> None:
+        self._files[HIGH_WATERMARK_CHECKPOINT].set_offset(key, high_watermark)
 
-    def begin_high_watermarks(self, of_damaged: Callable[[], Offsets]) -> None:
-        """Drop the high watermarks of the previous process, except those of damaged logs, which `of_damaged` returns.
-        Called before this process notes high watermarks of served logs. Only the first call has an effect."""
+    def drop_previous_high_watermarks(self, of_damaged: Callable[[], OffsetsByPartition]) -> None:
+        """Drop the previous process's high watermarks, except those of damaged logs (`of_damaged`). Only the first call
+        has an effect.
+        """
         if not self._has_high_watermarks:
             self._has_high_watermarks = True
-            self._files[HIGH_WATERMARKS].replace(of_damaged())
+            self._files[HIGH_WATERMARK_CHECKPOINT].replace(of_damaged())
 
-    def work(self) -> CheckpointWork:
+    def pending_work(self) -> CheckpointWork:
         """Return the work of writing the checkpoint files in which an offset has changed; it is empty if there is no
         such file.
 
@@ -251,13 +252,13 @@ class DirectoryCheckpoints:
         one file mentions a former log, a crash loses the offsets of the new log in the other files.
         """
         if not self._has_high_watermarks:
-            for key in [key for key, stale in self._recreated.items() if HIGH_WATERMARKS in stale]:
-                self.note_high_watermark(key, None)
+            for key in [key for key, stale in self._recreated.items() if HIGH_WATERMARK_CHECKPOINT in stale]:
+                self.set_high_watermark(key, None)
         writes = {name: file.begin_write() for name, file in self._files.items()}
         changed = {name: write for name, write in writes.items() if write is not None}
         return CheckpointWork(self._fs, self._path, changed, dict(self._recreated))
 
-    def written(self, work: CheckpointWork) -> list[TopicPartition]:
+    def finish_write(self, work: CheckpointWork) -> list[TopicPartition]:
         """Note that the files of `work` are written, and remove the marker files that are not needed any more.
 
         Returns the partitions whose marker files were removed, so that the caller syncs their directories. Raises
@@ -265,12 +266,12 @@ class DirectoryCheckpoints:
         """
         unmarked: list[TopicPartition] = []
         for name, write in work.files.items():
-            self._files[name].written(write)
-        for key, stale in work.stale.items():
+            self._files[name].finish_write(write)
+        for key, stale in work.stale_files_by_log.items():
             stale.clear()
             if self._recreated.get(key) is stale:
                 del self._recreated[key]
-                mark = f"{self._path}/{partition_directory_name(*key)}/{RECREATED}"
+                mark = f"{self._path}/{partition_directory_name(*key)}/{RECREATED_MARKER_FILE}"
                 if self._fs.exists(mark):
                     self._fs.unlink(mark)
                     unmarked.append(key)

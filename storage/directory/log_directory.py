@@ -7,8 +7,8 @@ A crash at any step leaves a directory that the next start recovers:
     serve   create logs, delete them (rename at once, remove later), write checkpoints
     close   write every log out, write the checkpoints, write .kafka_cleanshutdown, unlock
 
-An error of the disk in one log takes the whole directory offline (`fail`) until the next start, which recovers it.
-Nothing is written there any more, and no failed sync is tried again.
+An error of the disk in one log takes the whole directory offline (`take_offline`) until the next start, which recovers
+it. Nothing is written there any more, and no failed sync is tried again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial as bind
 from typing import Final
 
 from moldau.protocol.late_tuple import NamedTuple
-from moldau.storage.checkpoints.text_checkpoint import Offsets, TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import OffsetsByPartition, TopicPartition
 from moldau.storage.directory.damaged_logs import CheckpointedOffsets, DamagedLogs
 from moldau.storage.directory.directory_checkpoints import CheckpointWork, DirectoryCheckpoints
 from moldau.storage.directory.previous_run import (
@@ -36,44 +36,44 @@ from moldau.storage.files.log_paths import (
     partition_directory_name,
     suffixed_directory_name,
 )
-from moldau.storage.files.port import PASSING, FileLock, FileSystem, make_durable_directory
+from moldau.storage.files.port import TRANSIENT_ERRNOS, FileLock, FileSystem, make_durable_directory
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log, ignore_report
-from moldau.storage.log.recovery import Checked, Report
+from moldau.storage.log.recovery import RecoveryProgress, RecoveryReport
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
-LOCK = ".lock"
+LOCK_FILE = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
 """The topic of the metadata log. Its directory lies beside those of the partitions, but belongs to the Raft quorum."""
 
 
-class DirectoryReports(NamedTuple):
-    """The callbacks of a log directory. Each is called within the operation that reports: it may only take note, and
-    act later.
+class DirectoryCallbacks(NamedTuple):
+    """The callbacks of a log directory. They run within the operation that calls them, so they only record the event
+    and act later.
     """
 
-    failure: Callable[[LogDirectory], None] | None = None
-    """Called once with the directory, when an operation failed and the directory goes offline."""
-    shortage: Callable[[OSError], None] | None = None
-    """Called with each error that may be transient: a full disk, or a lack of file descriptors."""
-    damage: Callable[[Log, str], None] | None = None
-    """Called with a damaged log and a description of the damage, by the read that found it."""
-    epochs_changed: Callable[[Log], None] | None = None
-    """Called with a served log whose leader epochs changed, so that their checkpoint has to be written."""
-    changes: Sequence[ChangedLogs] = ()
+    on_failure: Callable[[LogDirectory], None] | None = None
+    """Called once, when a failed operation takes the directory offline."""
+    on_shortage: Callable[[OSError], None] | None = None
+    """Called with each transient error: a full disk, or no free file descriptor."""
+    on_damage: Callable[[Log, str], None] | None = None
+    """Called with a damaged log and a description, by the read that found the damage."""
+    on_epochs_changed: Callable[[Log], None] | None = None
+    """Called with a log whose leader epoch checkpoint must be written."""
+    changed_logs: Sequence[ChangedLogs] = ()
     """The collections to which a served log is added when it changes."""
 
 
-NO_REPORTS: Final = DirectoryReports()
+NO_CALLBACKS: Final = DirectoryCallbacks()
 
 HighWatermarkOf = Callable[[TopicPartition], int | None]
 """Returns the high watermark of a partition; None if the broker does not serve the partition."""
 
 
 class LogDirectory:
-    """One log directory and its logs. Its methods run on the event loop; `load`, `make_unserved_log`, `damaged.repair`,
-    `close_logs`, `close` and `CheckpointWork.run` may run in a thread.
+    """One log directory and its logs. Its methods run on the event loop; `load_log`, `make_unserved_log`,
+    `damaged.repair_log`, `close_logs`, `close` and `CheckpointWork.write_files` may run in a thread.
     """
 
     __slots__ = (
@@ -95,7 +95,13 @@ class LogDirectory:
     )
 
     def __init__(
-        self, fs: FileSystem, path: str, lock: FileLock, report: Report, boot_id: str, reports: DirectoryReports
+        self,
+        fs: FileSystem,
+        path: str,
+        lock: FileLock,
+        report: RecoveryReport,
+        boot_id: str,
+        reports: DirectoryCallbacks,
     ) -> None:
         self.fs = fs
         self.path = path
@@ -108,7 +114,7 @@ class LogDirectory:
         """The logs whose offsets are to be noted for the next checkpoint."""
         self._moved = ChangedLogs()
         """The logs whose high watermarks are to be noted for the next checkpoint that includes high watermarks."""
-        self._readers = (self._changed, self._moved, *reports.changes)
+        self._readers = (self._changed, self._moved, *reports.changed_logs)
         self.checkpoints = DirectoryCheckpoints(fs, path, report)
         self.damaged = DamagedLogs(fs, path, self.checkpoints)
         """The damaged logs in this directory, which are not served."""
@@ -126,9 +132,9 @@ class LogDirectory:
         cls,
         fs: FileSystem,
         path: str,
-        report: Report,
+        report: RecoveryReport,
         boot_id: str = "",
-        reports: DirectoryReports = NO_REPORTS,
+        reports: DirectoryCallbacks = NO_CALLBACKS,
     ) -> LogDirectory:
         """Make the directory if it is missing, lock it, and read its checkpoints.
 
@@ -136,7 +142,7 @@ class LogDirectory:
         Raises OSError; `BlockingIOError` if another process serves the directory.
         """
         make_durable_directory(fs, path)
-        lock = fs.lock(f"{path}/{LOCK}")
+        lock = fs.lock(f"{path}/{LOCK_FILE}")
         try:
             return cls(fs, path, lock, report, boot_id, reports)
         except BaseException:
@@ -144,12 +150,12 @@ class LogDirectory:
             raise
 
     @property
-    def was_clean(self) -> bool:
-        """Whether the previous process shut down cleanly, so that the files are trusted without recovery."""
+    def was_shut_down_cleanly(self) -> bool:
+        """Whether the previous process shut down cleanly. Its files are then trusted without recovery."""
         return self.previous_run.was_clean
 
     @property
-    def high_watermarks(self) -> Offsets:
+    def high_watermarks(self) -> OffsetsByPartition:
         """The high watermarks in the last checkpoint of the previous process, lowered to the recovery points if writes
         may be lost."""
         return self.checkpoints.high_watermarks
@@ -161,17 +167,18 @@ class LogDirectory:
         """
         return None if self.damaged else self.previous_run.broker_epoch
 
-    def put_back_clean_shutdown(self) -> None:
-        """Write .kafka_cleanshutdown again if this process has found it at its start. Raises OSError."""
+    def restore_clean_shutdown_file(self) -> None:
+        """Write .kafka_cleanshutdown again, if it existed when this process started. Raises OSError."""
         if self.previous_run.clean_broker_epoch is not None:
             write_clean_shutdown(self.fs, self.path, self.previous_run.clean_broker_epoch)
 
-    def note_serving_epoch(self, broker_epoch: int) -> None:
-        """Write the broker epoch of this process into `.moldau-life`, for the next process. Raises OSError; the next
-        process then finds no epoch."""
+    def record_serving_epoch(self, broker_epoch: int) -> None:
+        """Write the broker epoch of this process to `.moldau-life`. Raises OSError; the next process then finds no
+        epoch.
+        """
         write_serving_epoch(self.fs, self.path, ServingEpoch(self._boot_id, broker_epoch))
 
-    def forget_serving_epoch(self) -> None:
+    def drop_serving_epoch(self) -> None:
         """Remove the file with this process's broker epoch after an error of the disk, so that the next process does
         not report that nothing was lost.
 
@@ -183,9 +190,12 @@ class LogDirectory:
 
     # Loading
 
-    def partitions(self, suffix: str = "", report: Report = ignore_report) -> list[PartitionDirectory]:
-        """The partition directories whose name has the suffix, except that of the metadata log. Without a suffix: the
-        directories to be served. Files with such a name are reported and ignored."""
+    def partition_directories(
+        self, suffix: str = "", report: RecoveryReport = ignore_report
+    ) -> list[PartitionDirectory]:
+        """List the partition directories with this suffix; without a suffix, those to serve. The metadata log is left
+        out. Files with such names are reported and ignored.
+        """
         found = []
         for name in self.fs.list_directory(self.path):
             parsed = parse_partition_directory(name)
@@ -203,15 +213,15 @@ class LogDirectory:
         parsed = [(name, parse_partition_directory(name)) for name in names]
         return [f"{self.path}/{name}" for name, found in parsed if found and found.suffix == DELETE_SUFFIX]
 
-    def load(
+    def load_log(
         self,
         topic: str,
         partition: int,
         config: LogConfig,
         now_ms: int,
-        report: Report,
+        report: RecoveryReport,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
-        checked: Checked | None = None,
+        checked: RecoveryProgress | None = None,
         *,
         is_only_replica: bool = False,
     ) -> Log:
@@ -228,17 +238,17 @@ class LogDirectory:
             path,
             config,
             recovery_point=self.checkpoints.recovery_points.get(key, 0),
-            log_start_offset=self.checkpoints.log_starts.get(key, 0),
-            clean_shutdown=self.was_clean,
+            log_start_offset=self.checkpoints.log_start_offsets.get(key, 0),
+            clean_shutdown=self.was_shut_down_cleanly,
             now_ms=now_ms,
             report=report,
             producer_expiration_ms=producer_expiration_ms,
-            cleaned_end_offset=self.checkpoints.cleaned_ends.get(key),
+            cleaned_end_offset=self.checkpoints.cleaner_offsets.get(key),
             checked=checked,
             high_watermark=self.checkpoints.high_watermarks.get(key, 0),
             # A log that promises the disk is read past the page cache, which may hide that a sync failed.
             may_have_lost_writes=self.checkpoints.has_all_recovery_points
-            and (self.previous_run.may_have_lost_writes or config.promises_disk),
+            and (self.previous_run.may_have_lost_writes or config.promises_flush),
             is_only_replica=is_only_replica,
         )
         if log.unflushed_count >= config.flush_messages:
@@ -249,7 +259,7 @@ class LogDirectory:
 
     # Serving
 
-    def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
+    def create_log(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
         """Make a new, empty log and serve it. Raises OSError, and then leaves nothing of the log behind."""
         try:
             log = self.make_unserved_log(topic, partition, topic_id, config, now_ms)
@@ -268,7 +278,7 @@ class LogDirectory:
         log = None
         try:
             self.checkpoints.forget_former_log((topic, partition), path)
-            log = Log.open(self.fs, path, config, clean_shutdown=self.was_clean, now_ms=now_ms)
+            log = Log.open(self.fs, path, config, clean_shutdown=self.was_shut_down_cleanly, now_ms=now_ms)
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
         except OSError:
@@ -291,77 +301,79 @@ class LogDirectory:
     def serve_log(self, log: Log) -> None:
         """Serve a log that was opened in this directory."""
         self.logs[log.topic, log.partition] = log
-        self.damaged.forget_repaired((log.topic, log.partition))
-        # The hooks are set here, because `make_unserved_log` and `load` may run in a thread, if errors are raised.
+        self.damaged.drop_repaired_log((log.topic, log.partition))
+        # The hooks are set here, because `make_unserved_log` and `load_log` may run in a thread, if errors are raised.
         reports = self._reports
-        log.on_shortage = reports.shortage
-        log.on_damage = bind(reports.damage, log) if reports.damage is not None else None
+        log.on_shortage = reports.on_shortage
+        log.on_damage = bind(reports.on_damage, log) if reports.on_damage is not None else None
         log.epochs.on_change = bind(self._epochs_changed, log)
         log.on_change = bind(self._log_changed, log)
         for each in self._readers:
-            each.note(log)
-        log.is_noted = True
+            each.add_log(log)
+        log.is_change_noted = True
         if self.failure is not None:
-            log.fail(self.failure)  # The directory went offline while the log was made.
-        log.on_failure = self.fail
+            log.fail_log(self.failure)  # The directory went offline while the log was made.
+        log.on_failure = self.take_offline
 
     def _log_changed(self, log: Log) -> None:
         """Note that a log has changed. Report its leader epochs if their checkpoint has to be written, as after the
         first batch of an epoch."""
         for each in self._readers:
-            each.note(log)
+            each.add_log(log)
         self._report_epochs(log)
 
     def _epochs_changed(self, log: Log) -> None:
-        log.is_noted = False  # The first batch of a new epoch is a change, whatever was noted before.
+        log.is_change_noted = False  # The first batch of a new epoch is a change, whatever was noted before.
         self._report_epochs(log)
 
     def _report_epochs(self, log: Log) -> None:
-        if self._reports.epochs_changed is not None and log.epochs.must_be_written(log.end_offset):
-            self._reports.epochs_changed(log)
+        if self._reports.on_epochs_changed is not None and log.epochs.must_be_written(log.end_offset):
+            self._reports.on_epochs_changed(log)
 
     def handle_error(self, error: OSError) -> None:
         """Handle the error of a failed operation. The directory goes offline, unless the error is transient."""
-        if error.errno not in PASSING:
-            self.fail(error)
-        elif self._reports.shortage is not None:
-            self._reports.shortage(error)
+        if error.errno not in TRANSIENT_ERRNOS:
+            self.take_offline(error)
+        elif self._reports.on_shortage is not None:
+            self._reports.on_shortage(error)
 
-    def fail(self, error: OSError) -> None:
-        """Take the directory and all its logs offline until the next start, because an operation failed."""
+    def take_offline(self, error: OSError) -> None:
+        """Take the directory with all its logs offline until the next start, after a failed operation."""
         if self.failure is not None:
             return
         self.failure = error
-        self.forget_serving_epoch()
+        self.drop_serving_epoch()
         for log in self.logs.values():
-            log.fail(error)
-        if self._reports.failure is not None:
-            self._reports.failure(self)
+            log.fail_log(error)
+        if self._reports.on_failure is not None:
+            self._reports.on_failure(self)
 
-    def fence(self, log: Log, high_watermark: int) -> None:
-        """Stop serving a log that is damaged; its files stay as they are."""
+    def fence_damaged_log(self, log: Log, high_watermark: int) -> None:
+        """Stop serving a damaged log. Its files stay unchanged."""
         key = (log.topic, log.partition)
         self.damaged.add(key, CheckpointedOffsets(log.recovery_point, log.log_start_offset, high_watermark))
         del self.logs[key]
         log.on_failure = log.on_damage = None
         log.close(0, clean=False)
 
-    def delete(self, topic: str, partition: int, unique: str) -> str:
-        """Stop serving a log and rename its directory with the suffix `-delete`. Returns the new path, which the caller
-        removes later. Raises OSError."""
-        return self.set_aside(topic, partition, unique, DELETE_SUFFIX)
+    def delete_log(self, topic: str, partition: int, unique: str) -> str:
+        """Stop serving a log, and rename its directory to `-delete`. Returns the new path, which the caller removes
+        later. Raises OSError.
+        """
+        return self.set_log_aside(topic, partition, unique, DELETE_SUFFIX)
 
-    def set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> str:
-        """Stop serving a log and rename its directory with `suffix`. A directory with `-stray` is kept, one with
-        `-delete` is removed later. Returns the new path. Raises OSError."""
-        old, new = self.detach(topic, partition, unique, suffix)
+    def set_log_aside(self, topic: str, partition: int, unique: str, suffix: str) -> str:
+        """Stop serving a log, and rename its directory with `suffix`: `-stray` keeps it, `-delete` removes it later.
+        Returns the new path. Raises OSError.
+        """
+        old, new = self.stop_serving_log(topic, partition, unique, suffix)
         self.fs.rename(old, new)
         return new
 
-    def detach(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
-        """Stop serving a log. Returns the path of its directory, and the path to which the caller has to rename it."""
+    def stop_serving_log(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
+        """Stop serving a log. Returns the path of its directory, and the path to which the caller must rename it."""
         log = self.logs.pop((topic, partition))
-        self.checkpoints.log_removed((topic, partition))
+        self.checkpoints.remove_log((topic, partition))
         # A reply may still read from it and find its files gone. That is not the fault of the disk.
         log.on_failure = log.on_damage = None
         log.close(0, clean=False)
@@ -369,37 +381,35 @@ class LogDirectory:
 
     # Checkpoints
 
-    def note_changes(self, count_max: int | None, high_watermark: HighWatermarkOf | None = None) -> bool:
-        """Note the offsets of at most `count_max` changed logs (None: all) for the next checkpoint. Returns whether
-        changed logs remain.
-
-        Without `high_watermark` the high watermarks in the checkpoint stay as they are.
+    def collect_changed_offsets(self, count_max: int | None, high_watermark: HighWatermarkOf | None = None) -> bool:
+        """Collect the offsets of at most `count_max` changed logs (None: all) for the next checkpoint. Returns whether
+        more changed logs remain. Without `high_watermark` the high watermarks are not updated.
         """
-        for log in self._changed.take(count_max):
+        for log in self._changed.take_logs(count_max):
             key = (log.topic, log.partition)
             if self.logs.get(key) is log:
-                self.checkpoints.note(key, _hidden_start(log), log.recovery_point, log.first_dirty_offset)
+                self.checkpoints.set_log_offsets(key, _hidden_start(log), log.recovery_point, log.first_dirty_offset)
         if high_watermark is None:
             return bool(self._changed)
-        self.checkpoints.begin_high_watermarks(self.damaged.high_watermarks)
-        for log in self._moved.take(count_max):
+        self.checkpoints.drop_previous_high_watermarks(self.damaged.high_watermarks)
+        for log in self._moved.take_logs(count_max):
             key = (log.topic, log.partition)
             if self.logs.get(key) is log:
-                self.checkpoints.note_high_watermark(key, high_watermark(key))
+                self.checkpoints.set_high_watermark(key, high_watermark(key))
         return bool(self._changed) or bool(self._moved)
 
-    def checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> CheckpointWork:
-        """Begin a checkpoint. Returns the work of writing the files in which an offset changed: the caller runs it in a
-        thread, then calls `checkpointed`.
-
-        Without `high_watermark` the file of the high watermarks stays as it is.
+    def begin_checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> CheckpointWork:
+        """Begin a checkpoint: return the work that writes the changed files. The caller runs it in a thread, then calls
+        `finish_checkpoint`. Without `high_watermark` the file of the high watermarks is not written.
         """
-        self.note_changes(None, high_watermark)
-        return self.checkpoints.work()
+        self.collect_changed_offsets(None, high_watermark)
+        return self.checkpoints.pending_work()
 
-    def checkpointed(self, work: CheckpointWork) -> None:
-        """Finish a checkpoint that `checkpoint` began, after its work has run without an error. Raises OSError."""
-        for key in self.checkpoints.written(work):
+    def finish_checkpoint(self, work: CheckpointWork) -> None:
+        """Finish a checkpoint that `begin_checkpoint` began, after its work has run without an error. Raises
+        OSError.
+        """
+        for key in self.checkpoints.finish_write(work):
             if (log := self.logs.get(key)) is not None:
                 log.directory_is_dirty = True
 
@@ -418,7 +428,7 @@ class LogDirectory:
         Several threads may do this at the same time, each with other logs: one waits for the disk while another writes.
         Blocks for the syncs.
         """
-        self._reports = self._reports._replace(failure=None)
+        self._reports = self._reports._replace(on_failure=None)
         for key in keys:
             if self.failure is not None or self._close_error is not None:
                 return
@@ -434,7 +444,7 @@ class LogDirectory:
 
         Returns whether the shutdown was clean, so that the next start trusts the files. Blocks for the syncs.
         """
-        self._reports = self._reports._replace(failure=None)
+        self._reports = self._reports._replace(on_failure=None)
         try:
             if self.failure is not None:
                 raise self.failure
@@ -445,9 +455,9 @@ class LogDirectory:
             for key, log in self.logs.items():
                 if key not in self._closed:
                     log.close(now_ms, clean=True, syncs_parent=False)
-            work = self.checkpoint(high_watermark)
-            work.run()
-            self.checkpointed(work)
+            work = self.begin_checkpoint(high_watermark)
+            work.write_files()
+            self.finish_checkpoint(work)
             is_clean = not self.damaged  # A damaged log was not written out, so the next start has to check it.
             if is_clean:
                 write_clean_shutdown(self.fs, self.path, broker_epoch)
@@ -461,7 +471,8 @@ class LogDirectory:
 
 
 def _hidden_start(log: Log) -> int | None:
-    """The log start offset, if it has to be checkpointed; None if it follows from the files, because it is the base
-    offset of the first segment. In a tiered log every start offset above 0 has to be checkpointed."""
+    """The log start offset, if it must be checkpointed; None if the files show it, as the base offset of the first
+    segment. A tiered log always needs it above offset 0.
+    """
     start_offset = log.start_offset_to_checkpoint
     return start_offset if start_offset > (0 if log.config.is_tiered else log.segments[0].base_offset) else None

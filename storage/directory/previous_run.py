@@ -55,7 +55,7 @@ class PreviousRun:
         return self._serving.broker_epoch
 
 
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 SHUTDOWN_VERSION = 0
 UNKNOWN_BROKER_EPOCH = -1
 
@@ -63,7 +63,7 @@ UNKNOWN_BROKER_EPOCH = -1
 def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
     """Read the broker epoch of the previous process from .kafka_cleanshutdown. Returns -1 if the file has no epoch, and
     None if there is no file, as after a crash."""
-    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not fs.exists(path):
         return None
     import json  # Imported here, because the import costs a millisecond of every start.
@@ -79,7 +79,7 @@ def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
 def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
     """Remove .kafka_cleanshutdown when a directory is opened, so that a later crash does not look like a clean
     shutdown. Raises OSError."""
-    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if fs.exists(path):
         fs.unlink(path)
         fs.sync_directory(directory)
@@ -88,10 +88,10 @@ def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
 def write_clean_shutdown(fs: FileSystem, directory: str, broker_epoch: int) -> None:
     """Write .kafka_cleanshutdown, as the last step of a clean shutdown. Raises OSError."""
     text = f'{{"version":{SHUTDOWN_VERSION},"brokerEpoch":{broker_epoch}}}'
-    write_atomically(fs, f"{directory}/{CLEAN_SHUTDOWN}", text.encode())
+    write_atomically(fs, f"{directory}/{CLEAN_SHUTDOWN_FILE}", text.encode())
 
 
-SERVING_EPOCH = ".moldau-life"
+SERVING_EPOCH_FILE = ".moldau-life"
 SERVING_VERSION = 0
 
 
@@ -105,7 +105,7 @@ class ServingEpoch(NamedTuple):
 
 def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
     """Read `.moldau-life`, which the previous process wrote; None if the file is missing or cannot be read."""
-    path = f"{directory}/{SERVING_EPOCH}"
+    path = f"{directory}/{SERVING_EPOCH_FILE}"
     if not fs.exists(path):
         return None
     import json  # Imported here, because the import costs a millisecond of every start.
@@ -122,7 +122,7 @@ def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
 
 def write_serving_epoch(fs: FileSystem, directory: str, serving: ServingEpoch) -> None:
     """Write `.moldau-life`. Raises OSError. A file that was only half written counts as missing."""
-    file = fs.open(f"{directory}/{SERVING_EPOCH}", create=True)
+    file = fs.open(f"{directory}/{SERVING_EPOCH_FILE}", create=True)
     try:
         file.truncate(0)
         text = f'{{"version":{SERVING_VERSION},"brokerEpoch":{serving.broker_epoch},"bootId":"{serving.boot_id}"}}'
@@ -135,4 +135,4 @@ def remove_serving_epoch(fs: FileSystem, directory: str) -> None:
     """Remove `.moldau-life` after an error of the disk: written data may be lost although the machine did not restart.
     An error of the removal is ignored, because nothing more can be done."""
     with suppress(OSError):
-        fs.unlink(f"{directory}/{SERVING_EPOCH}")
+        fs.unlink(f"{directory}/{SERVING_EPOCH_FILE}")

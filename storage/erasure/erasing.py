@@ -2,7 +2,7 @@
 
     erase_request    which segments may hold a record; the active one is rolled before
     erase            searches each of them, and rewrites it if it holds one; the driver swaps it in
-    serve_erasing    runs `erase` for one request after the other, in one worker process
+    serve_erasing    runs `erase_segments` for one request after the other, in one worker process
 
 All orders of a request are carried out in one pass: a segment is rewritten once, without the records of any of them. An
 offset that two orders name counts as erased by the older one, as if they were carried out one after the other.
@@ -13,8 +13,8 @@ stays as a header: a replay of the log finds each sequence, and each transaction
 ends before its last offset. Markers and the transaction index stay as they are. A batch without a record of the order
 is copied byte by byte.
 
-`erase` is a generator that runs in a worker process, as `clean` does, and a crash leaves the same files. The runs of
-offsets go to the process and back as bytes (`packed_runs`), because the event loop packs them.
+`erase_segments` is a generator that runs in a worker process, as `clean_segments` does, and a crash leaves the same
+files. The runs of offsets go to the process and back as bytes (`packed_runs`), because the event loop packs them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run, packed_runs, unpacked_runs
 from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, TimestampType
-from moldau.storage.compaction.batch_cleaner import emptied_batch, rewritten_batch
-from moldau.storage.compaction.cleaning import join_small_moves
-from moldau.storage.compaction.request import BytesMoved, LogChanged
+from moldau.storage.compaction.batch_cleaner import header_only_batch, rewritten_batch
+from moldau.storage.compaction.cleaning import join_small_progress
+from moldau.storage.compaction.request import BytesProcessed, LogChanged
 from moldau.storage.compaction.segments import (
     CleanedBatch,
     CleanedSegment,
     SourceSegment,
-    checked_batches,
-    runs_of_batch,
+    record_runs_of,
+    verified_batches,
 )
 from moldau.storage.erasure.kept_records import kept_records
 from moldau.storage.files.port import FileSystem
@@ -48,19 +48,19 @@ from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
 from moldau.storage.log.unfinished_cleaning import remove_cleaned
 from moldau.storage.segment.sparse_index import NO_TIMESTAMP
 
-PIECES_A_STEP = 16
+PIECES_PER_EVENT = 16
 """The number of pieces of a segment that are read between two events. At each event the worker process waits for the
 driver."""
 _base_offset = attrgetter("base_offset")
 
 
 class SegmentToErase(NamedTuple):
-    """A segment in whose offsets an erase order may name records."""
+    """A segment that may contain records which an erase order names."""
 
-    known: SegmentSize
+    segment: SegmentSize
     end_offset: int
     """The base offset of the segment after it."""
-    before: SegmentSize | None
+    previous_segment: SegmentSize | None
     """The segment before it in the log; None for the first segment."""
 
 
@@ -96,7 +96,7 @@ class SegmentErased(NamedTuple):
 
     cleaned: SegmentCleaned
     erased: tuple[ErasedRecords, ...]
-    """What each erase order of the request erased, in the sequence of the request."""
+    """The erased records of each order, in the order of the request."""
     crc_before: int
     """CRC-32C of the .log file before the erasure."""
     crc_after: int
@@ -104,11 +104,11 @@ class SegmentErased(NamedTuple):
     """The largest timestamp (ms) of the remaining records; `NO_TIMESTAMP` if none remains."""
 
 
-class RequestDone(NamedTuple):
+class EraseRequestDone(NamedTuple):
     """An event of `serve_erasing`: the request is done, and the next one is expected."""
 
 
-EraseEvent: TypeAlias = BytesMoved | SegmentErased
+EraseEvent: TypeAlias = BytesProcessed | SegmentErased
 
 
 def erase_request(
@@ -139,7 +139,7 @@ def erase_request(
     )
 
 
-def holds_offset(runs: Sequence[Run], first_offset: int, end_offset: int) -> bool:
+def runs_hold_offset(runs: Sequence[Run], first_offset: int, end_offset: int) -> bool:
     """Whether one of the runs has an offset in [first_offset, end_offset)."""
     slot = bisect_right(runs, first_offset, key=lambda run: run.first) - 1
     if slot >= 0 and runs[slot].last >= first_offset:
@@ -147,54 +147,64 @@ def holds_offset(runs: Sequence[Run], first_offset: int, end_offset: int) -> boo
     return slot + 1 < len(runs) and runs[slot + 1].first < end_offset
 
 
-def serve_erasing(fs: FileSystem) -> Generator[EraseEvent | RequestDone, EraseRequest | None, None]:
+def serve_erasing(fs: FileSystem) -> Generator[EraseEvent | EraseRequestDone, EraseRequest | None, None]:
     """Carry out the requests that are sent to this generator, one after the other.
 
-    It first yields `RequestDone`, and expects a request then. After that come the events of `erase`, and `RequestDone`
-    again. An exception of `erase` ends the generator.
+    It first yields `EraseRequestDone`, and expects a request then. After that come the events of `erase_segments`, and
+    `EraseRequestDone` again. An exception of `erase_segments` ends the generator.
     """
     while True:
-        request = yield RequestDone()
+        request = yield EraseRequestDone()
         assert request is not None, "a request follows RequestDone"
-        yield from erase(fs, request)
+        yield from erase_segments(fs, request)
 
 
-def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
+def erase_segments(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
     """Rewrite the segments that hold records of the erase orders, from the oldest on.
 
     The driver swaps in each rewritten segment, in the order of the events. Raises OSError; `MalformedMessage` if a
     batch is damaged; `LogChanged` if a segment is no longer as the request describes it.
     """
     remove_cleaned(fs, request.directory)
-    step_size = PIECES_A_STEP * request.io_buffer_size
+    step_size = PIECES_PER_EVENT * request.io_buffer_size
     orders = [unpacked_runs(packed) for packed in request.orders]
-    named = NamedOffsets(union_of(orders))
+    named = OffsetsToErase(union_of_runs(orders))
     rewritten: dict[int, SegmentSize] = {}
     for target in request.segments:
-        if not holds_offset(named.runs, target.known.base_offset, target.end_offset):
+        if not runs_hold_offset(named.runs, target.segment.base_offset, target.end_offset):
             continue
-        source = SourceSegment(fs, request.directory, target.known)
+        source = SourceSegment(fs, request.directory, target.segment)
         search = SegmentSearch(request, named, source, target.end_offset)
-        yield from join_small_moves(search.moves(), step_size)
+        yield from join_small_progress(search.search_segment(), step_size)
         if not search.has_found:
             continue
-        rewriting = SegmentRewriting(fs, request, named, source)
+        rewriting = SegmentRewrite(fs, request, named, source)
         try:
-            yield from join_small_moves(rewriting.moves(), step_size)
+            yield from join_small_progress(rewriting.rewrite_segment(), step_size)
             suffixes = rewriting.cleaned.finish()
         except (OSError, MalformedMessage, LogChanged):
             rewriting.cleaned.discard()
             raise
         finally:
             rewriting.cleaned.close()
-        before = None if target.before is None else rewritten.get(target.before.base_offset, target.before)
+        before = (
+            None
+            if target.previous_segment is None
+            else rewritten.get(target.previous_segment.base_offset, target.previous_segment)
+        )
         size = rewriting.cleaned.size
         rewritten[source.base_offset] = SegmentSize(source.base_offset, size)
         yield SegmentErased(
             SegmentCleaned(
-                request.directory, request.truncation_count, (target.known,), target.end_offset, before, size, suffixes
+                request.directory,
+                request.truncation_count,
+                (target.segment,),
+                target.end_offset,
+                before,
+                size,
+                suffixes,
             ),
-            tuple(map(_as_sent, divided_among(rewriting.erased_runs(), orders))),
+            tuple(map(_as_sent, divide_among_orders(rewriting.erased_runs(), orders))),
             rewriting.crc_before,
             rewriting.crc_after,
             rewriting.max_timestamp,
@@ -205,7 +215,7 @@ def _as_sent(runs: Sequence[Run]) -> ErasedRecords:
     return ErasedRecords(packed_runs(runs), sum(run.last - run.first + 1 for run in runs))
 
 
-def union_of(orders: Iterable[Sequence[Run]]) -> list[Run]:
+def union_of_runs(orders: Iterable[Sequence[Run]]) -> list[Run]:
     """The union of runs of offsets in any sequence: sorted and disjoint."""
     runs: list[Run] = []
     for run in sorted(run for order in orders for run in order):
@@ -216,9 +226,10 @@ def union_of(orders: Iterable[Sequence[Run]]) -> list[Run]:
     return runs
 
 
-def divided_among(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> list[Sequence[Run]]:
-    """Divide erased offsets among the orders that name them: an offset goes to the first order in `orders` that names
-    it. Each offset is named by one of them. All runs are sorted and disjoint."""
+def divide_among_orders(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> list[Sequence[Run]]:
+    """Assign each erased offset to the first order that names it. Some order names each of them. All runs are sorted
+    and disjoint.
+    """
     shares: list[Sequence[Run]] = []
     for order in orders[:-1]:
         share: list[Run] = []
@@ -246,41 +257,42 @@ def _last(run: Run) -> int:
     return run.last
 
 
-class NamedOffsets:
-    """The offsets that the erase orders of a request name, as runs that are sorted and disjoint."""
+class OffsetsToErase:
+    """The offsets that the orders of a request erase, as sorted, disjoint runs."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self._firsts = [run.first for run in runs]
         self._lasts = [run.last for run in runs]
 
-    def in_batch(self, header: BatchHeader) -> Sequence[Run]:
-        """The runs that have an offset of the batch; none if it is a control batch or an empty batch."""
+    def runs_in_batch(self, header: BatchHeader) -> Sequence[Run]:
+        """The runs with an offset of the batch; none for a control batch or an empty batch."""
         if header.is_control or header.records_count <= 0:
             return ()
         first = bisect_left(self._lasts, header.base_offset)
         return self.runs[first : bisect_left(self._firsts, header.next_offset, lo=first)]
 
-    def first_from(self, offset: int) -> int | None:
+    def first_at_or_after(self, offset: int) -> int | None:
         """The first named offset at or after `offset`; None if there is none."""
         slot = bisect_left(self._lasts, offset)
         return None if slot == len(self.runs) else max(self.runs[slot].first, offset)
 
 
 class SegmentSearch:
-    """The search of one segment for a record that an erase order names. Only the pieces with offsets of an order are
-    read, and only batches with such offsets are decoded."""
+    """Searches one segment for a record to erase. It reads only pieces, and decodes only batches, that have offsets of
+    an order.
+    """
 
-    def __init__(self, request: EraseRequest, named: NamedOffsets, source: SourceSegment, end_offset: int) -> None:
+    def __init__(self, request: EraseRequest, named: OffsetsToErase, source: SourceSegment, end_offset: int) -> None:
         self._request = request
         self._named = named
         self._source = source
         self._end_offset = end_offset
         self.has_found = False
 
-    def moves(self) -> Iterator[BytesMoved]:
+    def search_segment(self) -> Iterator[BytesProcessed]:
         source, offset, position = self._source, self._source.base_offset, 0
-        while (wanted := self._named.first_from(offset)) is not None and wanted < self._end_offset:
+        while (wanted := self._named.first_at_or_after(offset)) is not None and wanted < self._end_offset:
             position = max(position, source.position_at_or_before(wanted))
             pieces = cast(
                 "Generator[memoryview, None, None]", source.batch_pieces(position, self._request.io_buffer_size)
@@ -290,25 +302,25 @@ class SegmentSearch:
             if piece is None:
                 return
             position += len(piece)
-            yield BytesMoved(len(piece), 0)
-            for header, batch in checked_batches(piece):
+            yield BytesProcessed(len(piece), 0)
+            for header, batch in verified_batches(piece):
                 offset = header.next_offset
                 if self._has_named(header, batch):
                     self.has_found = True
                     return
 
     def _has_named(self, header: BatchHeader, batch: memoryview) -> bool:
-        named = self._named.in_batch(header)
+        named = self._named.runs_in_batch(header)
         return bool(named) and any(
             kept_records(bytes(run), header.base_offset, named).erased
-            for run, _ in runs_of_batch(self._request, header, batch)
+            for run, _ in record_runs_of(self._request, header, batch)
         )
 
 
-class SegmentRewriting:
-    """The copy of one segment without the records that the erase orders name."""
+class SegmentRewrite:
+    """Copies one segment without the records to erase."""
 
-    def __init__(self, fs: FileSystem, request: EraseRequest, named: NamedOffsets, source: SourceSegment) -> None:
+    def __init__(self, fs: FileSystem, request: EraseRequest, named: OffsetsToErase, source: SourceSegment) -> None:
         self._request = request
         self._named = named
         self._source = source
@@ -318,29 +330,29 @@ class SegmentRewriting:
         self.crc_after = 0
         self.max_timestamp = NO_TIMESTAMP
 
-    def moves(self) -> Iterator[BytesMoved]:
+    def rewrite_segment(self) -> Iterator[BytesProcessed]:
         for aborted in self._source.aborted_transactions():
-            self.cleaned.note_aborted(aborted)
+            self.cleaned.add_aborted_transaction(aborted)
         for piece in self._source.batch_pieces(0, self._request.io_buffer_size):
-            kept = [self._without_named(header, batch) for header, batch in checked_batches(piece)]
+            kept = [self._without_named(header, batch) for header, batch in verified_batches(piece)]
             size_before = self.cleaned.size
             self.cleaned.append(kept)
             self.crc_before = crc32c(piece, self.crc_before)
             for each in kept:
                 self.crc_after = crc32c(each.data, self.crc_after)
                 self.max_timestamp = max(self.max_timestamp, each.max_timestamp)
-            yield BytesMoved(len(piece), self.cleaned.size - size_before)
+            yield BytesProcessed(len(piece), self.cleaned.size - size_before)
 
     def _without_named(self, header: BatchHeader, batch: memoryview) -> CleanedBatch:
         """Return the batch without the records of the erase orders, or the batch itself if they name none of its
         records."""
         request = self._request
-        named = self._named.in_batch(header)
+        named = self._named.runs_in_batch(header)
         if not named:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)
         parts: list[BytesLike] = []
         kept_count, deltas, erased = 0, list[int](), list[int]()
-        for run, _ in runs_of_batch(request, header, batch):
+        for run, _ in record_runs_of(request, header, batch):
             kept = kept_records(bytes(run), header.base_offset, named)
             parts += kept.parts
             kept_count += kept.records_count
@@ -352,7 +364,7 @@ class SegmentRewriting:
         for offset in erased:
             self._note_erased(offset)
         if not deltas:
-            return emptied_batch(header)
+            return header_only_batch(header)
         is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
         max_timestamp = header.max_timestamp if is_append_time else header.base_timestamp + max(deltas)
         level = request.compression_level if header.codec is request.compression_type else None
@@ -363,7 +375,7 @@ class SegmentRewriting:
     def erased_runs(self) -> list[Run]:
         """The offsets of the erased records, as runs that are sorted and disjoint."""
         is_ascending = all(later.first > earlier.last for earlier, later in pairwise(self._erased))
-        return self._erased if is_ascending else union_of([self._erased])
+        return self._erased if is_ascending else union_of_runs([self._erased])
 
     def _note_erased(self, offset: int) -> None:
         if self._erased and self._erased[-1].last == offset - 1:

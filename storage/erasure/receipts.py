@@ -91,10 +91,12 @@ def receipt_path(directory: str, order_id: str) -> str:
     return f"{directory}/erase-receipt-{order_id}.json"
 
 
-def receipt_of(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -> OrderReceipt:
-    """Read the receipt of an erase order, which a process may have begun before a crash; a new receipt if there is
-    none. A damaged file is replaced: the order is then carried out again, and finds nothing. Blocks for the disk.
-    Raises OSError."""
+def read_or_new_receipt(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -> OrderReceipt:
+    """Read the receipt of an erase order, which may be from before a crash, or make a new one.
+
+    A damaged file is replaced: the order is then carried out again, and finds nothing. Blocks for the disk. Raises
+    OSError.
+    """
     path = receipt_path(directory, order.order_id.hex())
     if fs.exists(path):
         try:
@@ -109,9 +111,10 @@ def receipt_of(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -
     return OrderReceipt(order.order_id.hex(), offset, order.asked_ms, order.principal, order.predicate_hash.hex())
 
 
-def note_segment(receipt: OrderReceipt, segment: SegmentErased, erased: ErasedRecords) -> None:
-    """Enter a rewritten segment in the receipt of an order that has erased `erased` from it. The caller writes the
-    receipt before it swaps in the segment."""
+def add_segment_to_receipt(receipt: OrderReceipt, segment: SegmentErased, erased: ErasedRecords) -> None:
+    """Add a rewritten segment to the receipt of an order that erased `erased` from it. The receipt must be written
+    before the segment is swapped in.
+    """
     (replaced,) = segment.cleaned.replaced
     entry = SegmentReceipt(
         replaced.base_offset,
@@ -130,16 +133,19 @@ def _stated(erased: ErasedRecords) -> list[list[int]]:
     return [list(run) for run in unpacked_runs(erased.runs)]
 
 
-def write_segment(fs: FileSystem, directory: str, receipts: Iterable[OrderReceipt], segment: SegmentErased) -> None:
-    """Enter a rewritten segment in the receipts of the orders that have erased a record of it, and write these receipts
-    durably. `receipts` are in the sequence of the orders in the request. Blocks for the disk. Raises OSError."""
+def write_segment_receipts(
+    fs: FileSystem, directory: str, receipts: Iterable[OrderReceipt], segment: SegmentErased
+) -> None:
+    """Add a rewritten segment to the receipts of the orders that erased records of it, and write them durably.
+    `receipts` has the order of the request. Blocks for the disk. Raises OSError.
+    """
     for receipt, erased in zip(receipts, segment.erased, strict=True):
         if erased.records_count:
-            note_segment(receipt, segment, erased)
+            add_segment_to_receipt(receipt, segment, erased)
             write_receipt(fs, directory, receipt)
 
 
-def note_object(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased) -> None:
+def add_object_to_receipt(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased) -> None:
     """Enter a rewritten remote segment in the receipt of the one order of a request. The caller writes the receipt
     before the new remote segment is read."""
     (of_order,) = erased.erased

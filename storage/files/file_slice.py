@@ -46,7 +46,7 @@ class NotCached(Exception):
         self.place = place
 
 
-class CachedReads:
+class NonBlockingReads:
     """Reads of an open file that raise `NotCached` instead of waiting for the disk."""
 
     __slots__ = ("_open_file",)

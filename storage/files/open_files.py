@@ -20,8 +20,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from moldau.storage.files.file_slice import CachedReads
-from moldau.storage.files.port import NO_DESCRIPTOR, File, FileSystem, Readable
+from moldau.storage.files.file_slice import NonBlockingReads
+from moldau.storage.files.port import DESCRIPTOR_LIMIT_ERRNOS, File, FileSystem, Readable
 
 KEPT_PER_THOUSAND = 875
 """The number of files of each 1000 that stay open when the limit is passed. An eighth is closed at once, so that the
@@ -29,12 +29,12 @@ limit is rarely passed.
 """
 
 
-class Holder(Protocol):
+class FileHolder(Protocol):
     """A segment or an index, which keeps a file open."""
 
-    def give_back(self) -> bool:
-        """Close the file and return True. If the file was used since the last call, keep it open and return False. The
-        file also stays open if this raises OSError.
+    def close_if_unused(self) -> bool:
+        """Close the file and return True, unless it was used since the last call; then return False. The file also
+        stays open if this raises OSError.
         """
 
 
@@ -44,15 +44,17 @@ def closes_here(descriptor: int) -> bool:
 
 
 class OpenFiles:
-    """The holders of open files, and the limit on the number of these files. `opened` and `closed` may be called in any
-    thread."""
+    """The holders of open files, and the limit on the number of these files. `note_opened` and `note_closed` may be
+    called in any thread.
+    """
 
-    __slots__ = ("_call_soon", "_holders", "_is_due", "close_aside", "count_max", "given_back_count")
+    __slots__ = ("_call_soon", "_holders", "_is_due", "close_aside", "closed_for_limit_count", "count_max")
 
     def __init__(self) -> None:
-        self._holders: OrderedDict[Holder, None] = OrderedDict()
-        """The holders in the order in which they opened their files, or in which `give_back` last found a file in use.
-        Each change is one call, which is atomic among threads."""
+        self._holders: OrderedDict[FileHolder, None] = OrderedDict()
+        """The holders in the order in which they opened their files, or in which `close_if_unused` last found a file in
+        use. Each change is one call, which is atomic among threads.
+        """
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._is_due = False
         self.count_max = 0
@@ -60,7 +62,7 @@ class OpenFiles:
         self.close_aside: Callable[[int], bool] = closes_here
         """Closes a descriptor with which the blocks of a large file without a name are freed: in another thread, if
         this one must not wait for that. Returns False if the caller has to close it."""
-        self.given_back_count = 0
+        self.closed_for_limit_count = 0
         """The number of files that were closed because of the limit, since the start of the process."""
 
     def __len__(self) -> int:
@@ -80,33 +82,31 @@ class OpenFiles:
         self._call_soon = None
         self._holders.clear()
 
-    def opened(self, holder: Holder) -> None:
-        """Note that a holder has opened its file.
-
-        In a process that has set no limit (`limit_count`), such as one of Spark, this has no effect. So no reference to
-        a segment is kept here, and the process may drop a segment without closing it.
+    def note_opened(self, holder: FileHolder) -> None:
+        """Add a holder that has opened its file. No effect without a limit (`limit_count`), as in Spark's processes: no
+        reference is kept, so a segment may be dropped without closing it.
         """
         if self._call_soon is None:
             return
         self._holders[holder] = None
         if len(self._holders) > self.count_max > 0:
-            self.make_room()
+            self.schedule_closing()
 
-    def closed(self, holder: Holder) -> None:
-        """Note that a holder has closed its file."""
+    def note_closed(self, holder: FileHolder) -> None:
+        """Remove a holder that has closed its file."""
         self._holders.pop(holder, None)
 
-    def make_room(self) -> None:
-        """Schedule `give_back`, which closes files in a later callback, because the caller may be using one of them
-        now."""
+    def schedule_closing(self) -> None:
+        """Schedule `close_unused_files`, which closes files in a later callback, because the caller may be using one of
+        them now.
+        """
         if self._call_soon is not None and not self._is_due:
             self._is_due = True
-            self._call_soon(self.give_back)
+            self._call_soon(self.close_unused_files)
 
-    def give_back(self) -> None:
-        """Close open files until an eighth below the limit, or an eighth of all of them if there is no limit.
-
-        Each holder is asked at most twice, because it refuses once if its file was used since the last call.
+    def close_unused_files(self) -> None:
+        """Close unused files until an eighth below the limit; without a limit, close an eighth of all. A holder whose
+        file was used is asked again once.
         """
         self._is_due = False
         if self._call_soon is None:
@@ -117,27 +117,27 @@ class OpenFiles:
                 return
             holder, _ = self._holders.popitem(last=False)
             try:
-                is_closed = holder.give_back()
+                is_closed = holder.close_if_unused()
             except OSError:
                 is_closed = False  # The next use of the file meets the same error, and reports it with the partition.
             if is_closed:
-                self.given_back_count += 1
+                self.closed_for_limit_count += 1
             else:
                 self._holders[holder] = None
 
 
 def open_for_holder(
-    fs: FileSystem, holder: Holder, path: str, *, create: bool = False, read_only: bool = False
+    fs: FileSystem, holder: FileHolder, path: str, *, create: bool = False, read_only: bool = False
 ) -> OpenFile:
     """Open a file that `holder` keeps open. Raises OSError. If the process has no descriptor left, other holders close
     their files soon, and the caller may try again."""
     try:
         opened = OpenFile(fs.open(path, create=create, read_only=read_only))
     except OSError as error:
-        if error.errno in NO_DESCRIPTOR:
-            fs.open_files.make_room()
+        if error.errno in DESCRIPTOR_LIMIT_ERRNOS:
+            fs.open_files.schedule_closing()
         raise
-    fs.open_files.opened(holder)
+    fs.open_files.note_opened(holder)
     return opened
 
 
@@ -155,4 +155,4 @@ class OpenFile:
     def readable(self, *, waits: bool) -> Readable:
         """Return the file for reading. Without `waits`, return a view of the file whose reads raise `NotCached` instead
         of waiting for the disk."""
-        return self.file if waits else CachedReads(self)
+        return self.file if waits else NonBlockingReads(self)

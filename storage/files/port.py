@@ -212,7 +212,7 @@ def parent_directory(path: str) -> str:
     return directory or slash or "."
 
 
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+DESCRIPTOR_LIMIT_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """The errno values for too many open files, in the process or in the machine."""
-PASSING: Final = NO_SPACE | NO_DESCRIPTOR
+TRANSIENT_ERRNOS: Final = DISK_FULL_ERRNOS | DESCRIPTOR_LIMIT_ERRNOS

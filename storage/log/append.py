@@ -201,9 +201,9 @@ def append_batch(
             if marker is not None:
                 verdict = producers.check_marker(header, marker, transaction_version)
         elif attributes & TRANSACTIONAL_BIT or producers.verifications.guards:
-            verdict = producers.check_transactional(header, guard, is_from_client=origin is CLIENT)
+            verdict = producers.check_transactional_batch(header, guard, is_from_client=origin is CLIENT)
         elif origin is CLIENT:
-            verdict = producers.check(header)
+            verdict = producers.check_batch(header)
         if verdict is not NONE:
             return refuse_producer(log, header, verdict)
     base_offset = log.end_offset
@@ -235,13 +235,12 @@ def place_batch(
 def append_run_from_client(
     log: LogState, batches: list[memoryview], leader_epoch: int, now_ms: int, produce_version: int
 ) -> list[AppendResult]:
-    """Validate and append batches that one client sent one after the other, in one write.
+    """Validate and append consecutive batches of one client in one write. Returns the results of the appended batches,
+    or the disk's error for each.
 
-    Returns the results of the batches that were appended, or the error of the disk for each of them. The run ends
-    before the first batch that is refused or needs another decision: of a transaction, of another producer or sequence
-    than the batch before it, or for a new segment. It ends before a compressed batch too, because several that expand
-    much would hold the event loop for long. That batch and those after it have no result and can
-    still be passed to `append_from_client`; if that is the first one, the result is empty.
+    The run ends before the first batch that is refused, needs a decision about a transaction, has another producer or
+    sequence, needs a new segment, or is compressed (several could expand much and block the event loop). That batch and
+    later ones have no result; the caller may pass them to `append_from_client`.
     """
     config, segment = log.config, log.active
     if not may_begin_run(log, len(batches)):
@@ -285,10 +284,9 @@ def append_run_from_client(
 
 
 def may_begin_run(log: LogState, batches_count: int) -> bool:
-    """Whether so many batches may be appended in one write, as far as the log and its topic tell.
-
-    Not if the topic's settings rewrite batches, because a batch at which a run ends is validated twice. Not into an
-    empty segment, because its first batch decides when it rolls, and not if an index may become full meanwhile.
+    """Whether these batches may be appended in one write. Not if the topic's settings rewrite batches, because the last
+    one would be validated twice. Not if the segment is empty, because its first batch decides when it rolls; and not if
+    an index may become full.
     """
     config = log.config
     if log.failure is not None or not log.active.size:
@@ -302,9 +300,7 @@ def may_begin_run(log: LogState, batches_count: int) -> bool:
 
 
 def continues_run(log: LogState, headers: list[BatchHeader], header: BatchHeader) -> bool:
-    """Whether a valid batch may be appended behind those of `headers`, which are not noted yet, by what the producer
-    state says before any of them is noted.
-    """
+    """Whether a valid batch may follow the batches of `headers`, which are not in the producer state yet."""
     producer_id = header.producer_id
     if header.attributes & (TRANSACTIONAL_BIT | CODEC_MASK) or (headers and headers[-1].producer_id != producer_id):
         return False
@@ -315,7 +311,7 @@ def continues_run(log: LogState, headers: list[BatchHeader], header: BatchHeader
         next_sequence = (before.base_sequence + before.last_offset_delta + 1) & SEQUENCE_MAX
         return header.producer_epoch == before.producer_epoch and header.base_sequence == next_sequence
     producers = log.producers
-    return not producers.verifications.guards and producers.check(header) is NONE
+    return not producers.verifications.guards and producers.check_batch(header) is NONE
 
 
 def store_batch(
@@ -349,16 +345,16 @@ def note_appended(
     producers = log.producers
     if header.producer_id != NO_PRODUCER_ID:
         if not header.attributes & CONTROL_BIT:
-            producers.note_data(header, base_offset)
+            producers.apply_data_batch(header, base_offset)
         elif marker is not None:
-            completed = producers.note_marker(header, marker, base_offset)
+            completed = producers.apply_marker(header, marker, base_offset)
             # Commits are not indexed: a read_committed consumer has to skip only what was aborted.
             if completed is not None and completed.is_aborted:
                 log.active.transaction_index.append(producers.transaction_index_entry(completed))
     elif header.attributes & CONTROL_BIT:
         log.note_control_batch(base_offset)
     producers.map_end_offset = end_offset
-    if not log.is_noted:
+    if not log.is_change_noted:
         log.note_change()
 
 
@@ -494,7 +490,7 @@ def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | Pro
 
 
 def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
-    """The result for a batch whose write failed.
+    """Return the result for a batch whose write failed.
 
     A full disk or a lack of file descriptors refuses only this batch, provided that the file was truncated to its
     former end: there may be room for the next batch. Any other error, and a file with a torn end, fails the log.
@@ -502,8 +498,8 @@ def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
     DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
     """
     # No batch was noted and the file has its former size: the failed append changed nothing.
-    if log.end_offset == end_offset and log.active.has_noted_size():
+    if log.end_offset == end_offset and log.active.has_recorded_size():
         log.fail_unless_transient(error)
     else:
-        log.fail(error)
+        log.fail_log(error)
     return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

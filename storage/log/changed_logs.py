@@ -3,7 +3,7 @@
     an append, a flush, a truncation, ... ──▶ Log.note_change ──▶ the `ChangedLogs` of each reader
     a reader, at its next time            ──▶ take ──▶ the next change of such a log is noted again
 
-A log notes one change until a reader has taken it (`Log.is_noted`), so an append only compares a flag.
+A log notes one change until a reader has taken it (`Log.is_change_noted`), so an append only compares a flag.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ChangedLogs:
-    """The logs that changed since their one reader took them last, in the order of their first change."""
+    """The logs that changed since a reader last took them, in the order of their first change."""
 
     __slots__ = ("_logs",)
 
@@ -26,14 +26,15 @@ class ChangedLogs:
     def __len__(self) -> int:
         return len(self._logs)
 
-    def note(self, log: Log) -> None:
+    def add_log(self, log: Log) -> None:
         self._logs[log] = None
 
-    def take(self, count_max: int | None = None) -> list[Log]:
-        """Take at most `count_max` logs (None: all) out of this collection. The next change of each taken log is noted
-        again, in this and in the other collections."""
+    def take_logs(self, count_max: int | None = None) -> list[Log]:
+        """Remove and return at most `count_max` logs (None: all). The next change of each is recorded again, here and
+        in the other collections.
+        """
         logs = list(islice(self._logs, count_max))
         for log in logs:
             del self._logs[log]
-            log.is_noted = False
+            log.is_change_noted = False
         return logs

@@ -19,7 +19,7 @@ from moldau.storage.files.log_paths import (
     offset_of_name,
 )
 from moldau.storage.files.port import FileSystem
-from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch, walk_places
+from moldau.storage.segment.batch_scan import DamagedBatch, FilePieces, iterate_batch_places, verified_batch
 
 
 class Damage(NamedTuple):
@@ -44,7 +44,7 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
         try:
             file.evict()  # The check reads the bytes on the disk, not those in the page cache.
             position, size = 0, file.size()
-            pieces = Pieces(file, 0, size)
+            pieces = FilePieces(file, 0, size)
             while position < size:
                 header, _ = verified_batch(pieces, position)
                 if header.base_offset < max(next_offset, base) or header.last_offset_delta < 0:
@@ -64,23 +64,23 @@ def damage_of(place: FileSlice) -> str | None:
     A batch that is cut short at the end of the part counts as good. Reads piece by piece. Raises OSError.
     """
     end_position = place.position + place.size
-    pieces = Pieces(place.file, place.position, end_position)
+    pieces = FilePieces(place.file, place.position, end_position)
     try:
-        for batch in walk_places(place.file, place.position, end_position):
+        for batch in iterate_batch_places(place.file, place.position, end_position):
             verified_batch(pieces, batch.position)
     except (DamagedBatch, MalformedMessage) as damage:
         return str(damage)
     return None
 
 
-def set_aside_from(fs: FileSystem, directory: str, aside: str, base_offset: int) -> None:
+def move_segments_aside(fs: FileSystem, directory: str, aside: str, base_offset: int) -> None:
     """Move the segments that begin at or past `base_offset`, and the producer snapshots past it, into the existing
     directory `aside`. Raises OSError."""
     moved = [name for name in fs.list_directory(directory) if _is_set_aside(name, base_offset)]
     _move(fs, directory, aside, moved)
 
 
-def set_all_aside(fs: FileSystem, directory: str, aside: str) -> None:
+def move_log_aside(fs: FileSystem, directory: str, aside: str) -> None:
     """Move all files of a log, also those with the topic id and the leader epochs, into the existing directory `aside`.
     Raises OSError."""
     _move(fs, directory, aside, fs.list_directory(directory))

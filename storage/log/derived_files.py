@@ -14,7 +14,7 @@
 |                           | past its own                                |                                     |
 
 A start reads neither the batches nor the sparse indexes of rolled segments, so that thousands of logs open in a moment.
-The entries of these indexes are compared with the batches when they are used (`Segment.find`). A segment without
+The entries of these indexes are compared with the batches when they are used (`Segment.find_batch`). A segment without
 aborted transactions has no `.txnindex`. That such a file was deleted is therefore noticed by the other indexes, which
 operators delete with it, as Apache Kafka's documentation advises. If only the `.txnindex` is deleted, before the
 recovery point or after a clean stop, this is not noticed, and its transactions count as committed; Apache Kafka 4.3.1
@@ -37,14 +37,14 @@ from moldau.storage.files.log_paths import (
 )
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.producer_replay import load_producers, replay_batch
-from moldau.storage.log.recovery import Report
+from moldau.storage.log.recovery import RecoveryReport
 from moldau.storage.log_config import INT64_MAX
 from moldau.storage.producers.producer_snapshot import ProducerSnapshots
 from moldau.storage.producers.producer_state import ProducerStates
 from moldau.storage.segment.segment import Segment
 
 
-class IndexCheck:
+class IndexChecker:
     """Checks the indexes of a log's segments while the log is opened, and rebuilds the indexes of a segment from its
     batches.
     """
@@ -54,7 +54,7 @@ class IndexCheck:
         segments: list[Segment],
         names: set[str],
         snapshots: ProducerSnapshots,
-        report: Report,
+        report: RecoveryReport,
         log_start_offset: int,
         now_ms: int,
     ) -> None:
@@ -65,7 +65,7 @@ class IndexCheck:
         self._report = report
         self._log_start_offset = log_start_offset
         self._now_ms = now_ms
-        self.rebuilt: list[Segment] = []
+        self.rebuilt_segments: list[Segment] = []
         """The segments whose indexes were rebuilt."""
 
     def flaw_of(self, slot: int) -> str | None:
@@ -82,16 +82,16 @@ class IndexCheck:
                 return f"{segment.path(TRANSACTION_INDEX_SUFFIX)} is damaged"
         return None
 
-    def mend_indexes_before(self, end_slot: int) -> None:
+    def rebuild_flawed_indexes_before(self, end_slot: int) -> None:
         """Rebuild the indexes of each segment before `end_slot` whose indexes have a flaw. Raises OSError and
         `MalformedMessage`.
         """
         for slot in range(end_slot):
             flaw = self.flaw_of(slot)
             if flaw is not None:
-                self.rebuild(slot, flaw)
+                self.rebuild_indexes(slot, flaw)
 
-    def rebuild(self, slot: int, flaw: str) -> None:
+    def rebuild_indexes(self, slot: int, flaw: str) -> None:
         """Rebuild the three indexes of a segment from its batches. Raises OSError and `MalformedMessage`."""
         segment = self._segments[slot]
         self.empty_indexes(segment, flaw)
@@ -110,15 +110,13 @@ class IndexCheck:
             batch = segment.file().pread(header.size, position) if is_marker else None
             replay_batch(segment, producers, header, batch)
         segment.finish_indexes()
-        self.rebuilt.append(segment)
+        self.rebuilt_segments.append(segment)
         self._names |= {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
 
     def empty_indexes(self, segment: Segment, flaw: str) -> None:
-        """Empty the three indexes of a segment, or create them. The caller then fills them from the batches. Raises
-        OSError.
+        """Empty or create the three indexes of a segment; the caller then fills them from the batches. Raises OSError.
 
-        `flaw`, the reason for the rebuilding, is reported only if the segment has batches: the indexes of an empty
-        segment, such as that of a new log, hold nothing.
+        `flaw`, the reason, is reported only for a segment with batches.
         """
         if segment.size:
             self._report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
@@ -132,8 +130,8 @@ class IndexCheck:
         has_ended = any(entry.coordinator_epoch >= 0 for entry in producers.entries.values())
         return has_ended and not self._segments[slot].transaction_index.entries()
 
-    def is_within(self, slot: int, end_offset: int) -> bool:
-        """Whether the transaction index of a segment has only entries before `end_offset`, or does not exist. Raises
+    def transaction_index_ends_before(self, slot: int, end_offset: int) -> bool:
+        """Whether all entries of a segment's transaction index are before `end_offset`, or it does not exist. Raises
         OSError.
         """
         segment = self._segments[slot]
@@ -141,7 +139,9 @@ class IndexCheck:
         return not is_there or segment.has_sound_transaction_index(end_offset)
 
 
-def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequence[int], report: Report) -> None:
+def report_missing_segments(
+    directory: str, segments: Sequence[Segment], orphans: Sequence[int], report: RecoveryReport
+) -> None:
     """Report each segment between two others that is empty, or whose .log file is missing although an index is left.
 
     `orphans`: the base offsets of indexes without a .log file. Compaction leaves both kinds of segments; other logs
@@ -158,7 +158,7 @@ def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequenc
 
 
 def load_epochs(
-    fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, report: Report
+    fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, report: RecoveryReport
 ) -> LeaderEpochs:
     """Read the leader epochs from the checkpoint. If the checkpoint is damaged, read them from the headers of the
     batches before `trusted_end_offset`. Raises OSError and `MalformedMessage`.
@@ -172,7 +172,7 @@ def load_epochs(
     return epochs
 
 
-def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch: int, report: Report) -> None:
+def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch: int, report: RecoveryReport) -> None:
     """Replace the leader epochs of the checkpoint if its latest epoch is not the epoch of the last batch.
 
     Epochs that ended before the first segment are kept, because a tiered log has no local batches of them.
@@ -190,7 +190,9 @@ def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch
     epochs.replace([*earlier, *found])
 
 
-def complete_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], log_start_offset: int, end_offset: int) -> None:
+def add_missing_earlier_epochs(
+    epochs: LeaderEpochs, segments: Sequence[Segment], log_start_offset: int, end_offset: int
+) -> None:
     """Add the leader epochs that are missing before the first one of the checkpoint, from the batches. Raises OSError
     and `MalformedMessage`.
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from moldau.storage.files.open_files import OpenFile
-from moldau.storage.files.port import NO_DESCRIPTOR, NO_SPACE, FileSystem, sync_or_evict, write_atomically
+from moldau.storage.files.port import (
+    DESCRIPTOR_LIMIT_ERRNOS,
+    DISK_FULL_ERRNOS,
+    FileSystem,
+    sync_or_evict,
+    write_atomically,
+)
 from moldau.storage.segment.segment import Segment
 
 
@@ -12,8 +18,8 @@ class FlushWork:
 
     Batches are synced before the leader epoch checkpoint, and the checkpoint before the directory. So after a crash in
     between, no file name refers to missing batches. The checkpoint names an epoch of missing batches only if a work
-    with `is_of_epochs` has written that epoch before. `run` is called once, because a log with a failed sync has
-    failed.
+    with `writes_only_epochs` has written that epoch before. `sync_files` is called once, because a log with a failed
+    sync has failed.
     """
 
     __slots__ = (
@@ -24,10 +30,10 @@ class FlushWork:
         "end_offset",
         "is_abandoned",
         "is_complete",
-        "is_of_epochs",
         "is_postponed",
         "paths",
         "segments",
+        "writes_only_epochs",
     )
 
     def __init__(
@@ -48,25 +54,25 @@ class FlushWork:
         self._checkpoints = checkpoints
         self._directories = directories
         self.end_offset = end_offset
-        self.is_of_epochs = is_of_epochs
-        """Whether `run` only writes the leader epoch checkpoint and makes no batch durable."""
+        self.writes_only_epochs = is_of_epochs
+        """Whether this only writes the leader epoch checkpoint, and makes no batch durable."""
         self.is_abandoned = False
         """Whether the log was closed while the work was under way. Its directory may have been deleted, so a missing
         file does not count as an error."""
         self.is_complete = False
-        """Whether batches and checkpoints are durable. False after `run` if a full disk had no room for a checkpoint:
-        then only the batches are durable."""
+        """Whether batches and checkpoints are durable. False if a full disk had no room for a checkpoint; the batches
+        alone are durable then.
+        """
         self.is_postponed = False
-        """Whether `run` gave up because too many files were open. No sync failed, so another flush can sync the
-        remaining files."""
+        """Whether the work gave up because too many files were open. Another flush can sync the remaining files."""
 
-    def run(self) -> None:
+    def sync_files(self) -> None:
         """Sync the files and write the checkpoints. Blocks until the disk is done. Raises OSError if a sync failed,
         after which the log has failed."""
         try:
             self._sync()
         except OSError as error:
-            if error.errno in NO_DESCRIPTOR:
+            if error.errno in DESCRIPTOR_LIMIT_ERRNOS:
                 self.is_postponed = True
             elif not self.is_abandoned or not isinstance(error, FileNotFoundError):
                 raise
@@ -99,7 +105,7 @@ class FlushWork:
         try:
             write_atomically(self._fs, path, data)
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if error.errno not in DISK_FULL_ERRNOS:
                 raise
             return False
         return True

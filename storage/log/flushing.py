@@ -6,7 +6,7 @@ A flush has three steps, because the syncs may take seconds and the log is appen
     FlushWork.run     executor thread    syncs
     flushed           event loop         moves synced_end_offset and recovery_point on, as far as nothing was truncated
 
-The leader epoch checkpoint is also written between flushes (`pending_epochs`), by a `FlushWork` that syncs nothing
+The leader epoch checkpoint is also written between flushes (`pending_epoch_write`), by a `FlushWork` that syncs nothing
 else. A log has only one `FlushWork` under way at a time. After a failed sync the log has failed: the kernel has dropped
 the pages that it could not write, so a second sync would succeed without having written them.
 """
@@ -32,9 +32,8 @@ def flush_is_due(log: LogState, now_ms: int) -> bool:
 
 
 def pending_flush(log: LogState, end_offset: int | None) -> FlushWork | None:
-    """Return the work that makes everything before `end_offset` durable (None: before the log end offset).
-
-    Returns None if there is nothing to do, if a flush is under way already, or if the log has failed.
+    """Return the work that makes the log durable up to `end_offset` (None: all of it). None if there is nothing to do,
+    a flush is in progress, or the log has failed.
     """
     end_offset = log.end_offset if end_offset is None else min(end_offset, log.end_offset)
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not needs_flush(log, end_offset):
@@ -42,7 +41,7 @@ def pending_flush(log: LogState, end_offset: int | None) -> FlushWork | None:
     try:
         return begin_flush(log, end_offset)
     except OSError as error:
-        log.fail(error)
+        log.fail_log(error)
         return None
 
 
@@ -51,7 +50,7 @@ def needs_flush(log: LogState, end_offset: int) -> bool:
     return end_offset > log.recovery_point or log.directory_is_dirty
 
 
-def write_snapshot(log: LogState) -> None:
+def write_producer_snapshot(log: LogState) -> None:
     """Write a producer snapshot at the log end offset. After the next flush a recovery begins there: it neither checks
     the batches before the snapshot nor reads their headers. Raises OSError, and then leaves the log as it was.
 
@@ -90,12 +89,12 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
     return work
 
 
-def pending_epochs(log: LogState) -> FlushWork | None:
-    """Return the work that writes only the leader epoch checkpoint. Return None if the checkpoint is up to date, if a
-    flush is under way, or if the log has failed.
+def pending_epoch_write(log: LogState) -> FlushWork | None:
+    """Return the work that writes only the leader epoch checkpoint. None if the file is up to date, a flush is in
+    progress, or the log has failed.
 
-    A loss of power may then lose batches whose epochs the checkpoint names. Recovery therefore drops the epochs that
-    begin at or past the recovery point, and reads them from the batches.
+    After a loss of power the checkpoint may name epochs whose batches are lost. Recovery therefore drops the epochs
+    from the recovery point on, and reads them from the batches.
     """
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not log.epochs.is_dirty:
         return None
@@ -107,7 +106,7 @@ def pending_epochs(log: LogState) -> FlushWork | None:
     return work
 
 
-def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
+def finish_flush(log: LogState, work: FlushWork, now_ms: int) -> None:
     """Apply the result of a finished flush to the log.
 
     The log is durable up to `flush_end_offset`, which a truncation during the flush has lowered. The recovery point
@@ -115,7 +114,7 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
     from batches before the recovery point.
     """
     if work.is_postponed:
-        return flush_postponed(log, work)
+        return postpone_flush(log, work)
     log.synced_end_offset = max(log.synced_end_offset, log.flush_end_offset)
     if work.is_complete:
         log.recovery_point = max(log.recovery_point, log.flush_end_offset)
@@ -123,18 +122,17 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
         _checkpoints_not_written(log, work)
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
-    if not work.is_of_epochs:
+    if not work.writes_only_epochs:
         log.last_flush_ms = now_ms
     log.note_change()
 
 
-def flush_postponed(log: LogState, work: FlushWork) -> None:
-    """Put the files that a flush had collected back into the log's lists of unsynced files. The flush was postponed
-    because too many files were open."""
+def postpone_flush(log: LogState, work: FlushWork) -> None:
+    """Put the files of a flush back into the log's lists of unsynced files, because too many files were open."""
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
     log.unsynced_paths = work.paths + log.unsynced_paths
-    if not work.is_of_epochs:
+    if not work.writes_only_epochs:
         log.directory_is_dirty = log.parent_is_dirty = True
     log.cut_segments += [segment for segment in work.segments if segment.base_offset < log.recovery_point]
     for segment in work.segments:
@@ -144,15 +142,15 @@ def flush_postponed(log: LogState, work: FlushWork) -> None:
 
 def _checkpoints_not_written(log: LogState, work: FlushWork) -> None:
     log.epochs.note_not_written()
-    if not work.is_of_epochs:
+    if not work.writes_only_epochs:
         log.erase_orders.note_not_written()
 
 
-def flush_failed(log: LogState, error: OSError) -> None:
+def fail_flush(log: LogState, error: OSError) -> None:
     """Fail the log, because a sync failed."""
     log.flush_end_offset = NO_FLUSH
     log.flush_in_flight = None
-    log.fail(error)
+    log.fail_log(error)
 
 
 def flush(log: LogState, now_ms: int, end_offset: int | None) -> None:
@@ -169,10 +167,10 @@ def flush(log: LogState, now_ms: int, end_offset: int | None) -> None:
         return
     work = begin_flush(log, end_offset)
     try:
-        work.run()
+        work.sync_files()
     except OSError as error:
-        flush_failed(log, error)
+        fail_flush(log, error)
         raise
-    flushed(log, work, now_ms)
+    finish_flush(log, work, now_ms)
     if work.is_postponed:
         raise OSError(errno.EMFILE, "too many open files to sync", log.directory)

@@ -3,7 +3,7 @@
     1  remove what an interrupted deletion or compaction left (`unfinished_cleaning`)
     2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
     3  after a clean shutdown trust the files, and make a missing or damaged index again (`load_after_clean_shutdown`);
-       after a crash check every batch from the recovery point on (`recover`)
+       after a crash check every batch from the recovery point on (`recover_log`)
     4  compare the end of the log with what the other files say of it (`continue_after_lost_end`)
     5  bring epochs and snapshots within [log start offset, log end offset)
 
@@ -25,23 +25,23 @@ from moldau.storage.files.log_paths import LOG_SUFFIX, PARTITION_METADATA, offse
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.derived_files import (
-    IndexCheck,
-    complete_epochs,
+    IndexChecker,
+    add_missing_earlier_epochs,
     correct_epochs,
     load_epochs,
-    report_missing,
+    report_missing_segments,
 )
-from moldau.storage.log.pending_orders import PendingOrders, load_pending_orders
+from moldau.storage.log.pending_orders import PendingEraseOrders, load_pending_orders
 from moldau.storage.log.producer_replay import load_producers
-from moldau.storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
-from moldau.storage.log.unfinished_cleaning import remove_leftovers
+from moldau.storage.log.recovery import CorruptLog, RecoveryProgress, RecoveryReport, TailRecovery
+from moldau.storage.log.unfinished_cleaning import finish_unfinished_cleaning
 from moldau.storage.log_config import INT64_MAX, LogConfig
 from moldau.storage.producers.producer_snapshot import ProducerSnapshots
 from moldau.storage.producers.producer_state import ProducerStates
 from moldau.storage.segment.segment import Segment
 
 
-class LogRequest(NamedTuple):
+class LogOpenRequest(NamedTuple):
     """The arguments with which a log is opened: its configuration, and the offsets from the checkpoints."""
 
     fs: FileSystem
@@ -51,14 +51,14 @@ class LogRequest(NamedTuple):
     log_start_offset: int
     clean_shutdown: bool
     now_ms: int
-    report: Report
+    report: RecoveryReport
     producer_expiration_ms: int
     cleaned_end_offset: int | None
     """The offset up to which the log was compacted, perhaps by Apache Kafka; None if it was never compacted.
 
     Compacted segments were flushed, although the recovery point of Apache Kafka may be before them.
     """
-    checked: Checked
+    checked: RecoveryProgress
     high_watermark: int = 0
     """The checkpointed high watermark. A log that has lost nothing ends at or past it."""
     may_have_lost_writes: bool = True
@@ -84,23 +84,23 @@ class LoadedLog(NamedTuple):
     first_dirty_offset: int | None
     was_clean: bool
     """Whether the files were trusted and no file had to be made, so that the directory has no unsynced names."""
-    erase_orders: PendingOrders
+    erase_orders: PendingEraseOrders
     rebuilt: list[Segment]
     """The segments whose indexes were rebuilt, and have to be synced."""
 
 
-def load_log(request: LogRequest) -> LoadedLog:
+def load_log(request: LogOpenRequest) -> LoadedLog:
     """Load a log from its directory, or make an empty one. Raises OSError, and `CorruptLog` if flushed bytes are
     damaged."""
     fs, directory = request.fs, request.directory
     fs.make_directories(directory)
     producers = ProducerStates(request.producer_expiration_ms)
     try:
-        names, orphans = remove_leftovers(fs, directory, request.report)
+        names, orphans = finish_unfinished_cleaning(fs, directory, request.report)
         is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
         segments = open_segments(request, names)
         if not request.config.is_compacted and request.cleaned_end_offset is None:
-            report_missing(directory, segments, orphans, request.report)
+            report_missing_segments(directory, segments, orphans, request.report)
         if request.config.is_tiered and segments[0].base_offset > request.log_start_offset:
             # The part before the first file here is in remote storage, and its epochs and producers are durable: they
             # were made durable before the first file was created (`truncation.py`), or before the files of that part
@@ -109,13 +109,14 @@ def load_log(request: LogRequest) -> LoadedLog:
         snapshots = ProducerSnapshots(fs, directory, names)
         trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
         epochs = load_epochs(fs, directory, segments, trusted_end_offset, request.report)
-        flushed_end_offset = max(request.recovery_point, newest_offset(snapshots) if request.closed_cleanly else 0)
+        newest_offset = newest_snapshot_offset(snapshots) if request.closed_cleanly else 0
+        flushed_end_offset = max(request.recovery_point, newest_offset)
         stated_end_offset = end_offset_of_other_files(request, segments[-1], snapshots, flushed_end_offset)
-        check = IndexCheck(segments, set(names), snapshots, request.report, request.log_start_offset, request.now_ms)
+        check = IndexChecker(segments, set(names), snapshots, request.report, request.log_start_offset, request.now_ms)
         end = load_after_clean_shutdown(request, segments, check, snapshots, producers)
         is_clean = end is not None
         if end is None:
-            end = recover(request, segments, epochs, check, snapshots, producers, flushed_end_offset)
+            end = recover_log(request, segments, epochs, check, snapshots, producers, flushed_end_offset)
         if segments[-1].size:
             correct_epochs(epochs, segments, end.leader_epoch, request.report)
     except MalformedMessage as error:
@@ -136,12 +137,11 @@ def load_log(request: LogRequest) -> LoadedLog:
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
     try:
-        complete_epochs(epochs, segments, log_start_offset, end_offset)
+        add_missing_earlier_epochs(epochs, segments, log_start_offset, end_offset)
     except MalformedMessage as error:
         raise CorruptLog(f"{directory}: {error}, before the first leader epoch of the checkpoint") from error
-    erase_orders = load_pending_orders(
-        fs, directory, segments, end_offset if is_clean else request.recovery_point, end_offset
-    )
+    trusted_end_offset = end_offset if is_clean else request.recovery_point
+    erase_orders = load_pending_orders(fs, directory, segments, trusted_end_offset, end_offset)
     for segment in segments:
         segment.release()  # A start opens thousands of logs, most of which are not used for a while.
     topic_id = load_topic_id(request)
@@ -155,13 +155,13 @@ def load_log(request: LogRequest) -> LoadedLog:
         snapshots,
         topic_id,
         None if request.cleaned_end_offset is None else min(request.cleaned_end_offset, end_offset),
-        is_clean and not is_new and not check.rebuilt and end_offset == end.offset,
+        is_clean and not is_new and not check.rebuilt_segments and end_offset == end.offset,
         erase_orders,
-        [segment for segment in check.rebuilt if segment in segments],
+        [segment for segment in check.rebuilt_segments if segment in segments],
     )
 
 
-def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
+def open_segments(request: LogOpenRequest, names: list[str]) -> list[Segment]:
     """Open all segments of a log, in the order of their offsets. If there is none, create the first one. Raises
     OSError."""
     fs, directory, config, now_ms = request.fs, request.directory, request.config, request.now_ms
@@ -179,20 +179,20 @@ class LogEnd(NamedTuple):
     """The leader epoch of the last batch; -1 if none was read."""
 
 
-def newest_offset(snapshots: ProducerSnapshots) -> int:
+def newest_snapshot_offset(snapshots: ProducerSnapshots) -> int:
     """The offset of the newest producer snapshot; 0 if there is none."""
     return snapshots.offsets[-1] if snapshots.offsets else 0
 
 
 def end_offset_of_other_files(
-    request: LogRequest, active: Segment, snapshots: ProducerSnapshots, flushed_end_offset: int
+    request: LogOpenRequest, active: Segment, snapshots: ProducerSnapshots, flushed_end_offset: int
 ) -> int:
     """Return the offset that the log must reach according to at least two of its other files, because one file alone
     may be damaged. These files are the checkpoints, the newest producer snapshot and the index of the active segment.
 
     After a crash the result is at most the offset up to which the log is known to be flushed.
     """
-    stated = [flushed_end_offset, request.high_watermark, newest_offset(snapshots)]
+    stated = [flushed_end_offset, request.high_watermark, newest_snapshot_offset(snapshots)]
     if active.size and not (flushed_end_offset and request.high_watermark):
         stated.append(active.indexed_end_offset())
     agreed = sorted(stated)[-2]
@@ -200,7 +200,7 @@ def end_offset_of_other_files(
 
 
 def continue_after_lost_end(
-    request: LogRequest, segments: list[Segment], producers: ProducerStates, end_offset: int, stated_end_offset: int
+    request: LogOpenRequest, segments: list[Segment], producers: ProducerStates, end_offset: int, stated_end_offset: int
 ) -> None:
     """Let a log that has lost its last records continue at `stated_end_offset`, so that no offset is used twice. Raises
     OSError, and `CorruptLog` if another replica has the records.
@@ -219,7 +219,7 @@ def continue_after_lost_end(
 
 
 def restart_at_log_start(
-    request: LogRequest, segments: list[Segment], end_offset: int, log_start_offset: int
+    request: LogOpenRequest, segments: list[Segment], end_offset: int, log_start_offset: int
 ) -> Segment:
     """Remove all segments of a log that ends before its log start offset because its end was lost. Returns the new
     first segment, which begins at the log start offset. Raises OSError."""
@@ -231,7 +231,7 @@ def restart_at_log_start(
     return Segment.create(request.fs, request.directory, log_start_offset, request.config, request.now_ms)
 
 
-def start_offset_of(request: LogRequest, segments: list[Segment], end_offset: int) -> int:
+def start_offset_of(request: LogOpenRequest, segments: list[Segment], end_offset: int) -> int:
     """Return the log start offset of the checkpoint, or the first offset of the log if that is later or the checkpoint
     is wrong.
 
@@ -248,7 +248,7 @@ def start_offset_of(request: LogRequest, segments: list[Segment], end_offset: in
     return max(start_offset, first_offset)
 
 
-def load_topic_id(request: LogRequest) -> bytes | None:
+def load_topic_id(request: LogOpenRequest) -> bytes | None:
     """Read the topic id from partition.metadata. Return None if there is no file.
 
     A crash may have torn the file of a log that was never flushed; such a file is removed. If the log promises
@@ -256,7 +256,7 @@ def load_topic_id(request: LogRequest) -> bytes | None:
     did not write. Raises `CorruptPartitionMetadata` if the file is damaged and was synced before, and OSError.
     """
     fs, path = request.fs, f"{request.directory}/{PARTITION_METADATA}"
-    if request.config.promises_disk and not request.clean_shutdown and fs.exists(path):
+    if request.config.promises_flush and not request.clean_shutdown and fs.exists(path):
         opened = OpenFile(fs.open(path))
         opened.file.evict()
     try:
@@ -270,9 +270,9 @@ def load_topic_id(request: LogRequest) -> bytes | None:
 
 
 def load_after_clean_shutdown(
-    request: LogRequest,
+    request: LogOpenRequest,
     segments: list[Segment],
-    check: IndexCheck,
+    check: IndexChecker,
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
 ) -> LogEnd | None:
@@ -285,14 +285,14 @@ def load_after_clean_shutdown(
     if not request.clean_shutdown:
         return None
     last_slot = len(segments) - 1
-    check.mend_indexes_before(last_slot)
+    check.rebuild_flawed_indexes_before(last_slot)
     active = segments[last_slot]
     try:
         flaw = check.flaw_of(last_slot)
-        tail = active.tail() if flaw is None else None
-        if tail is None or not check.is_within(last_slot, tail.end_offset):
-            check.rebuild(last_slot, flaw or f"an index of {active.path(LOG_SUFFIX)} is damaged")
-            tail = active.tail()
+        tail = active.find_tail() if flaw is None else None
+        if tail is None or not check.transaction_index_ends_before(last_slot, tail.end_offset):
+            check.rebuild_indexes(last_slot, flaw or f"an index of {active.path(LOG_SUFFIX)} is damaged")
+            tail = active.find_tail()
     except MalformedMessage:
         return None
     if tail is None or tail.end_position != active.size:
@@ -301,11 +301,11 @@ def load_after_clean_shutdown(
     return LogEnd(tail.end_offset, tail.leader_epoch)
 
 
-def recover(
-    request: LogRequest,
+def recover_log(
+    request: LogOpenRequest,
     segments: list[Segment],
     epochs: LeaderEpochs,
-    check: IndexCheck,
+    check: IndexChecker,
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
     flushed_end_offset: int,
@@ -315,14 +315,14 @@ def recover(
     directory = request.directory
     # The last segment that begins before the recovery point holds it; everything before that segment was flushed.
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
-    check.mend_indexes_before(slot)
+    check.rebuild_flawed_indexes_before(slot)
     # A snapshot past the recovery point may describe batches that were lost in the crash.
     snapshots.remove_after(flushed_end_offset)
     flaws = [check.flaw_of(each) for each in range(slot, len(segments))]
     for segment, flaw in zip(segments[slot:], flaws, strict=True):
         if flaw is not None:
             check.empty_indexes(segment, flaw)
-    load_recovered(request, segments, slot, check, snapshots, producers, is_sound=flaws[0] is None)
+    load_producers_for_recovery(request, segments, slot, check, snapshots, producers, is_sound=flaws[0] is None)
     # Past the recovery point the checkpoint may be older or newer than the batches, which are read in any case.
     epochs.truncate_from_end(request.recovery_point)
     tail = TailRecovery(
@@ -333,7 +333,7 @@ def recover(
         request.checked,
         size=sum(segment.size for segment in segments[slot:]),
         log_start_offset=request.log_start_offset,
-        asks_disk=request.config.promises_disk,
+        asks_disk=request.config.promises_flush,
         may_cut_batches=request.may_have_lost_writes and not request.clean_shutdown,
         is_only_replica=request.is_only_replica,
         may_cut_flushed=request.is_only_replica and request.clean_shutdown,
@@ -344,9 +344,9 @@ def recover(
         gaps_end_offset = max(request.recovery_point, gaps_end_offset)
     for number, segment in enumerate(segments[slot:], slot + 1):
         later = segments[number:]
-        is_whole = tail.recover(segment, later, request.now_ms)
+        is_whole = tail.recover_segment(segment, later, request.now_ms)
         if later:
-            if not is_whole or not tail.reaches(later, gaps_end_offset):
+            if not is_whole or not tail.may_keep_next_segment(later, gaps_end_offset):
                 reason = "they do not continue the log that was recovered"
                 size = sum(each.size for each in later)
                 start = later[0].base_offset
@@ -361,11 +361,11 @@ def recover(
     return LogEnd(tail.next_offset, tail.last_epoch)
 
 
-def load_recovered(
-    request: LogRequest,
+def load_producers_for_recovery(
+    request: LogOpenRequest,
     segments: list[Segment],
     slot: int,
-    check: IndexCheck,
+    check: IndexChecker,
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
     *,

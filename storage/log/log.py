@@ -11,10 +11,10 @@ from moldau.storage.files.port import FileSystem
 from moldau.storage.log import append, flushing, log_start, reading, segment_swap, truncation
 from moldau.storage.log.append import AppendOrigin, AppendResult
 from moldau.storage.log.flush_work import FlushWork
-from moldau.storage.log.loading import LogRequest, load_log
+from moldau.storage.log.loading import LogOpenRequest, load_log
 from moldau.storage.log.log_state import LogState
 from moldau.storage.log.reading import LogRead, TimestampedOffset
-from moldau.storage.log.recovery import Checked, Report
+from moldau.storage.log.recovery import RecoveryProgress, RecoveryReport
 from moldau.storage.log.segment_swap import SegmentCleaned
 from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.log_config import LogConfig
@@ -27,8 +27,8 @@ class Log(LogState):
     """One partition's log, with all operations of the broker on it. Each operation is implemented in a module of its
     own.
 
-    Synchronous, and not thread-safe: every method runs on the event loop. Executor threads only run `FlushWork.run` and
-    read the bytes of a `FileSlice`.
+    Synchronous, and not thread-safe: every method runs on the event loop. Executor threads only run
+    `FlushWork.sync_files` and read the bytes of a `FileSlice`.
 
     A refusal is a value (`ErrorCode`, `AppendResult`). After an OSError of a write or a sync the log has failed:
     `failure` has the error, and everything that would write is refused from then on.
@@ -47,21 +47,21 @@ class Log(LogState):
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
         now_ms: int,
-        report: Report | None = None,
+        report: RecoveryReport | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         cleaned_end_offset: int | None = None,
-        checked: Checked | None = None,
+        checked: RecoveryProgress | None = None,
         high_watermark: int = 0,
         may_have_lost_writes: bool = True,
         is_only_replica: bool = False,
         closed_cleanly: bool = False,
     ) -> Log:
         """Open the log in a partition's directory, or create an empty one. Blocks for as long as recovery takes. The
-        arguments are those of `LogRequest`.
+        arguments are those of `LogOpenRequest`.
 
         Raises `CorruptLog` if durable bytes are damaged, OSError if the disk fails.
         """
-        request = LogRequest(
+        request = LogOpenRequest(
             fs,
             directory,
             config,
@@ -72,7 +72,7 @@ class Log(LogState):
             report or ignore_report,
             producer_expiration_ms,
             cleaned_end_offset,
-            checked or ignore_checked,
+            checked or ignore_progress,
             high_watermark,
             may_have_lost_writes,
             is_only_replica,
@@ -246,34 +246,34 @@ class Log(LogState):
         """Whether the log has unflushed records and flush.messages or flush.ms requires a flush now."""
         return flushing.flush_is_due(self, now_ms)
 
-    def write_snapshot(self) -> None:
+    def write_producer_snapshot(self) -> None:
         """Write a producer snapshot at the log end offset, at which a recovery begins once the log is flushed. Raises
         OSError."""
-        flushing.write_snapshot(self)
+        flushing.write_producer_snapshot(self)
 
     def pending_flush(self, end_offset: int | None = None) -> FlushWork | None:
         """The work for an executor thread that makes everything before `end_offset` durable (None: before the log end
         offset); None if there is no such work.
 
-        When the work has run, call `flushed`, or `flush_failed` with its error.
+        When the work has run, call `finish_flush`, or `fail_flush` with its error.
         """
         return flushing.pending_flush(self, end_offset)
 
-    def pending_epochs(self) -> FlushWork | None:
+    def pending_epoch_write(self) -> FlushWork | None:
         """The work for an executor thread that writes only the leader epoch checkpoint; None if the checkpoint is up to
         date.
 
-        When the work has run, call `flushed`, or `flush_failed` with its error.
+        When the work has run, call `finish_flush`, or `fail_flush` with its error.
         """
-        return flushing.pending_epochs(self)
+        return flushing.pending_epoch_write(self)
 
-    def flushed(self, work: FlushWork, now_ms: int) -> None:
+    def finish_flush(self, work: FlushWork, now_ms: int) -> None:
         """Apply the result of a flush to the log, after `work.run` has returned without an error."""
-        flushing.flushed(self, work, now_ms)
+        flushing.finish_flush(self, work, now_ms)
 
-    def flush_failed(self, error: OSError) -> None:
+    def fail_flush(self, error: OSError) -> None:
         """Fail the log, because the work of a flush raised `error`."""
-        flushing.flush_failed(self, error)
+        flushing.fail_flush(self, error)
 
     def flush(self, now_ms: int, end_offset: int | None = None) -> None:
         """Flush in the calling thread, which blocks, up to `end_offset` (None: the log end offset). Raises OSError."""
@@ -304,7 +304,7 @@ class Log(LogState):
             segment.close()
 
 
-def ignore_checked(_checked_size: int, _of_size: int) -> None:
+def ignore_progress(_checked_size: int, _of_size: int) -> None:
     """Ignore the progress of a recovery: the callback of callers that do not show it."""
 
 

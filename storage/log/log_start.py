@@ -79,7 +79,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
                 log.snapshots.remove(stray)  # A clean shutdown wrote this snapshot in the middle of a segment.
         return [path for segment in deleted for path in rename_deleted(log, segment)]
     except OSError as error:
-        log.fail(error)
+        log.fail_log(error)
         raise
 
 
@@ -100,7 +100,7 @@ def rename_deleted(log: LogState, segment: Segment) -> list[str]:
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
     if segment.base_offset in log.snapshots.offsets:
         paths.append(segment.path(SNAPSHOT_SUFFIX))
-        log.snapshots.forget(segment.base_offset)
+        log.snapshots.drop_offset(segment.base_offset)
     segment.close()
     for path in paths:
         log.fs.rename(path, path + DELETED_SUFFIX)
@@ -167,7 +167,7 @@ def _deletable_tiered(
     for segment, next_start in zip(segments, starts, strict=False):
         is_hidden = next_start <= log_start_offset
         is_due = (has_size and excess_size >= segment.size) or (
-            has_time and now_ms - segment.local_retention_ms(now_ms) > config.local_retention_ms
+            has_time and now_ms - segment.local_retention_timestamp_ms(now_ms) > config.local_retention_ms
         )
         if not is_hidden and not (is_due and next_start <= tiered_end_offset):
             break
@@ -182,7 +182,7 @@ def deletion_rules(segments: Sequence[Segment], config: LogConfig, log_start_off
     """
     last = segments[-1]
     rules: list[IsDue] = [lambda segment, next_start: segment is not last and next_start <= log_start_offset]
-    if config.is_deleted_by_retention:
+    if config.has_delete_policy:
         if config.retention_bytes >= 0:
             rules.append(size_rule(segments, config.retention_bytes, log_start_offset))
         if config.retention_ms >= 0:

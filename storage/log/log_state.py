@@ -24,10 +24,10 @@ from operator import attrgetter
 
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.files.log_paths import PARTITION_METADATA, parse_partition_directory
-from moldau.storage.files.port import PASSING, FileSystem
+from moldau.storage.files.port import TRANSIENT_ERRNOS, FileSystem
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.loading import LoadedLog
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.pending_orders import erase_order_at
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment import Segment
 
@@ -57,7 +57,7 @@ class LogState:
         "flush_end_offset",
         "flush_in_flight",
         "fs",
-        "is_noted",
+        "is_change_noted",
         "last_flush_ms",
         "log_start_offset",
         "lowered_start_offset",
@@ -91,21 +91,19 @@ class LogState:
         self.active = loaded.segments[-1]
         self.log_start_offset = loaded.log_start_offset
         self.lowered_start_offset: int | None = None
-        """The log start offset after the truncation that is being prepared; None if the start does not change. It is
-        checkpointed before the truncation, as the recovery point is: after a crash the old start would hide records
-        that were appended since."""
+        """The log start offset after a truncation in preparation; None if it does not change. It is checkpointed before
+        the truncation, because the old start would hide records that are appended later.
+        """
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         """The offset at which recovery begins after a crash. Everything before it is durable, and so are the
         checkpointed leader epochs up to it."""
         self.synced_end_offset = loaded.recovery_point
-        """Every record before this offset is durable.
-
-        It is past the recovery point if a full disk had no room for the checkpoint.
+        """The offset below which every record is durable. It exceeds the recovery point if a full disk had no room for
+        a checkpoint.
         """
         self.first_dirty_offset = loaded.first_dirty_offset
-        """The offset up to which the log is cleaned (exclusive). The cleaned segments are durable, so the offset may be
-        checkpointed. None if the log was never cleaned."""
+        """The offset up to which the log is cleaned, durably; None if it was never cleaned."""
         self.tiered_end_offset = 0
         """The end (exclusive) of the part whose segments are all copied to remote storage, in this log's leader epochs.
 
@@ -124,7 +122,7 @@ class LogState:
         """Called with the error of the disk that failed this log. Such an error takes the whole log
         directory offline."""
         self.on_change: Callable[[], None] | None = None
-        self.is_noted = False
+        self.is_change_noted = False
         self.on_damage: Callable[[str], None] | None = None
         """Called, within a read, with a description of damaged batches that the read found."""
         self.on_shortage: Callable[[OSError], None] | None = None
@@ -171,8 +169,8 @@ class LogState:
         `on_change` is called only if no earlier change is waiting to be taken by a reader of the changes
         (`ChangedLogs`).
         """
-        if not self.is_noted:
-            self.is_noted = True
+        if not self.is_change_noted:
+            self.is_change_noted = True
             if self.on_change is not None:
                 self.on_change()
 
@@ -200,23 +198,23 @@ class LogState:
     def note_control_batch(self, base_offset: int) -> None:
         """Note that a control batch without a producer was appended. If it is an erase order, the order is pending from
         now on: it is carried out once it is committed. Raises OSError and `MalformedMessage`."""
-        if order_at(self.segments[-1:], base_offset) is not None:
+        if erase_order_at(self.segments[-1:], base_offset) is not None:
             self.erase_orders.add(base_offset)
 
     def hide_records_to_erase(self) -> None:
         """Hide the records that pending erase orders name from consumers, until this replica has erased them."""
         try:
-            self.erase_orders.hide(self.segments)
+            self.erase_orders.hide_records(self.segments)
         except MalformedMessage as malformed:
-            self.damaged(str(malformed))
+            self.mark_damaged(str(malformed))
         except OSError as error:
             self.fail_unless_transient(error)
 
     def is_hidden(self, base_offset: int) -> bool:
-        """Whether a pending erase order hides offsets of the segment with this base offset."""
+        """Whether a pending erase order hides records of this segment."""
         slot = bisect_right(self.segments, base_offset, key=attrgetter("base_offset"))
         end_offset = self.segments[slot].base_offset if slot < len(self.segments) else self.end_offset
-        return self.erase_orders.hides(base_offset, end_offset)
+        return self.erase_orders.hides_offset_in(base_offset, end_offset)
 
     def lower_recovery_point(self, offset: int) -> None:
         """Prepare a truncation to `offset`: lower the recovery point and the other offsets that are checkpointed to the
@@ -240,7 +238,7 @@ class LogState:
             return offset
         segment = self.segments[bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1]
         try:
-            place = segment.find(offset)
+            place = segment.find_batch(offset)
         except (OSError, MalformedMessage):
             return segment.base_offset  # The truncation itself meets the error.
         return min(offset, place.base_offset) if place else offset
@@ -268,29 +266,30 @@ class LogState:
             if segment is not in_use:
                 segment.release()
 
-    def fail(self, error: OSError) -> None:
+    def fail_log(self, error: OSError) -> None:
         """Fail the log after an error of the disk: the stored bytes are unknown, so nothing is written to this log any
         more. An error that reports damaged bytes affects only this log.
         """
         if error.errno == errno.EBADMSG:
-            self.damaged(str(error))
+            self.mark_damaged(str(error))
         elif self.failure is None:
             self.failure = error
             if self.on_failure is not None:
                 self.on_failure(error)
 
-    def damaged(self, reason: str) -> None:
-        """Stop serving the log, because stored batches are damaged. Other logs of the directory are not affected."""
+    def mark_damaged(self, reason: str) -> None:
+        """Stop serving the log, because stored batches are damaged. Other logs are not affected."""
         if self.failure is None:
             self.failure = OSError(errno.EBADMSG, reason, self.directory)
             if self.on_damage is not None:
                 self.on_damage(reason)
 
     def fail_unless_transient(self, error: OSError) -> None:
-        """Fail the log as `fail` does, unless the error is transient (a full disk, or a lack of file descriptors). A
-        transient error fails only the one operation, which must have left the log unchanged."""
-        if error.errno not in PASSING:
-            self.fail(error)
+        """Fail the log as `fail_log` does, unless the error is transient (a full disk, or a lack of file descriptors).
+        A transient error fails only the one operation, which must have left the log unchanged.
+        """
+        if error.errno not in TRANSIENT_ERRNOS:
+            self.fail_log(error)
         elif self.on_shortage is not None:
             self.on_shortage(error)
 

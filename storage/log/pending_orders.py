@@ -34,16 +34,16 @@ from moldau.storage.files.port import FileSystem
 from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.segment import Segment
 
-ERASE_ORDERS: Final = "erase-order-checkpoint"
+ERASE_ORDER_CHECKPOINT: Final = "erase-order-checkpoint"
 _base_offset = attrgetter("base_offset")
 _first = attrgetter("first")
 _last = attrgetter("last")
 
 
-class PendingOrders:
-    """The erase orders of one log that are not carried out yet, by the offsets of their batches."""
+class PendingEraseOrders:
+    """The erase orders that a log has not carried out yet, by the offsets of their batches."""
 
-    __slots__ = ("_directory", "_is_written", "hidden", "offsets", "searched", "tiered")
+    __slots__ = ("_directory", "_is_written", "hidden_runs", "offsets", "searched", "tiered")
 
     def __init__(self, directory: str, offsets: Iterable[int] = (), *, is_written: bool = True) -> None:
         self._directory = directory
@@ -55,14 +55,14 @@ class PendingOrders:
         self.searched: set[int] = set()
         """The orders of `tiered` for which this replica knows that remote storage has none of the records that they
         name."""
-        self.hidden: tuple[Run, ...] = ()
-        """The runs of offsets that consumers must not read here until they are erased. A replica that starts or is
-        elected with a pending order hides the records that the order names, because other replicas may have erased them
-        long ago."""
+        self.hidden_runs: tuple[Run, ...] = ()
+        """The offsets that consumers must not read before they are erased. A replica that starts or is elected with a
+        pending order hides its records, because other replicas may have erased them.
+        """
 
     @property
     def path(self) -> str:
-        return f"{self._directory}/{ERASE_ORDERS}"
+        return f"{self._directory}/{ERASE_ORDER_CHECKPOINT}"
 
     def encode(self) -> bytes:
         """The content of the erase-order-checkpoint file."""
@@ -82,8 +82,9 @@ class PendingOrders:
 
     @property
     def kept_offset(self) -> int:
-        """The offset from which on local retention keeps the segments of a tiered log, because they have the batches of
-        orders that are still needed; `INT64_MAX` if there is none."""
+        """The offset from which on local retention keeps the segments of a tiered log, because needed orders are there;
+        `INT64_MAX` if there are none.
+        """
         return min(self.offsets[:1] + self.tiered[:1], default=INT64_MAX)
 
     @property
@@ -111,13 +112,14 @@ class PendingOrders:
         """Whether all the erase orders at these offsets are pending."""
         return all(each in self.offsets for each in offsets)
 
-    def carried_out(self, offset: int) -> None:
+    def remove_order(self, offset: int) -> None:
         """Forget the erase order at `offset`, which was carried out durably."""
         self._keep(lambda each: each != offset)
 
-    def carried_out_here(self, offset: int) -> None:
-        """Note that the erase order at `offset` was carried out durably in the local files. Remote storage may still
-        have records that it names."""
+    def note_carried_out_locally(self, offset: int) -> None:
+        """Record that an order was carried out durably in the local files. Remote storage may still have its
+        records.
+        """
         self._keep(lambda each: each != offset)
         self.tiered = sorted({*self.tiered, offset})
 
@@ -137,37 +139,37 @@ class PendingOrders:
         if len(self.offsets) + len(self.tiered) < count:
             self._is_written = False
             if not self.offsets:
-                self.hidden = ()
+                self.hidden_runs = ()
 
-    def hide(self, segments: Sequence[Segment]) -> None:
+    def hide_records(self, segments: Sequence[Segment]) -> None:
         """Hide the records that the pending orders name from consumers. Raises OSError and `MalformedMessage`."""
-        orders = [order_at(segments, offset) for offset in self.offsets]
-        self.hidden = tuple(sorted(run for order in orders if order is not None for run in runs_of(order)))
+        orders = [erase_order_at(segments, offset) for offset in self.offsets]
+        self.hidden_runs = tuple(sorted(run for order in orders if order is not None for run in runs_of(order)))
 
     def show_runs(self, runs: Sequence[Run]) -> None:
         """Stop hiding the offsets of runs that are sorted and disjoint: they are erased."""
         left: list[Run] = []
-        for first, last in self.hidden:
+        for first, last in self.hidden_runs:
             for shown in runs[bisect_left(runs, first, key=_last) : bisect_right(runs, last, key=_first)]:
                 if first < shown.first:
                     left.append(Run(first, shown.first - 1))
                 first = shown.last + 1
             if first <= last:
                 left.append(Run(first, last))
-        self.hidden = tuple(left)
+        self.hidden_runs = tuple(left)
 
-    def hides(self, first_offset: int, end_offset: int) -> bool:
+    def hides_offset_in(self, first_offset: int, end_offset: int) -> bool:
         """Whether a pending erase order hides an offset in [first_offset, end_offset)."""
-        return any(run.first < end_offset and run.last >= first_offset for run in self.hidden)
+        return any(run.first < end_offset and run.last >= first_offset for run in self.hidden_runs)
 
 
-def order_at(segments: Sequence[Segment], offset: int) -> EraseOrder | None:
+def erase_order_at(segments: Sequence[Segment], offset: int) -> EraseOrder | None:
     """The erase order whose batch begins at `offset`; None if no such batch is there. Raises OSError and
     `MalformedMessage`."""
     slot = bisect_right(segments, offset, key=_base_offset) - 1
     if slot < 0:
         return None
-    place = segments[slot].find(offset)
+    place = segments[slot].find_batch(offset)
     if place is None or place.base_offset != offset:
         return None
     return _order_in(segments[slot], place.position, place.size)
@@ -184,22 +186,22 @@ def _order_in(segment: Segment, position: int, size: int) -> EraseOrder | None:
 
 def load_pending_orders(
     fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, end_offset: int
-) -> PendingOrders:
+) -> PendingEraseOrders:
     """Load the pending erase orders of a log that is opened: those before `trusted_end_offset` from the checkpoint, and
     those from there to `end_offset` from the batches. The records that they name are hidden. Raises OSError and
     `MalformedMessage`."""
-    path = f"{directory}/{ERASE_ORDERS}"
+    path = f"{directory}/{ERASE_ORDER_CHECKPOINT}"
     stated: list[int] = []
     if fs.exists(path):
         try:
             stated = sorted({int(line) for line in parse_checkpoint(fs.read(path), path)})
         except (CorruptCheckpoint, ValueError):
             trusted_end_offset = 0
-    found = [each for each in stated if each < min(trusted_end_offset, end_offset) and order_at(segments, each)]
+    found = [each for each in stated if each < min(trusted_end_offset, end_offset) and erase_order_at(segments, each)]
     if trusted_end_offset < end_offset:
         found += _offsets_of_orders(segments, trusted_end_offset, end_offset)
-    orders = PendingOrders(directory, found, is_written=found == stated)
-    orders.hide(segments)
+    orders = PendingEraseOrders(directory, found, is_written=found == stated)
+    orders.hide_records(segments)
     return orders
 
 

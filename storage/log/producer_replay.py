@@ -27,8 +27,8 @@ from moldau.storage.producers.producer_state import (
     ProducerStates,
     read_transaction_marker,
 )
-from moldau.storage.segment.batch_run import InTransaction
-from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch, walk_headers
+from moldau.storage.segment.batch_run import TransactionalBatchFields
+from moldau.storage.segment.batch_scan import DamagedBatch, FilePieces, iterate_batch_headers, verified_batch
 from moldau.storage.segment.segment import Segment
 
 HEADERS_MAX = 256
@@ -107,8 +107,8 @@ def replay_batch(
             segment.transaction_index.append(producers.transaction_index_entry(completed))
 
 
-def replay_transactional(segment: Segment, producers: ProducerStates, batches: list[InTransaction]) -> None:
-    """Apply the transactional batches and markers that `BatchRun.walk` has collected to the producer
+def replay_transactional(segment: Segment, producers: ProducerStates, batches: list[TransactionalBatchFields]) -> None:
+    """Apply the transactional batches and markers that `BatchRun.check_batches` has collected to the producer
     state, in order."""
     header = BatchHeader()
     for (
@@ -149,7 +149,7 @@ def check_remembered_batches(segment: Segment, producers: ProducerStates, first_
         if position >= end_position:
             return
         if header.last_offset in remembered:
-            verified_batch(Pieces(file, position, position + header.size), position)
+            verified_batch(FilePieces(file, position, position + header.size), position)
 
 
 def restore_earlier_batches(segments: Sequence[Segment], producers: ProducerStates) -> None:
@@ -217,7 +217,7 @@ def _headers_before(segment: Segment, position: int, end_position: int, end_offs
     The scan stops at that offset, because a crash may have torn the bytes after it.
     """
     headers: list[BatchHeader] = []
-    for _, header in walk_headers(segment.file(), position, end_position):
+    for _, header in iterate_batch_headers(segment.file(), position, end_position):
         if header.base_offset >= end_offset:
             break
         headers.append(header)

@@ -23,13 +23,14 @@ from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_reader import records_of
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.log.log_state import LogState
-from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.batch_scan import iterate_batch_places
 from moldau.storage.segment.segment import Segment
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
-FEW_ABORTED: Final = 16
-"""The most aborted transactions for which the list is not filtered: it then includes transactions that begin past the
-end of the read."""
+UNFILTERED_ABORTED_MAX: Final = 16
+"""The number of aborted transactions up to which the list is not filtered; it may then include transactions that begin
+past the end of the read.
+"""
 _base_offset = attrgetter("base_offset")
 _first_offset = attrgetter("first_offset")
 
@@ -48,7 +49,7 @@ class LogRead:
         self.size = place.size if place is not None else 0
 
 
-NOTHING = LogRead(None, -1)
+EMPTY_READ = LogRead(None, -1)
 
 
 def read(
@@ -68,7 +69,7 @@ def read(
         log.fail_unless_transient(error)
         return ErrorCode.KAFKA_STORAGE_ERROR
     except MalformedMessage as malformed:
-        log.damaged(str(malformed))
+        log.mark_damaged(str(malformed))
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -78,7 +79,7 @@ def locate_batches(
     if not log.log_start_offset <= offset <= log.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if offset >= end_offset:
-        return NOTHING
+        return EMPTY_READ
     segments = log.segments
     # More than one pass only if a segment has no batch at or past the offset: compaction removed it.
     first_slot = bisect_right(segments, offset, key=_base_offset) - 1
@@ -100,7 +101,7 @@ def locate_batches(
             if at_least_one and size < end_position - position:
                 size = max(size, first_size or batch_size_at(segment, position, waits))
             return LogRead(segment.slice(position, size), segment.base_offset)
-    return NOTHING
+    return EMPTY_READ
 
 
 def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tuple[int, int]:
@@ -111,7 +112,7 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
     to the other, once.
     """
     if segment is not log.active:
-        place = segment.find(offset, waits=waits)
+        place = segment.find_batch(offset, waits=waits)
         return (place.position, place.size) if place else (segment.size, 0)
     # A caught-up reader asks for the log end offset; the next batch will begin at the current end of the file.
     if offset >= log.end_offset:
@@ -120,7 +121,7 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
     known = log.boundaries.get(offset)
     if known is not None:
         return known, 0
-    place = segment.find(offset, waits=waits)
+    place = segment.find_batch(offset, waits=waits)
     if place is None:
         return segment.size, 0
     if place.base_offset == offset:
@@ -130,7 +131,7 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
 
 def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
     """The size in bytes of the batch at a position; 0 if no whole batch begins there."""
-    for place in walk_places(segment.open_file().readable(waits=waits), position, segment.size):
+    for place in iterate_batch_places(segment.open_file().readable(waits=waits), position, segment.size):
         return place.size
     return 0
 
@@ -143,7 +144,7 @@ def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> l
     found: list[AbortedTransaction] = []
     slot = max(0, bisect_right(log.segments, first_offset, key=_base_offset) - 1)
     for segment in log.segments[slot:]:
-        more, is_complete = segment.transaction_index.collect(first_offset, end_offset)
+        more, is_complete = segment.transaction_index.overlapping_transactions(first_offset, end_offset)
         found += more
         if is_complete:
             break
@@ -163,7 +164,7 @@ def aborted_in_read(
     if slot + 1 < len(segments):
         end_offset = min(end_offset, segments[slot + 1].base_offset)
     segment = segments[slot]
-    if read.slice is not None and segment.transaction_index.count_from(first_offset) > FEW_ABORTED:
+    if read.slice is not None and segment.transaction_index.count_markers_from(first_offset) > UNFILTERED_ABORTED_MAX:
         end_offset = min(end_offset, read_end_offset(segment, read.slice.position + read.size, end_offset, waits))
     found = aborted_transactions(log, first_offset, end_offset)
     found.sort(key=_first_offset)
@@ -171,8 +172,9 @@ def aborted_in_read(
 
 
 def read_end_offset(segment: Segment, end_position: int, otherwise: int, waits: bool) -> int:
-    """An offset at or past the end of the batches that begin before `end_position`, as close as the offset index
-    allows; `otherwise` if the index has no such offset."""
+    """Return an offset at or past the end of the batches before `end_position`, as close as the offset index tells;
+    `otherwise` if it does not tell.
+    """
     later = segment.offset_index.offset_after(end_position - 1, waits=waits)
     return otherwise if later is None else later
 
@@ -208,7 +210,7 @@ def find_in_segment(
 ) -> TimestampedOffset | None:
     """The first record of a segment whose timestamp is at or after `timestamp` (ms) and whose offset is at or past
     `start_offset`; None if there is none."""
-    indexed_offset = segment.time_index.at_or_before(timestamp)[1]
+    indexed_offset = segment.time_index.entry_at_or_before(timestamp)[1]
     position = segment.start_position(max(indexed_offset, start_offset))
     for batch_position, header in segment.headers(position):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:

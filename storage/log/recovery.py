@@ -39,18 +39,18 @@ from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpoc
 from moldau.storage.log.producer_replay import replay_batch, replay_producers, replay_transactional
 from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerStates
 from moldau.storage.segment.batch_run import BatchRun
-from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch, whole_batch_after
+from moldau.storage.segment.batch_scan import DamagedBatch, FilePieces, verified_batch, whole_batch_after
 from moldau.storage.segment.segment import Segment
 
-CHECKED_EVERY_SIZE = 16 << 20
+PROGRESS_INTERVAL_BYTES = 16 << 20
 INT32_MAX = (1 << 31) - 1
 """The largest distance of an offset from the base offset of its segment, because index entries have 31 bits for it."""
 FAR_DELTA = INT32_MAX - (1 << 24)
 """The distance from the base offset of the segment from which on recovery checks batches one by one and not in runs."""
 
-Report = Callable[[str], None]
+RecoveryReport = Callable[[str], None]
 """A callback for the log of the broker: called with a sentence on what recovery found and what it did."""
-Checked = Callable[[int, int], None]
+RecoveryProgress = Callable[[int, int], None]
 """A callback for the progress of recovery: called from time to time with the bytes that were checked, and the bytes to
 check in total."""
 
@@ -67,10 +67,10 @@ class TailRecovery:
     """Checks the batches from a position to the end of the log, segment by segment, and rebuilds the state that is
     derived from them.
 
-    With `asks_disk` it reads past the page cache. A process may be killed while a sync fails. The page cache then still
-    shows bytes that the disk never took, and batches that are written after these bytes would be lost with them. A
-    process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before
-    acknowledging are read from the disk.
+    With `reads_past_page_cache` it reads past the page cache. A process may be killed while a sync fails. The page
+    cache then still shows bytes that the disk never took, and batches that are written after these bytes would be lost
+    with them. A process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush
+    before acknowledging are read from the disk.
 
     `flushed_end_offset`: the offset up to which the log is known to be flushed, at least the recovery point. `size`:
     the bytes of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may have been
@@ -83,8 +83,8 @@ class TailRecovery:
         recovery_point: int,
         producers: ProducerStates,
         epochs: LeaderEpochs,
-        report: Report,
-        checked: Checked,
+        report: RecoveryReport,
+        checked: RecoveryProgress,
         *,
         size: int,
         log_start_offset: int,
@@ -98,7 +98,7 @@ class TailRecovery:
         self.may_cut_batches = may_cut_batches
         self.is_only_replica = is_only_replica
         self.may_cut_flushed = may_cut_flushed
-        self.asks_disk = asks_disk
+        self.reads_past_page_cache = asks_disk
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
         self.producers = producers
@@ -112,7 +112,7 @@ class TailRecovery:
         self.last_epoch = UNDEFINED_EPOCH
         """The leader epoch of the last batch that was checked. The next batch cannot have an earlier one."""
 
-    def recover(self, segment: Segment, later: Sequence[Segment], now_ms: int) -> bool:
+    def recover_segment(self, segment: Segment, later: Sequence[Segment], now_ms: int) -> bool:
         """Recover one segment. Returns False if it was truncated because of damage: the caller must then remove all
         later segments.
 
@@ -121,16 +121,16 @@ class TailRecovery:
         """
         next_base_offset = later[0].base_offset if later else None
         position = self._start_position(segment)
-        if self.asks_disk:
+        if self.reads_past_page_cache:
             # The page cache may show bytes that a failed sync did not write; see the docstring of the class.
             segment.file().evict()
-        pieces = Pieces(segment.file(), position, segment.size)
+        pieces = FilePieces(segment.file(), position, segment.size)
         run = self._begin_run(segment, next_base_offset)
         reported_position = position
         try:
             while position < segment.size:
                 position = self._walk_plain(segment, run, pieces, position)
-                if position - reported_position >= CHECKED_EVERY_SIZE:
+                if position - reported_position >= PROGRESS_INTERVAL_BYTES:
                     reported_position = position
                     self._checked(self._earlier_size + position, self._size)
                 if position < segment.size:
@@ -191,16 +191,16 @@ class TailRecovery:
         limit_offset = far_offset if next_base_offset is None else min(far_offset, next_base_offset)
         return BatchRun(self.next_offset, self.last_epoch, limit_offset, self.producers.map_end_offset, BATCHES_KEPT)
 
-    def _walk_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
+    def _walk_plain(self, segment: Segment, run: BatchRun, pieces: FilePieces, position: int) -> int:
         """Check and note the plain batches from `position` on, for as long as `pieces` has them. A plain batch is one
-        that `BatchRun.walk` can check in a run. Returns the position after the last one."""
+        that `BatchRun.check_batches` can check in a run. Returns the position after the last one."""
         inside = pieces.load_range(position, HEADER_SIZE)
-        segment.begin_run(run)
+        segment.start_batch_run(run)
         run.next_offset, run.leader_epoch = self.next_offset, self.last_epoch
-        end = run.walk(pieces.data, inside, pieces.position)
+        end = run.check_batches(pieces.data, inside, pieces.position)
         if end == inside:
             return position
-        segment.note_run(run)
+        segment.add_batch_run(run)
         for producer_id, (epoch, batches) in run.producers.items():
             self.producers.note_batches(producer_id, epoch, batches)
         replay_transactional(segment, self.producers, run.transactional)
@@ -222,14 +222,12 @@ class TailRecovery:
             replay_batch(segment, self.producers, header, batch if is_marker else None)
         self.next_offset = last_offset + 1
 
-    def reaches(self, later: Sequence[Segment], gaps_end_offset: int) -> bool:
-        """Whether the next segment, and with it the later ones, may be kept, because it begins at the end of the last
-        one.
+    def may_keep_next_segment(self, later: Sequence[Segment], gaps_end_offset: int) -> bool:
+        """Whether the next segment and the later ones may be kept, because the next one begins where the last one ends.
 
-        Compaction leaves gaps between segments, up to `gaps_end_offset` (0 if the log is not compacted). Any other gap
-        means that the end of the last segment was not written to the disk, or that a segment is gone. If flushed or
-        later records would be lost with the later segments, the only replica reports the gap and keeps them; any other
-        replica raises `CorruptLog`.
+        Compaction leaves gaps up to `gaps_end_offset` (0 without compaction). Any other gap means a lost end of the
+        last segment, or a lost segment. If flushed or later records would be lost, the only replica reports the gap and
+        keeps the segments, and any other replica raises `CorruptLog`.
         """
         next_base_offset = later[0].base_offset
         if self.next_offset == next_base_offset or self.next_offset < next_base_offset <= gaps_end_offset:
@@ -250,11 +248,8 @@ class TailRecovery:
 
     @property
     def _is_durable_from_here(self) -> bool:
-        """Whether the log was flushed past the offset that recovery has reached, so that a damage there is a loss of
-        flushed data.
-
-        The log start offset counts because a log that lost all batches continues at its start offset, in a segment that
-        begins before it: the offsets between the two were deleted.
+        """Whether the log was flushed past the current offset, so that damage here is a loss of flushed data. The log
+        start offset counts as flushed, because a log that lost all batches continues at its start offset.
         """
         return max(self.next_offset, self.log_start_offset) < self.flushed_end_offset
 

@@ -52,7 +52,7 @@ class SegmentCleaned(NamedTuple):
     """The segments from which this one was cleaned. It has the base offset of the first of them."""
     replaced_end_offset: int
     """The base offset of the segment after the replaced ones."""
-    before: SegmentSize | None
+    previous_segment: SegmentSize | None
     """The segment before this one in the log, after the swaps of the earlier events; None for the first segment of the
     log."""
     size: int
@@ -93,7 +93,7 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
         log.segments[slots] = [Segment.open(log.fs, log.directory, cleaned.base_offset, log.config, now_ms)]
         log.note_change()
     except OSError as error:
-        log.fail(error)
+        log.fail_log(error)
         raise
     return deleted
 
@@ -113,7 +113,7 @@ def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
         for each, known in zip(segments[first:end], cleaned.replaced, strict=True)
     ):
         return None
-    if first and (segments[first - 1].base_offset, segments[first - 1].size) != cleaned.before:
+    if first and (segments[first - 1].base_offset, segments[first - 1].size) != cleaned.previous_segment:
         return None
     return slice(first, end)
 
@@ -126,7 +126,7 @@ def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[s
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
     if segment.base_offset != base_offset and segment.base_offset in log.snapshots.offsets:
         paths.append(segment.path(SNAPSHOT_SUFFIX))
-        log.snapshots.forget(segment.base_offset)
+        log.snapshots.drop_offset(segment.base_offset)
     segment.close()
     for path in paths:
         log.fs.rename(path, path + DELETED_SUFFIX)

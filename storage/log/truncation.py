@@ -55,7 +55,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
             log.cut_segments.append(log.active)
             log.roll(now_ms)
     except OSError as error:
-        log.fail(error)
+        log.fail_log(error)
         raise
     return True
 
@@ -84,7 +84,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
             log.snapshots.remove(snapshot_offset)
         truncate_derived_state(log, now_ms)
     except OSError as error:
-        log.fail(error)
+        log.fail_log(error)
         raise
 
 
@@ -121,7 +121,7 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
         for snapshot_offset in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot_offset)
         log.fs.sync_directory(log.directory)
-        log.snapshots.adopt(start.offset, start.producers)
+        log.snapshots.write_fetched_snapshot(start.offset, start.producers)
         log.epochs.replace([each for each in start.epochs if each.start_offset < start.offset])
         log.epochs.truncate_from_start(start.log_start_offset)
         log.epochs.write()
@@ -135,5 +135,5 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
         log.recovery_point = log.synced_end_offset = start.offset
         log.note_change()
     except OSError as error:
-        log.fail(error)
+        log.fail_log(error)
         raise

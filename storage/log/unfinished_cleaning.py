@@ -26,7 +26,7 @@ from moldau.storage.files.log_paths import (
 )
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
-from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.batch_scan import iterate_batch_places
 
 OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
@@ -46,7 +46,9 @@ def file_names_of_log(fs: FileSystem, directory: str, report: Callable[[str], No
     return found
 
 
-def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], None]) -> tuple[list[str], list[int]]:
+def finish_unfinished_cleaning(
+    fs: FileSystem, directory: str, report: Callable[[str], None]
+) -> tuple[list[str], list[int]]:
     """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted, and the
     base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` if a `.swap` file
     does not consist of batches."""
@@ -56,8 +58,10 @@ def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], Non
     incomplete = [name for name in swaps if cleaned_offsets and offset_of_name(name) >= min(cleaned_offsets)]
     # Before the `.cleaned` files: after a crash in between, the next start must not take the remaining files for a
     # complete swap.
-    unlink(fs, directory, incomplete)
-    unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])
+    unlink_files(fs, directory, incomplete)
+    unlink_files(
+        fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))]
+    )
     swaps = [name for name in swaps if name not in incomplete]
     if swaps:
         complete_swaps(fs, directory, swaps)
@@ -68,7 +72,7 @@ def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], Non
         for name in names
         if name.endswith(SEGMENT_SUFFIXES[1:]) and name.rpartition(".")[0] + LOG_SUFFIX not in present
     ]
-    unlink(fs, directory, orphans)
+    unlink_files(fs, directory, orphans)
     return sorted(present.difference(orphans)), sorted({offset_of_name(name) for name in orphans})
 
 
@@ -78,7 +82,7 @@ def remove_cleaned(fs: FileSystem, directory: str) -> None:
     Called before the next cleaning writes a file. If a `.cleaned` file exists, a start would undo a swap at or past its
     offset, although the replaced segments may not exist any more.
     """
-    unlink(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])
+    unlink_files(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])
 
 
 def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
@@ -94,7 +98,7 @@ def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
             for name in file_names_of_log(fs, directory)
             if name.endswith(OFFSET_NAMED_SUFFIXES) and first_offset <= offset_of_name(name) < end_offset
         ]
-        unlink(fs, directory, replaced)
+        unlink_files(fs, directory, replaced)
     for name in swaps:
         fs.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
     fs.sync_directory(directory)
@@ -104,11 +108,11 @@ def end_offset_of_file(fs: FileSystem, directory: str, name: str) -> int:
     """Read a .log file, and return the offset after its last batch. Raises OSError and `MalformedMessage`."""
     opened = OpenFile(fs.open(f"{directory}/{name}"))
     last_offset = offset_of_name(name)
-    for place in walk_places(opened.file, 0, opened.file.size()):
+    for place in iterate_batch_places(opened.file, 0, opened.file.size()):
         last_offset = place.last_offset
     return last_offset + 1
 
 
-def unlink(fs: FileSystem, directory: str, names: list[str]) -> None:
+def unlink_files(fs: FileSystem, directory: str, names: list[str]) -> None:
     for name in names:
         fs.unlink(f"{directory}/{name}")

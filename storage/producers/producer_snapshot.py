@@ -10,8 +10,8 @@ from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_
 from moldau.storage.files.port import FileSystem, write_atomically
 from moldau.storage.producers.producer_state import NO_OFFSET, ProducerBatch, ProducerEntry, ProducerStates
 
-HEADER = Struct(">hIi")  # Fields: version, CRC of the bytes after the CRC, count.
-ENTRY = Struct(">qhiqiqiq")
+SNAPSHOT_HEADER = Struct(">hIi")  # Fields: version, CRC of the bytes after the CRC, count.
+SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 CRC_END = 6
 VERSION = 1
 
@@ -24,10 +24,10 @@ class CorruptSnapshot(ValueError):
 def encode_snapshot(states: ProducerStates) -> bytes:
     """The content of a snapshot file for a producer state. Kafka's format has room only for the last batch of each
     producer."""
-    out = bytearray(HEADER.pack(VERSION, 0, len(states.entries)))
+    out = bytearray(SNAPSHOT_HEADER.pack(VERSION, 0, len(states.entries)))
     for entry in states.entries.values():
         last = entry.batches[-1] if entry.batches else None
-        out += ENTRY.pack(
+        out += SNAPSHOT_ENTRY.pack(
             entry.producer_id,
             entry.producer_epoch,
             last.last_sequence if last else NO_SEQUENCE,
@@ -37,22 +37,22 @@ def encode_snapshot(states: ProducerStates) -> bytes:
             entry.coordinator_epoch,
             entry.open_transaction_offset,
         )
-    HEADER.pack_into(out, 0, VERSION, crc32c(memoryview(out)[CRC_END:], 0), len(states.entries))
+    SNAPSHOT_HEADER.pack_into(out, 0, VERSION, crc32c(memoryview(out)[CRC_END:], 0), len(states.entries))
     return bytes(out)
 
 
 def decode_snapshot(data: BytesLike) -> list[ProducerEntry]:
     """Decode the content of a snapshot file into its producers. Raises `CorruptSnapshot`."""
-    if len(data) < HEADER.size:
+    if len(data) < SNAPSHOT_HEADER.size:
         raise CorruptSnapshot(f"{len(data)} bytes hold no snapshot")
-    version, crc, count = HEADER.unpack_from(data, 0)
+    version, crc, count = SNAPSHOT_HEADER.unpack_from(data, 0)
     if version != VERSION:
         raise CorruptSnapshot(f"producer snapshot version {version}")
     if crc32c(memoryview(data)[CRC_END:], 0) != crc:
         raise CorruptSnapshot("the checksum of the producer snapshot does not match")
-    if count < 0 or HEADER.size + count * ENTRY.size != len(data):
+    if count < 0 or SNAPSHOT_HEADER.size + count * SNAPSHOT_ENTRY.size != len(data):
         raise CorruptSnapshot(f"{count} producers in {len(data)} bytes")
-    return [decode_entry(fields) for fields in ENTRY.iter_unpack(memoryview(data)[HEADER.size :])]
+    return [decode_entry(fields) for fields in SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEADER.size :])]
 
 
 def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
@@ -107,7 +107,7 @@ class ProducerSnapshots:
         self.offsets.append(offset)
         return True
 
-    def adopt(self, offset: int, data: BytesLike) -> None:
+    def write_fetched_snapshot(self, offset: int, data: BytesLike) -> None:
         """Write `data`, a producer snapshot of another replica, durably. The producer state could not be rebuilt
         otherwise, because this log does not have the batches before `offset`. This log must have no snapshot at or past
         `offset`. Blocks for the sync. Raises OSError."""
@@ -136,10 +136,10 @@ class ProducerSnapshots:
 
     def remove(self, offset: int) -> None:
         path = self.path(offset)
-        self.forget(offset)
+        self.drop_offset(offset)
         if self._fs.exists(path):
             self._fs.unlink(path)
 
-    def forget(self, offset: int) -> None:
+    def drop_offset(self, offset: int) -> None:
         """Remove a snapshot from `offsets`. The caller renames its file."""
         self.offsets.remove(offset)

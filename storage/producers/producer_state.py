@@ -124,7 +124,7 @@ class ProducerEntry:
     def note_batch(self, epoch: int, batch: ProducerBatch) -> None:
         """Remember a batch of this producer. If there are more than `BATCHES_KEPT`, the oldest one is forgotten."""
         if epoch != self.producer_epoch:
-            self.move_to(epoch)
+            self.change_epoch(epoch)
         batches = self.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
@@ -132,9 +132,8 @@ class ProducerEntry:
         self.last_sequence = batch.last_sequence
         self.last_timestamp = batch.timestamp
 
-    def move_to(self, epoch: int) -> None:
-        """Change the producer's epoch. Sequences begin anew, so no batch of the former epoch can be a duplicate any
-        more."""
+    def change_epoch(self, epoch: int) -> None:
+        """Set the producer's epoch. Sequences restart, so no earlier batch can be a duplicate."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
@@ -174,7 +173,14 @@ class ProducerStates:
     does not pass its first offset.
     """
 
-    __slots__ = ("_open_transactions", "entries", "expiration_ms", "map_end_offset", "undecided", "verifications")
+    __slots__ = (
+        "_open_transactions",
+        "entries",
+        "expiration_ms",
+        "map_end_offset",
+        "undecided_transactions",
+        "verifications",
+    )
 
     def __init__(self, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
@@ -183,13 +189,14 @@ class ProducerStates:
         """The end (exclusive) of the part of the log that this state covers."""
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}  # Producer id by first offset, ascending.
-        self.undecided: dict[int, CompletedTransaction] = {}
-        """The transactions whose marker is not below the high watermark yet, by first offset, in ascending order of
-        last offset. If there is none, `on_high_watermark` does nothing."""
+        self.undecided_transactions: dict[int, CompletedTransaction] = {}
+        """The transactions with a marker at or above the high watermark, by first offset, in ascending order of last
+        offset.
+        """
 
     # The decision
 
-    def check(self, header: BatchHeader) -> ErrorCode | ProducerBatch:
+    def check_batch(self, header: BatchHeader) -> ErrorCode | ProducerBatch:
         """Decide about a client's batch. The result NONE accepts it, another error refuses it, and a `ProducerBatch` is
         the remembered batch of which it is a duplicate. Changes nothing."""
         entry = self.entries.get(header.producer_id)
@@ -211,14 +218,14 @@ class ProducerStates:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return self._check_kind(header, entry)
 
-    def check_transactional(
+    def check_transactional_batch(
         self, header: BatchHeader, guard: VerificationGuard | None, *, is_from_client: bool
     ) -> ErrorCode | ProducerBatch:
         """Decide about a batch of a transaction, or about any batch while a transaction is being verified. The result
-        is that of `check`.
+        is that of `check_batch`.
 
-        `guard`: the guard that `Verifications.begin` returned for the batch; `NOT_REQUIRED` if transactions open
-        without a verification. The sequences of coordinators' batches are not compared.
+        `guard`: the guard that `Verifications.begin_verification` returned for the batch; `NOT_REQUIRED` if
+        transactions open without a verification. The sequences of coordinators' batches are not compared.
         """
         entry = self.entries.get(header.producer_id)
         epoch = header.producer_epoch
@@ -246,7 +253,7 @@ class ProducerStates:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             if first_sequence > noted.lowest_sequence:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        return self.check(header)
+        return self.check_batch(header)
 
     @staticmethod
     def _check_kind(header: BatchHeader, entry: ProducerEntry) -> ErrorCode:
@@ -262,10 +269,10 @@ class ProducerStates:
         )
 
     def must_be_verified(self, header: BatchHeader) -> bool:
-        """Whether a client's transactional batch must be verified with the transaction coordinator before the append.
-        False if the producer's epoch is fenced, if the producer has a transaction open in this log, or if the batch is
-        a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate, because the
-        batch that it repeats was in no transaction that has ended.
+        """Whether the leader must verify a client's transactional batch with the transaction coordinator before the
+        append. False if the producer's epoch is fenced, if the producer has a transaction open in this log, or if the
+        batch is a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate,
+        because the batch that it repeats was in no transaction that has ended.
 
         DIVERGES: Apache Kafka asks the coordinator about each duplicate, also about one from a transaction that has
         ended. The guard of that question would refuse the next batch of the producer as out of order.
@@ -303,7 +310,7 @@ class ProducerStates:
 
     # Batches that are in the log
 
-    def note_data(self, header: BatchHeader, base_offset: int) -> None:
+    def apply_data_batch(self, header: BatchHeader, base_offset: int) -> None:
         """Note a data batch with a producer id that was appended at `base_offset`."""
         producer_id = header.producer_id
         entry = self.entries.get(producer_id)
@@ -338,7 +345,7 @@ class ProducerStates:
         for batch in batches:
             entry.note_batch(epoch, ProducerBatch(*batch))
 
-    def note_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
+    def apply_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
         """Apply a transaction marker that is at `offset`. Returns the transaction that the marker ended; None if the
         producer had none open."""
         self.verifications.drop_guard_after_append(header)
@@ -347,7 +354,7 @@ class ProducerStates:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id)
         # A marker may carry a newer epoch than the batches: the coordinator fences an earlier instance of the producer
         # with it.
-        entry.move_to(header.producer_epoch)
+        entry.change_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
         first_offset, entry.open_transaction_offset = entry.open_transaction_offset, NO_OFFSET
@@ -355,7 +362,7 @@ class ProducerStates:
             return None
         self._open_transactions.pop(first_offset, None)
         completed = CompletedTransaction(header.producer_id, first_offset, offset, not marker.is_commit)
-        self.undecided[first_offset] = completed
+        self.undecided_transactions[first_offset] = completed
         return completed
 
     def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> CompletedTransaction | None:
@@ -364,9 +371,9 @@ class ProducerStates:
         completed = None
         if header.producer_id >= 0:
             if not header.attributes & CONTROL_BIT:
-                self.note_data(header, header.base_offset)
+                self.apply_data_batch(header, header.base_offset)
             elif marker is not None:
-                completed = self.note_marker(header, marker, header.base_offset)
+                completed = self.apply_marker(header, marker, header.base_offset)
         self.map_end_offset = header.base_offset + header.last_offset_delta + 1
         return completed
 
@@ -374,10 +381,10 @@ class ProducerStates:
 
     def first_unstable_offset(self) -> int | None:
         """The first offset of the earliest transaction that is open or undecided; None if there is none."""
-        if not self._open_transactions and not self.undecided:
+        if not self._open_transactions and not self.undecided_transactions:
             return None  # Every fetch asks this, and most logs have no open transaction.
         first = next(iter(self._open_transactions), None)
-        undecided = min(self.undecided, default=None)
+        undecided = min(self.undecided_transactions, default=None)
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def oldest_transaction_timestamp(self) -> float:
@@ -394,18 +401,18 @@ class ProducerStates:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Drop the undecided transactions that are decided now, because their markers are below the high watermark."""
-        if not self.undecided:
+        if not self.undecided_transactions:
             return
         decided: list[int] = []
-        for first_offset, completed in self.undecided.items():
+        for first_offset, completed in self.undecided_transactions.items():
             if completed.last_offset >= high_watermark:
                 break
             decided.append(first_offset)
-        if len(decided) == len(self.undecided):
-            self.undecided.clear()
+        if len(decided) == len(self.undecided_transactions):
+            self.undecided_transactions.clear()
             return
         for first_offset in decided:
-            del self.undecided[first_offset]
+            del self.undecided_transactions[first_offset]
 
     def transaction_index_entry(self, completed: CompletedTransaction) -> AbortedTransaction:
         """The entry of the transaction index for an aborted transaction."""
@@ -418,10 +425,10 @@ class ProducerStates:
 
     # Expiring and restoring
 
-    def expire(self, now_ms: int) -> list[int]:
+    def expire_producers(self, now_ms: int) -> list[int]:
         """Remove the producers that have no open transaction and whose last batch is at least producer.id.expiration.ms
         old. Returns their ids. Verification guards expire after the same time."""
-        self.verifications.expire(now_ms, self.expiration_ms)
+        self.verifications.expire_guards(now_ms, self.expiration_ms)
         expired = [producer_id for producer_id, entry in self.entries.items() if self.is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.entries[producer_id]
@@ -446,22 +453,22 @@ class ProducerStates:
         """Reset the state to that of an empty log that begins at `end_offset`."""
         self.entries.clear()
         self._open_transactions.clear()
-        self.undecided.clear()
+        self.undecided_transactions.clear()
         self.map_end_offset = end_offset
 
 
-USUAL: Final = Struct(">i5shhchic")
+USUAL_MARKER: Final = Struct(">i5shhchic")
 """The end of a marker batch as coordinators write it: the count of records, then one record whose fields have fixed
 sizes.
 
 The record has no headers, deltas of 0, a key of 4 bytes and a value of 6.
 """
 COUNT_POSITION: Final = HEADER_SIZE - 4
-USUAL_SIZE: Final = COUNT_POSITION + USUAL.size
-BEFORE_KEY: Final = b"\x20\0\0\0\x08"
+USUAL_MARKER_SIZE: Final = COUNT_POSITION + USUAL_MARKER.size
+USUAL_MARKER_BEFORE_KEY: Final = b"\x20\0\0\0\x08"
 """The bytes of a usual marker before the key: the size of the record, no attributes, both deltas, the
 size of the key."""
-BEFORE_VALUE: Final = b"\x0c"
+USUAL_MARKER_BEFORE_VALUE: Final = b"\x0c"
 """The byte of a usual marker before the value: the size of the value."""
 NO_HEADERS: Final = b"\0"
 ABORT: Final = int(ControlRecordType.ABORT)
@@ -473,11 +480,16 @@ def read_transaction_marker(batch: BytesLike) -> TransactionMarker | None:
 
     Raises `MalformedMessage` if the record cannot be read.
     """
-    if len(batch) == USUAL_SIZE and not batch[ATTRIBUTES_POSITION + 1] & CODEC_MASK:
-        count, before_key, key_version, kind, before_value, version, epoch, after = USUAL.unpack_from(
+    if len(batch) == USUAL_MARKER_SIZE and not batch[ATTRIBUTES_POSITION + 1] & CODEC_MASK:
+        count, before_key, key_version, kind, before_value, version, epoch, after = USUAL_MARKER.unpack_from(
             batch, COUNT_POSITION
         )
-        is_usual = (count, before_key, before_value, after) == (1, BEFORE_KEY, BEFORE_VALUE, NO_HEADERS)
+        is_usual = (count, before_key, before_value, after) == (
+            1,
+            USUAL_MARKER_BEFORE_KEY,
+            USUAL_MARKER_BEFORE_VALUE,
+            NO_HEADERS,
+        )
         if is_usual and key_version >= 0 and version >= 0 and kind in (ABORT, COMMIT):
             return TransactionMarker(kind == COMMIT, epoch)
     for record in records_of(batch):

@@ -35,7 +35,7 @@ class VerificationGuard:
     ) -> None:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = lowest_sequence
-        """The lowest first sequence among the batches that wait. A batch with a higher sequence must not go first."""
+        """The lowest first sequence among the waiting batches. A batch with a higher sequence must not go first."""
         self.leader_epoch = leader_epoch
         """The leader epoch of the replica when the verification began."""
         self.noted_ms = now_ms
@@ -64,7 +64,7 @@ class Verifications:
     def __init__(self) -> None:
         self.guards: dict[int, VerificationGuard] = {}
 
-    def begin(
+    def begin_verification(
         self,
         producer_id: int,
         producer_epoch: int,
@@ -86,11 +86,10 @@ class Verifications:
         return guard
 
     def drop_guard_after_append(self, header: BatchHeader) -> None:
-        """Drop the guard of a producer when its transactional batch or its marker was appended.
+        """Drop the guard of a producer whose transactional batch or marker was appended.
 
-        Under transaction.version 2 the guard is kept if the marker has the epoch of the guard: that marker ended the
-        transaction *before* the one that is verified. The marker of the verified transaction carries the producer's
-        next epoch.
+        Under transaction.version 2 a marker with the epoch of the guard keeps it: that marker ended the previous
+        transaction, while the marker of the verified one has the next epoch.
         """
         guard = self.guards.get(header.producer_id)
         if guard is None:
@@ -99,7 +98,7 @@ class Verifications:
         if not (is_marker and guard.supports_epoch_bump and header.producer_epoch == guard.producer_epoch):
             del self.guards[header.producer_id]
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
+    def expire_guards(self, now_ms: int, expiration_ms: int) -> None:
         """Drop the guards that were noted at least `expiration_ms` ago."""
         for producer_id in [key for key, each in self.guards.items() if now_ms - each.noted_ms >= expiration_ms]:
             del self.guards[producer_id]

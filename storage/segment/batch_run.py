@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _FIELDS = Struct(">qiibIhi8xqqhi")
 """The struct of a batch header. The base timestamp and the count of records are left out."""
-OfProducer: TypeAlias = tuple[int, int, int, int, int]
+ProducerBatchFields: TypeAlias = tuple[int, int, int, int, int]
 """A producer's batch: its first and last sequence, last offset, offset delta and largest timestamp."""
-InTransaction: TypeAlias = tuple[int, int, int, int, int, int, int, bytes]
+TransactionalBatchFields: TypeAlias = tuple[int, int, int, int, int, int, int, bytes]
 """A batch of a transaction: its attributes, producer id, producer epoch, first sequence, first offset, offset delta and
 largest timestamp; and the bytes of the batch if it is a marker, else no bytes."""
 
@@ -77,9 +77,9 @@ class BatchRun:
         self.index_entries: list[tuple[int, int, int, int]] = []
         """For each batch that gets an entry in the indexes: its last offset and position, the largest timestamp so far,
         and the offset of that timestamp."""
-        self.producers: dict[int, tuple[int, list[OfProducer]]] = {}
+        self.producers: dict[int, tuple[int, list[ProducerBatchFields]]] = {}
         """For each producer id, its epoch and its last batches outside of transactions, in order."""
-        self.transactional: list[InTransaction] = []
+        self.transactional: list[TransactionalBatchFields] = []
         """The batches and markers of transactions that were collected, in order."""
         self.transactional_ids: set[int] = set()
         """The producer ids of the batches in `transactional`. Batches of these producers outside of transactions are
@@ -92,9 +92,10 @@ class BatchRun:
         self.transactional = []
         self.transactional_ids = set()
 
-    def walk(self, piece: bytes, start: i64, piece_position: i64) -> int:
-        """Check and collect the plain batches from `piece[start]` on. Returns the index in `piece` of the first batch
-        that is not plain, or that is not complete in `piece`. `piece_position`: the position of `piece` in the file."""
+    def check_batches(self, piece: bytes, start: i64, piece_position: i64) -> int:
+        """Check and collect plain batches from `piece[start]` on. Returns the index in `piece` of the first batch that
+        is not plain, or not complete in `piece`. `piece_position`: the position of `piece` in the file.
+        """
         at: i64 = start
         end: i64 = len(piece)
         view = memoryview(piece)
@@ -162,7 +163,7 @@ class BatchRun:
         self.offset_of_max_timestamp = offset_of_max_timestamp
         return at
 
-    def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
+    def _has_noted(self, producer_id: int, epoch: int, batch: ProducerBatchFields) -> bool:
         """Collect a batch of a producer outside of transactions. Returns False, without a change, if the collected
         batches of the producer have another epoch."""
         known = self.producers.get(producer_id)

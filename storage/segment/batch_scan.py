@@ -46,7 +46,7 @@ class BatchPlace(NamedTuple):
     last_offset: int
 
 
-def walk_places(file: Readable, position: int, end_position: int) -> Iterator[BatchPlace]:
+def iterate_batch_places(file: Readable, position: int, end_position: int) -> Iterator[BatchPlace]:
     """Yield the position, size and offsets of each whole batch between two positions.
 
     Stops before a batch that is cut short. Raises `MalformedMessage` if no batch can begin at the position after a
@@ -90,7 +90,7 @@ def find_batch(
     behind it. With `named_offset` the first batch must contain that offset. Raises `MalformedMessage` if such a
     condition does not hold, and OSError.
     """
-    for place in walk_places(file, position, end_position):
+    for place in iterate_batch_places(file, position, end_position):
         if named_offset is not None:
             if not place.base_offset <= named_offset <= place.last_offset:
                 raise MalformedMessage(f"no batch with offset {named_offset} at position {position}")
@@ -103,8 +103,10 @@ def find_batch(
     return None
 
 
-def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the position and the header of each whole batch between two positions. Raises as `walk_places` does."""
+def iterate_batch_headers(file: Readable, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the position and the header of each whole batch between two positions. Raises as `iterate_batch_places`
+    does.
+    """
     chunk: BytesLike = b""
     chunk_position = position
     while position + OLD_SIZE_MIN <= end_position:
@@ -151,7 +153,7 @@ class DamagedBatch(Exception):
         self.position = position
 
 
-class Pieces:
+class FilePieces:
     """A range of a file that is read from one end to the other, `PIECE_SIZE` bytes at a time."""
 
     __slots__ = ("data", "end_position", "file", "position")
@@ -175,7 +177,7 @@ class Pieces:
         return inside
 
 
-def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
+def verified_batch(pieces: FilePieces, position: int) -> tuple[BatchHeader, int]:
     """Check the batch at `position`. Returns its header, and the index in `pieces.data` at which the whole batch
     begins.
 
@@ -201,7 +203,7 @@ def whole_batch_after(file: File, position: int, end_position: int, offset_min: 
 
     No length in a damaged file can be trusted, so a batch may begin at any byte. It is found by its magic byte.
     """
-    pieces = Pieces(file, position, end_position)
+    pieces = FilePieces(file, position, end_position)
     while position + HEADER_SIZE <= end_position:
         inside = pieces.load_range(position, HEADER_SIZE)
         found = pieces.data.find(_MAGIC_BYTE, inside + MAGIC_POSITION)

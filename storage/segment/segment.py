@@ -27,7 +27,7 @@ from moldau.storage.files.open_files import OpenFile, open_for_holder
 from moldau.storage.files.port import File, FileSystem
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.batch_run import BatchRun
-from moldau.storage.segment.batch_scan import BatchPlace, find_batch, walk_headers, walk_places
+from moldau.storage.segment.batch_scan import BatchPlace, find_batch, iterate_batch_headers, iterate_batch_places
 from moldau.storage.segment.sparse_index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from moldau.storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex
 
@@ -81,7 +81,7 @@ class SegmentFiles:
         self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
         self._open_file: OpenFile | None = None
         self._is_used = False
-        """Whether the .log file was used since `give_back` was last called."""
+        """Whether the .log file was used since `close_if_unused` was last called."""
 
     def path(self, suffix: str) -> str:
         """The path of the segment's file with a suffix."""
@@ -104,8 +104,8 @@ class SegmentFiles:
         """The open .log file. The caller must use it before its next call on this object. Raises OSError."""
         return (self._open_file or self.open_file()).file
 
-    def has_noted_size(self) -> bool:
-        """Whether the .log file has the size that is noted in `size`. A file that is not open counts as right."""
+    def has_recorded_size(self) -> bool:
+        """Whether the .log file has the size in `size`. True for a file that is not open."""
         return self._open_file is None or self._open_file.file.size() == self.size
 
     def slice(self, position: int, size: int) -> FileSlice:
@@ -116,7 +116,7 @@ class SegmentFiles:
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield the position and the header of each whole batch from `position` on. Raises OSError and
         `MalformedMessage`."""
-        return walk_headers(self.file(), position, self.size)
+        return iterate_batch_headers(self.file(), position, self.size)
 
     # Indexes
 
@@ -165,9 +165,9 @@ class SegmentFiles:
 
     # Letting go
 
-    def give_back(self) -> bool:
+    def close_if_unused(self) -> bool:
         """Close the .log file if `OpenFiles` has too many open files, and return True. If the file was used since the
-        last call, keep it open and return False. The indexes have a `give_back` of their own."""
+        last call, keep it open and return False. The indexes have a `close_if_unused` of their own."""
         if self._is_used:
             self._is_used = False
             return False
@@ -193,7 +193,7 @@ class SegmentFiles:
     def _close_file(self) -> None:
         if self._open_file is not None:
             self._open_file = None
-            self._fs.open_files.closed(self)
+            self._fs.open_files.note_closed(self)
 
 
 class Segment(SegmentFiles):
@@ -302,8 +302,8 @@ class Segment(SegmentFiles):
         if not self._timestamps_loaded:
             self.load_timestamps()
         if self._bytes_since_index_entry + size_before_last > self.index_interval_bytes:
-            self.offset_index.entries.remember_last()
-            self.time_index.entries.remember_last()
+            self.offset_index.entries.load_last_entry()
+            self.time_index.entries.load_last_entry()
         self._is_used = True
         return (self._open_file or self.open_file()).file
 
@@ -359,7 +359,7 @@ class Segment(SegmentFiles):
     def first_timestamp(self) -> int | None:
         """The largest timestamp (ms) of the first batch; None if the segment is empty. Raises OSError."""
         if self._first_timestamp is None and self.size:
-            for _, header in walk_headers(self.file(), 0, self.size):
+            for _, header in iterate_batch_headers(self.file(), 0, self.size):
                 self._first_timestamp = header.max_timestamp
                 break
         return self._first_timestamp
@@ -379,7 +379,7 @@ class Segment(SegmentFiles):
 
     # Reading
 
-    def find(self, offset: int, start_position: int = 0, *, waits: bool = True) -> BatchPlace | None:
+    def find_batch(self, offset: int, start_position: int = 0, *, waits: bool = True) -> BatchPlace | None:
         """Return the batch that contains `offset`, or the first one after it; None if all batches end before it.
 
         Without `waits` it raises `NotCached` if it would have to wait for the disk. It raises `MalformedMessage` if the
@@ -407,16 +407,15 @@ class Segment(SegmentFiles):
         if not 0 <= position < self.size:
             return False
         try:
-            place = next(walk_places(self.file(), position, self.size), None)
+            place = next(iterate_batch_places(self.file(), position, self.size), None)
         except MalformedMessage:
             return False
         return place is not None and place.base_offset <= offset <= place.last_offset
 
-    def tail(self) -> SegmentTail | None:
-        """Return the end of the batches, found from the last index entry and the headers after it. Return None if an
-        index names a batch that is not in the file.
-
-        Raises OSError, and `MalformedMessage` if no batch begins at the end of another one.
+    def find_tail(self) -> SegmentTail | None:
+        """Find the end of the batches, from the last index entry and the headers after it. None if an index names a
+        batch that is not in the file. Raises OSError, and `MalformedMessage` if a batch is not followed by another one
+        or the end.
         """
         if not self.has_sound_indexes():
             return None
@@ -424,11 +423,11 @@ class Segment(SegmentFiles):
         if position and not self._has_batch(position, last_offset):
             return None
         last: BatchPlace | None = None
-        for place in walk_places(self.file(), position, self.size):
+        for place in iterate_batch_places(self.file(), position, self.size):
             last = place
         if last is None:
             return SegmentTail(self.base_offset, 0, -1)
-        if self.time_index.last()[1] > last.last_offset:
+        if self.time_index.last_entry()[1] > last.last_offset:
             return None
         _, header = next(self.headers(last.position))
         leader_epoch = header.partition_leader_epoch if header.magic == MAGIC else -1
@@ -450,14 +449,14 @@ class Segment(SegmentFiles):
         if self._timestamps_loaded:
             return
         self._timestamps_loaded = True
-        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
+        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry()
         last_offset, position = self.offset_index.last_entry()
         if not self._has_timestamp(self.max_timestamp, self.offset_of_max_timestamp):
             self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
             position = 0
         elif position and not self._has_batch(position, last_offset):
             position = 0
-        for _, header in walk_headers(self.file(), position, self.size):
+        for _, header in iterate_batch_headers(self.file(), position, self.size):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
 
@@ -465,7 +464,7 @@ class Segment(SegmentFiles):
         """Whether the batch that contains `offset` has `timestamp` as its largest timestamp. Raises OSError and
         `MalformedMessage`."""
         if timestamp > NO_TIMESTAMP:
-            for _, header in walk_headers(self.file(), self.start_position(offset), self.size):
+            for _, header in iterate_batch_headers(self.file(), self.start_position(offset), self.size):
                 if header.last_offset >= offset:
                     return header.base_offset <= offset and header.max_timestamp == timestamp
         return False
@@ -476,9 +475,10 @@ class Segment(SegmentFiles):
         self.load_timestamps()
         return self.max_timestamp if self.max_timestamp >= 0 else self._fs.modified_ms(self.path(LOG_SUFFIX))
 
-    def local_retention_ms(self, now_ms: int) -> int:
-        """The time (ms) by which local retention judges a copied segment: the largest timestamp of the records or, if
-        that is past `now_ms`, the time at which the .log file was last changed."""
+    def local_retention_timestamp_ms(self, now_ms: int) -> int:
+        """The timestamp (ms) by which local retention judges a copied segment: its largest timestamp, or the file's
+        modification time if that timestamp is in the future.
+        """
         largest = self.largest_timestamp()
         return largest if largest <= now_ms else self._fs.modified_ms(self.path(LOG_SUFFIX))
 
@@ -489,7 +489,7 @@ class Segment(SegmentFiles):
 
         Raises OSError and `MalformedMessage`.
         """
-        place = self.find(offset)
+        place = self.find_batch(offset)
         position = place.position if place else self.size
         # The indexes are truncated before the file. If a crash comes between, an index that ends early only makes a
         # lookup longer; one that points past the end of the file would be wrong.
@@ -525,17 +525,17 @@ class Segment(SegmentFiles):
     def resume_indexes(self) -> None:
         """Prepare the segment so that `note_appended` can be called for the batches after the last entry of the offset
         index, beginning with the batch of that entry."""
-        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
+        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry()
         self._timestamps_loaded = True
         self._bytes_since_index_entry = 0
 
-    def begin_run(self, run: BatchRun) -> None:
+    def start_batch_run(self, run: BatchRun) -> None:
         """Set the fields of `run` from which it continues the index entries of this segment."""
         run.index_interval_bytes = self.index_interval_bytes
         run.bytes_since_index_entry = self._bytes_since_index_entry
         run.max_timestamp, run.offset_of_max_timestamp = self.max_timestamp, self.offset_of_max_timestamp
 
-    def note_run(self, run: BatchRun) -> None:
+    def add_batch_run(self, run: BatchRun) -> None:
         """Note the batches that `run` has collected, as `note_appended` would note each of them."""
         for last_offset, position, max_timestamp, offset_of_max_timestamp in run.index_entries:
             self.offset_index.append(last_offset, position)

@@ -25,7 +25,7 @@ from moldau.storage.files.log_paths import (
 )
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileStamp, FileSystem
-from moldau.storage.segment.batch_scan import BatchPlace, find_batch, walk_headers
+from moldau.storage.segment.batch_scan import BatchPlace, find_batch, iterate_batch_headers
 from moldau.storage.segment.sparse_index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 
 LISTINGS_MAX = 1000
@@ -130,7 +130,7 @@ def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:
     if segment.next_base_offset is None:
         return None
     index = time_index_of(fs, segment)
-    timestamp = index.last()[0] if index else NO_TIMESTAMP
+    timestamp = index.last_entry()[0] if index else NO_TIMESTAMP
     return timestamp if timestamp > NO_TIMESTAMP else None
 
 
@@ -144,13 +144,13 @@ def first_offset_at(
     if latest is not None and latest < timestamp:
         return None
     index = time_index_of(fs, segment)
-    indexed_offset = index.at_or_before(timestamp)[1] if index else segment.base_offset
+    indexed_offset = index.entry_at_or_before(timestamp)[1] if index else segment.base_offset
     path = segment.path(OFFSET_INDEX_SUFFIX)
     offsets = OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
     position = offsets.position_at_or_before(max(indexed_offset, start_offset)) if offsets else 0
     file = fs.open(segment.path(), read_only=True)
     try:
-        for batch_position, header in walk_headers(file, position, segment.size):
+        for batch_position, header in iterate_batch_headers(file, position, segment.size):
             if header.base_offset >= end_offset:
                 return None
             if header.max_timestamp < timestamp or header.last_offset < start_offset:

@@ -22,7 +22,7 @@ from struct import Struct
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.open_files import OpenFile, open_for_holder
-from moldau.storage.files.port import PASSING, File, FileSystem
+from moldau.storage.files.port import TRANSIENT_ERRNOS, File, FileSystem
 
 # DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls. Here they grow as they are
 # written: an idle partition takes no space, and a file is never truncated under a mapping.
@@ -80,17 +80,14 @@ class SparseIndex:
         self._count = self._written_count = 0
         self._recent.clear()
 
-    def last(self) -> Entry | None:
+    def last_entry(self) -> Entry | None:
         """The last entry; None in an empty index. Raises OSError."""
         if self._recent:
             return self._recent[-1]
         return self.entry_at(self._count - 1) if self.count else None
 
-    def remember_last(self) -> None:
-        """Load the last entry into memory, so that an append, which compares with it, need not open the file.
-
-        Raises OSError.
-        """
+    def load_last_entry(self) -> None:
+        """Keep the last entry in memory, so that an append need not open the file to compare with it."""
         if not self._recent and self.count:
             self._recent.append(self.entry_at(self._count - 1))
 
@@ -118,7 +115,7 @@ class SparseIndex:
         if self._count - self._written_count >= PENDING_COUNT_MAX:
             self.write_pending_if_possible()
 
-    def lookup(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
+    def last_at_or_below(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
         """The last entry whose `column` is not above `target`; None if all are above. Raises OSError.
 
         Without `waits` it raises `NotCached` if it would have to wait for the disk.
@@ -191,7 +188,7 @@ class SparseIndex:
         try:
             self.write_pending()
         except OSError as error:
-            if error.errno not in PASSING:
+            if error.errno not in TRANSIENT_ERRNOS:
                 raise
             return False
         return True
@@ -206,7 +203,7 @@ class SparseIndex:
     def file_or_path(self) -> OpenFile | str:
         return self._open_file or self._path
 
-    def give_back(self) -> bool:
+    def close_if_unused(self) -> bool:
         """Close the file if `OpenFiles` has too many open files. Returns False if it stays open because pending entries
         could not be written."""
         self.release()
@@ -225,7 +222,7 @@ class SparseIndex:
     def close(self) -> None:
         if self._open_file is not None:
             self._open_file = None
-            self._fs.open_files.closed(self)
+            self._fs.open_files.note_closed(self)
 
     def is_sound(self, column_min: Entry) -> bool:
         """Whether the file can be trusted: it has whole entries without zeros behind them, and the first and the last
@@ -352,7 +349,7 @@ class OffsetIndex:
     def entry_at_or_before(self, offset: int, *, waits: bool = True) -> tuple[int, int]:
         """The last offset and the position of the last batch with an entry that ends at or before `offset`; (-1, 0) if
         there is none. Without `waits` it may raise `NotCached`."""
-        entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
+        entry = self.entries.last_at_or_below(_OFFSET, offset - self._base_offset, waits=waits)
         return (entry[_OFFSET] + self._base_offset, entry[_POSITION]) if entry else (-1, 0)
 
     def position_at_or_before(self, offset: int) -> int:
@@ -376,12 +373,12 @@ class OffsetIndex:
     def last_entry(self) -> tuple[int, int]:
         """The last offset and the position of the last batch with an entry; (-1, 0) if the index is empty. Raises
         OSError."""
-        last = self.entries.last()
+        last = self.entries.last_entry()
         return (last[_OFFSET] + self._base_offset, last[_POSITION]) if last else (-1, 0)
 
     def last_position(self) -> int:
         """The position of the last batch with an entry; 0 if the index is empty. Raises OSError."""
-        last = self.entries.last()
+        last = self.entries.last_entry()
         return last[_POSITION] if last else 0
 
     def truncate_to(self, offset: int) -> None:
@@ -413,18 +410,18 @@ class TimeIndex:
     def append_if_later(self, timestamp: int, last_offset: int) -> None:
         """Add an entry if `timestamp` is larger than that of the last entry: timestamps in the index
         strictly increase."""
-        last = self.entries.last()
+        last = self.entries.last_entry()
         if timestamp > (last[_TIMESTAMP] if last else NO_TIMESTAMP):
             self.entries.append((timestamp, last_offset - self._base_offset))
 
-    def last(self) -> tuple[int, int]:
+    def last_entry(self) -> tuple[int, int]:
         """The timestamp and the offset of the last entry; (-1, base offset) if the index is empty. Raises OSError."""
-        entry = self.entries.last()
+        entry = self.entries.last_entry()
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 
-    def at_or_before(self, timestamp: int) -> tuple[int, int]:
+    def entry_at_or_before(self, timestamp: int) -> tuple[int, int]:
         """The entry with the largest timestamp that is not above `timestamp`; (-1, base offset) if all are above."""
-        entry = self.entries.lookup(_TIMESTAMP, timestamp)
+        entry = self.entries.last_at_or_below(_TIMESTAMP, timestamp)
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 
     def truncate_to(self, offset: int) -> None:

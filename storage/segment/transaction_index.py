@@ -82,14 +82,14 @@ class TransactionIndex:
         entries.append(aborted)
         self._markers.append(aborted.last_offset)
 
-    def count_from(self, first_offset: int) -> int:
+    def count_markers_from(self, first_offset: int) -> int:
         """The number of aborted transactions whose marker is at or past `first_offset`.
 
         Raises OSError, and its subclass `CorruptTransactionIndex`.
         """
         return len(self.entries()) - bisect_left(self._markers, first_offset)
 
-    def collect(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+    def overlapping_transactions(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The aborted transactions of this segment that overlap [first_offset, end_offset), and whether no later
         segment can have another one."""
         found = []
@@ -132,7 +132,7 @@ class TransactionIndex:
     def file_or_path(self) -> OpenFile | str:
         return self._open_file or self._path
 
-    def give_back(self) -> bool:
+    def close_if_unused(self) -> bool:
         """Close the file, because `OpenFiles` has too many open files. Returns True."""
         self.close()
         return True
@@ -145,7 +145,7 @@ class TransactionIndex:
     def close(self) -> None:
         if self._open_file is not None:
             self._open_file = None
-            self._fs.open_files.closed(self)
+            self._fs.open_files.note_closed(self)
 
     def _load(self) -> list[AbortedTransaction]:
         if not self._fs.exists(self._path):

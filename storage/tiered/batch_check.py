@@ -1,18 +1,18 @@
 """Two checks over all batches of a segment, piece by piece from its first byte on. One checks the batches, and makes
 the offset index and the time index from them. The other rebuilds the transaction index.
 
-Both require that every batch is complete and has a valid checksum. The first (`BatchCheck`) uses the compiled loop of
-recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch before. A
-leader runs it before it copies a segment; it also rebuilds the indexes of a remote segment.
+Both require that every batch is complete and has a valid checksum. The first (`SegmentBatchCheck`) uses the compiled
+loop of recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch
+before. A leader runs it before it copies a segment; it also rebuilds the indexes of a remote segment.
 
 The base offset and the leader epoch of a batch are not covered by its checksum: of these only the order of the offsets
 is checked. Whether an index file can be trusted is another question, answered by its entries alone.
 
 A transaction that ends in the segment may have begun before it, and a later one may be open at its end. So the second
-(`TransactionWalk`) begins with the producer snapshot of the segment before, which has the transactions that are open
-there. The first segment of a log needs no snapshot, because nothing before it is read. `TransactionWalk` is not used
-for the segments of a compacted topic: cleaning removes markers, and without them a transaction would seem to begin
-earlier than it did.
+(`TransactionIndexBuilder`) begins with the producer snapshot of the segment before, which has the transactions that are
+open there. The first segment of a log needs no snapshot, because nothing before it is read. `TransactionIndexBuilder`
+is not used for the segments of a compacted topic: cleaning removes markers, and without them a transaction would seem
+to begin earlier than it did.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ class SegmentPieces:
         self.read_size = 0
         """The bytes of all pieces so far, which is the position of the next piece."""
 
-    def joined(self, piece: BytesLike) -> bytes:
-        """Add the next piece. Return all bytes from `position` on, or empty bytes if they are surely too few for
-        a whole batch.
-        """
+    def join_piece(self, piece: BytesLike) -> bytes:
+        """Add the next piece, and return all bytes from `position` on; empty if they are too few for a batch."""
         self.read_size += len(piece)
         self._parts.append(piece)
         self._parts_size += len(piece)
@@ -92,20 +90,19 @@ class SegmentPieces:
             raise DamagedBatch(self.position, "checksum mismatch")
         return header
 
-    def keep(self, data: bytes, inside: int) -> None:
-        """Keep the bytes from `data[inside]` on, which begin at `position` of the file, for the next piece."""
+    def keep_rest(self, data: bytes, inside: int) -> None:
+        """Keep the bytes from `data[inside]` on for the next piece. They begin at `position` of the file."""
         self._parts = [memoryview(data)[inside:]] if inside < len(data) else []
         self._parts_size = len(data) - inside
 
-    def finish(self) -> None:
+    def check_complete(self) -> None:
         """Check that the pieces contained the whole segment and ended at the end of a batch. Raises `DamagedBatch`."""
         if self.position != self.size or self._parts_size:
             raise DamagedBatch(self.position, f"no whole batch in the last {self.size - self.position} bytes,")
 
 
-class BatchCheck:
-    """The check of the batches of one segment, which also makes its offset index and its time index. It blocks for CPU
-    time, and does no I/O."""
+class SegmentBatchCheck:
+    """Checks the batches of one segment, and builds its offset index and time index. Uses CPU only, no I/O."""
 
     __slots__ = (
         "_base_offset",
@@ -169,21 +166,21 @@ class BatchCheck:
         last = TIME_ENTRY.pack(run.max_timestamp, run.offset_of_max_timestamp - self._base_offset)
         return bytes(self._time_entries) + last
 
-    def add(self, piece: BytesLike) -> None:
+    def add_piece(self, piece: BytesLike) -> None:
         """Add the next piece, and check the batches that are complete now. Raises `DamagedBatch`."""
         self.crc = crc32c(piece, self.crc)
         pieces = self._pieces
         start_position, inside = pieces.position, 0
-        data = pieces.joined(piece)
+        data = pieces.join_piece(piece)
         while inside + HEADER_SIZE <= len(data):
-            end = self._run.walk(data, inside, start_position)
+            end = self._run.check_batches(data, inside, start_position)
             if end == inside:
                 # The batch is damaged, not whole in `data`, or of another leader epoch than the one before.
                 header = pieces.batch_at(data, inside)
                 if header is None:
                     break
                 self._run.leader_epoch = header.partition_leader_epoch
-                end = self._run.walk(data, inside, start_position)
+                end = self._run.check_batches(data, inside, start_position)
                 if end == inside:
                     raise DamagedBatch(pieces.position, self._disorder(header))
             if self._run.next_offset > self._end_offset:
@@ -192,11 +189,11 @@ class BatchCheck:
             inside, pieces.position = end, start_position + end
             self._note_entries()
         if data:
-            pieces.keep(data, inside)
+            pieces.keep_rest(data, inside)
 
-    def finish(self) -> None:
+    def check_complete(self) -> None:
         """Check that the pieces contained the whole segment and ended at the end of a batch. Raises `DamagedBatch`."""
-        self._pieces.finish()
+        self._pieces.check_complete()
 
     def _disorder(self, header: BatchHeader) -> str:
         return f"offsets {header.base_offset} to {header.last_offset} after offset {self._run.next_offset - 1}"
@@ -213,9 +210,8 @@ class BatchCheck:
 SNAPSHOT_SIZE_MAX = 1 << 30
 
 
-class TransactionWalk:
-    """Makes the transaction index of a segment from its batches, which are passed piece by piece. It blocks for CPU
-    time, and does no I/O."""
+class TransactionIndexBuilder:
+    """Builds the transaction index of a segment from its batches, piece by piece. Uses CPU only, no I/O."""
 
     def __init__(self, start_offset: int, size: int, snapshot: BytesLike | None) -> None:
         """`size`: the bytes of the segment. `snapshot`: the content of the producer snapshot at `start_offset`; None at
@@ -231,10 +227,10 @@ class TransactionWalk:
         """The content of the transaction index for the batches so far."""
         return bytes(self._entries)
 
-    def add(self, piece: BytesLike) -> None:
+    def add_piece(self, piece: BytesLike) -> None:
         """Add the next piece, and note the transactions of the batches that are complete now. Raises `DamagedBatch`."""
         pieces, inside = self._pieces, 0
-        data = pieces.joined(piece)
+        data = pieces.join_piece(piece)
         while data and (header := pieces.batch_at(data, inside)) is not None:
             batch = data[inside : inside + header.size] if header.attributes & CONTROL_BIT else b""
             try:
@@ -247,20 +243,20 @@ class TransactionWalk:
             self._producers.on_high_watermark(self._producers.map_end_offset)
             inside, pieces.position = inside + header.size, pieces.position + header.size
         if data:
-            pieces.keep(data, inside)
+            pieces.keep_rest(data, inside)
 
-    def finish(self) -> None:
+    def check_complete(self) -> None:
         """Check that the pieces contained the whole segment and ended at the end of a batch. Raises `DamagedBatch`."""
-        self._pieces.finish()
+        self._pieces.check_complete()
 
 
-async def walk_transactions(
+async def transaction_index_builder_of(
     storage: RemoteStorage,
     cluster_id: str,
     partition: RemotePartition,
     segment: RemoteSegment,
     remote_log: RemoteLog | None,
-) -> TransactionWalk:
+) -> TransactionIndexBuilder:
     """Return the walk that can rebuild the transaction index of a segment. It knows the transactions that are open at
     the start of the segment.
 
@@ -272,7 +268,7 @@ async def walk_transactions(
         key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.TRANSACTION_INDEX)
         raise CorruptObject(f"{key} is damaged, and the transactions that are open before it are not known")
     if not earlier:
-        return TransactionWalk(segment.start_offset, segment.size, None)
+        return TransactionIndexBuilder(segment.start_offset, segment.size, None)
     before = adjacent[0]
     manifest = await get_manifest(storage, cluster_id, partition, before)
     key = object_key(partition, before.start_offset, before.segment_id, ObjectKind.PRODUCER_SNAPSHOT)
@@ -281,7 +277,7 @@ async def walk_transactions(
     if (len(data), crc32c(data, 0)) != summary:
         raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
     try:
-        return TransactionWalk(segment.start_offset, segment.size, data)
+        return TransactionIndexBuilder(segment.start_offset, segment.size, data)
     except CorruptSnapshot as error:
         raise CorruptObject(f"{key}: {error}") from None
 

@@ -11,7 +11,7 @@ from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, WrongCluster, get_all, list_all
 
 
-class Replaceable(Protocol):
+class ReplaceableSegment(Protocol):
     """The fields of a manifest from which the current segments are chosen: the offsets and the id of its segment, and
     the ids of the segments that it replaces."""
 
@@ -34,7 +34,7 @@ class Replaceable(Protocol):
     def ancestors(self) -> tuple[bytes, ...]: ...
 
 
-S = TypeVar("S", bound=Replaceable)
+S = TypeVar("S", bound=ReplaceableSegment)
 
 
 async def manifest_keys(storage: RemoteStorage, partition: RemotePartition) -> AsyncIterator[str]:

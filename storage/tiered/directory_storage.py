@@ -34,10 +34,10 @@ from moldau.storage.tiered.port import (
     StorageUnavailable,
 )
 
-UPLOADS: Final = ".uploads"
+UPLOADS_DIRECTORY: Final = ".uploads"
 _HAS_ADVICE: Final = hasattr(os, "posix_fadvise")
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+STORAGE_FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
+ACCESS_REFUSED_ERRNOS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class DirectoryStorage:
         """Remove the incomplete files of crashed uploads that were last changed before `before_ms` (ms since the
         epoch). Returns how many. Raises `RemoteStorageError`.
         """
-        with self._errors(UPLOADS):
+        with self._errors(UPLOADS_DIRECTORY):
             return await self._run(self._remove_uploads, before_ms)
 
     # In aiofiles' threads
@@ -112,11 +112,13 @@ class DirectoryStorage:
         return result
 
     def _path(self, key: str) -> str:
-        assert key and not any(part in ("", ".", "..", UPLOADS) for part in key.split("/")), f"{key!r} is not a key"
+        assert key and not any(part in ("", ".", "..", UPLOADS_DIRECTORY) for part in key.split("/")), (
+            f"{key!r} is not a key"
+        )
         return f"{self._root}/{key}"
 
     def _new_temporary(self) -> str:
-        return f"{self._root}/{UPLOADS}/{self._random.getrandbits(64):016x}"
+        return f"{self._root}/{UPLOADS_DIRECTORY}/{self._random.getrandbits(64):016x}"
 
     def _make_directories(self, path: str) -> None:
         """Make a directory below the root, and the missing directories above it, durably. Raises FileNotFoundError if
@@ -155,7 +157,7 @@ class DirectoryStorage:
         try:
             with os.scandir(f"{self._root}/{prefix}") as entries:
                 names = sorted(
-                    f"{each.name}/" for each in entries if each.is_dir() and (prefix or each.name != UPLOADS)
+                    f"{each.name}/" for each in entries if each.is_dir() and (prefix or each.name != UPLOADS_DIRECTORY)
                 )
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -167,7 +169,9 @@ class DirectoryStorage:
         try:
             with os.scandir(f"{self._root}/{prefix}") as entries:
                 # Directories are sorted like their keys: with the slash at the end.
-                names = sorted(each.name + "/" * each.is_dir() for each in entries if prefix or each.name != UPLOADS)
+                names = sorted(
+                    each.name + "/" * each.is_dir() for each in entries if prefix or each.name != UPLOADS_DIRECTORY
+                )
         except (FileNotFoundError, NotADirectoryError):
             return
         for name in names:
@@ -182,7 +186,7 @@ class DirectoryStorage:
 
     def _remove_uploads(self, before_ms: int) -> int:
         count = 0
-        with suppress(FileNotFoundError), os.scandir(f"{self._root}/{UPLOADS}") as entries:
+        with suppress(FileNotFoundError), os.scandir(f"{self._root}/{UPLOADS_DIRECTORY}") as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):
                     if entry.stat().st_mtime_ns < before_ms * 1_000_000:
@@ -206,9 +210,9 @@ class DirectoryStorage:
             if not os.path.isdir(self._root):
                 return StorageMissing(f"the directory {self._root} does not exist, or is not mounted")
             return ObjectNotFound(f"{key} does not exist")
-        if error.errno in FULL:
+        if error.errno in STORAGE_FULL_ERRNOS:
             return StorageFull(what)
-        if error.errno in REFUSED:
+        if error.errno in ACCESS_REFUSED_ERRNOS:
             return AccessRefused(what)
         return StorageUnavailable(what)
 
@@ -224,7 +228,7 @@ class DirectoryUpload:
 
     def write(self, data: BytesLike, /) -> None:
         """Append bytes to the file. It blocks. Raises `RemoteStorageError`."""
-        with self._storage._errors(UPLOADS):
+        with self._storage._errors(UPLOADS_DIRECTORY):
             if self._descriptor is None:
                 self._storage._make_directories(os.path.dirname(self._temporary))
                 self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)

@@ -28,7 +28,12 @@ from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.batch_scan import DamagedBatch
 from moldau.storage.segment.sparse_index import OffsetIndex, TimeIndex
 from moldau.storage.segment.transaction_index import TransactionIndex
-from moldau.storage.tiered.batch_check import BatchCheck, offset_index_problem, time_index_problem, walk_transactions
+from moldau.storage.tiered.batch_check import (
+    SegmentBatchCheck,
+    offset_index_problem,
+    time_index_problem,
+    transaction_index_builder_of,
+)
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
@@ -119,7 +124,7 @@ class RemoteIndexCache:
             self._fs.remove_tree(self._directory)
         self._fs.make_directories(self._directory)
 
-    async def open(
+    async def open_indexes(
         self,
         storage: RemoteStorage,
         cluster_id: str,
@@ -127,11 +132,11 @@ class RemoteIndexCache:
         segment: RemoteSegment,
         remote_log: RemoteLog | None = None,
     ) -> RemoteIndexes:
-        """Return the indexes of a segment, after loading them if they are not in the cache. The caller returns them
-        with `give_back`. `remote_log` has the segment before this one, which is needed if a transaction index must be
-        made again.
+        """Return the indexes of a segment, loading them if they are not cached. The caller returns them with
+        `release_indexes`.
 
-        Raises `RemoteStorageError`, its subclass `CorruptObject`, and OSError.
+        `remote_log`: finds the previous segment, if a transaction index must be rebuilt. Raises `RemoteStorageError`,
+        its subclass `CorruptObject`, and OSError.
         """
         found = self._use(segment.segment_id)
         if found is not None:
@@ -151,12 +156,14 @@ class RemoteIndexCache:
             if waiting_count > 1:
                 self._locks[segment.segment_id] = (lock, waiting_count - 1)
 
-    async def give_back(self, indexes: RemoteIndexes) -> None:
-        """Release indexes that `open` has returned, and evict entries if the cache is too large. Raises OSError."""
+    async def release_indexes(self, indexes: RemoteIndexes) -> None:
+        """Release indexes that `open_indexes` has returned, and evict entries if the cache is too large. Raises
+        OSError.
+        """
         indexes.use_count -= 1
         await self._remove(self._push_out())
 
-    async def forget(self, segment_id: bytes) -> None:
+    async def drop_segment(self, segment_id: bytes) -> None:
         """Drop the indexes of a segment that was deleted, or whose indexes are damaged, from the cache.
         Raises OSError."""
         entry = self._entries.pop(segment_id, None)
@@ -232,10 +239,10 @@ class RemoteIndexCache:
 
         Raises `RemoteStorageError`, and its subclass `CorruptObject` if the index cannot be made.
         """
-        walk = await walk_transactions(storage, cluster_id, partition, segment, remote_log)
+        walk = await transaction_index_builder_of(storage, cluster_id, partition, segment, remote_log)
         try:
-            await self._read_log(storage, partition, segment, walk.add)
-            walk.finish()
+            await self._read_log(storage, partition, segment, walk.add_piece)
+            walk.check_complete()
         except DamagedBatch as damage:
             key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
             raise CorruptObject(f"{key}: {damage}") from None
@@ -270,10 +277,10 @@ class RemoteIndexCache:
         """
         defaults = LogConfig()
         limits = (defaults.index_interval_bytes, defaults.segment_index_bytes)
-        check = BatchCheck(segment.start_offset, segment.last_offset + 1, segment.size, *limits)
+        check = SegmentBatchCheck(segment.start_offset, segment.last_offset + 1, segment.size, *limits)
         key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
         try:
-            await self._read_log(storage, partition, segment, check.add)
+            await self._read_log(storage, partition, segment, check.add_piece)
         except DamagedBatch as damage:
             self._report(f"{key}: {damage}, offset {check.next_offset}. The indexes of the segment end there")
         return {ObjectKind.OFFSET_INDEX: check.offset_index, ObjectKind.TIME_INDEX: check.time_index}

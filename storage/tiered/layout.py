@@ -10,10 +10,10 @@ from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 from moldau.storage.files.log_paths import offset_name, offset_of_name
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
-CLUSTER_MANIFEST: Final = "moldau-cluster.json"
-TOPICS: Final = "topics/"
-PINS: Final = "pins/"
-PROBES: Final = "probes/"
+CLUSTER_MANIFEST_KEY: Final = "moldau-cluster.json"
+TOPICS_PREFIX: Final = "topics/"
+PINS_PREFIX: Final = "pins/"
+PROBES_PREFIX: Final = "probes/"
 """The prefix of the objects that a check at the start of a broker writes and removes."""
 
 
@@ -50,7 +50,7 @@ class SegmentObject(NamedTuple):
 
 def topic_prefix(topic: str, topic_id: bytes) -> str:
     """The prefix of the keys of all objects of a topic."""
-    return f"{TOPICS}{topic}.{uuid_text(topic_id)}/"
+    return f"{TOPICS_PREFIX}{topic}.{uuid_text(topic_id)}/"
 
 
 def partition_prefix(partition: RemotePartition) -> str:
@@ -66,10 +66,10 @@ def object_key(partition: RemotePartition, start_offset: int, segment_id: bytes,
 
 def parse_key(key: str) -> SegmentObject | None:
     """Parse the key of a segment's object; None for a key of another form."""
-    if not key.startswith(TOPICS):
+    if not key.startswith(TOPICS_PREFIX):
         return None
     try:
-        topic_part, partition_part, name = key[len(TOPICS) :].split("/")
+        topic_part, partition_part, name = key[len(TOPICS_PREFIX) :].split("/")
         topic, _, topic_id = topic_part.rpartition(".")
         stem, dot, suffix = name.partition(".")
         digits, _, segment_id = stem.partition("-")
@@ -84,7 +84,7 @@ def parse_key(key: str) -> SegmentObject | None:
 def parse_partition_prefix(prefix: str) -> RemotePartition | None:
     """Parse the prefix of the keys of a partition; None for a prefix of another form."""
     try:
-        topic_part, partition_part, _ = prefix.removeprefix(TOPICS).split("/")
+        topic_part, partition_part, _ = prefix.removeprefix(TOPICS_PREFIX).split("/")
         topic, _, topic_id = topic_part.rpartition(".")
         found = RemotePartition(topic, parse_uuid(topic_id), int(partition_part))
     except ValueError:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, PROBES
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, PROBES_PREFIX
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest, encode_cluster_manifest
 from moldau.storage.tiered.object_options import FILE_SCHEME, ObjectStoreOptions
 from moldau.storage.tiered.port import (
@@ -165,7 +165,7 @@ async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str
     broker. Raises `RemoteStorageError`; the message says which step failed.
     """
     await claim_storage(storage, cluster_id)
-    key = PROBES + probe_name
+    key = PROBES_PREFIX + probe_name
     try:
         await storage.put(key, PROBE)
     except AccessRefused as refused:
@@ -173,7 +173,7 @@ async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str
     try:
         if bytes(await storage.get(key, 0, 1 << 10)) != PROBE:
             raise CorruptObject(f"remote storage returned other bytes of {key} than were put")
-        await storage.list(PROBES, limit=1)
+        await storage.list(PROBES_PREFIX, limit=1)
     finally:
         await storage.delete([key])
 
@@ -185,7 +185,7 @@ async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
         await check_cluster(storage, cluster_id)
     except ObjectNotFound:
         try:
-            await storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(cluster_id), must_create=True)
+            await storage.put(CLUSTER_MANIFEST_KEY, encode_cluster_manifest(cluster_id), must_create=True)
         except ObjectExists:
             await check_cluster(storage, cluster_id)
 
@@ -193,7 +193,7 @@ async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
 async def check_cluster(storage: RemoteStorage, cluster_id: str) -> None:
     """Check that the storage belongs to this cluster, by its cluster manifest. Raises `RemoteStorageError`:
     `WrongCluster` if it belongs to another one, `ObjectNotFound` if it belongs to no cluster yet, and others."""
-    data = await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX)
-    owner = decode_cluster_manifest(CLUSTER_MANIFEST, data)
+    data = await get_all(storage, CLUSTER_MANIFEST_KEY, MANIFEST_SIZE_MAX)
+    owner = decode_cluster_manifest(CLUSTER_MANIFEST_KEY, data)
     if owner != cluster_id:
         raise WrongCluster(f"this remote storage belongs to the cluster {owner}, not to {cluster_id}")

@@ -22,7 +22,7 @@ from typing import Final
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.bucket_reading import current_manifests, manifest_keys
-from moldau.storage.tiered.layout import PINS, ObjectKind, object_key
+from moldau.storage.tiered.layout import PINS_PREFIX, ObjectKind, object_key
 from moldau.storage.tiered.manifest import (
     FORMAT_VERSION,
     JsonFields,
@@ -76,7 +76,7 @@ class Pin:
         }
         return json.dumps(fields, indent=1).encode() + b"\n"
 
-    def holds(self, now_ms: int) -> bool:
+    def is_in_force(self, now_ms: int) -> bool:
         """Whether the pin is in force at `now_ms`."""
         return now_ms < min(self.expires_ms, self.written_ms + LIFETIME_MAX_MS)
 
@@ -98,7 +98,7 @@ def decode_pin(key: str, data: BytesLike) -> Pin:
 
 def pin_prefix(partition: RemotePartition) -> str:
     """The prefix of the keys of all pins of a partition."""
-    return f"{PINS}{partition.topic}.{uuid_text(partition.topic_id)}/{partition.partition}/"
+    return f"{PINS_PREFIX}{partition.topic}.{uuid_text(partition.topic_id)}/{partition.partition}/"
 
 
 def pin_key(partition: RemotePartition, name: str) -> str:
@@ -130,7 +130,7 @@ async def pinned_segments(
         except (CorruptObject, WrongCluster) as bad:
             problems.append(str(bad))
         else:
-            held.update(pin.segment_ids if pin.holds(now_ms) else ())
+            held.update(pin.segment_ids if pin.is_in_force(now_ms) else ())
     return held, problems
 
 

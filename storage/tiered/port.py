@@ -133,12 +133,11 @@ async def content_bytes(content: Content) -> bytes:
 class RemoteStorageError(Exception):
     """A call to remote storage failed."""
 
-    may_pass: ClassVar[bool] = False
-    """Whether the same call may succeed later, without any change to its arguments. A job then waits and tries again,
-    and a fetch is answered with a retriable error."""
+    is_transient: ClassVar[bool] = False
+    """Whether the same call may succeed later. Jobs then try again, and fetches get a retriable error."""
 
 
-def error_of(error: RemoteStorageError | OSError) -> ErrorCode:
+def error_code_of_storage_error(error: RemoteStorageError | OSError) -> ErrorCode:
     """Return the error code for a client whose read failed.
 
     If a segment is damaged or gone it is UNKNOWN_SERVER_ERROR, as in Apache Kafka, which clients log or raise. After
@@ -146,7 +145,7 @@ def error_of(error: RemoteStorageError | OSError) -> ErrorCode:
 
     DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR also while the storage does not answer.
     """
-    is_permanent = isinstance(error, RemoteStorageError) and not error.may_pass
+    is_permanent = isinstance(error, RemoteStorageError) and not error.is_transient
     return ErrorCode.UNKNOWN_SERVER_ERROR if is_permanent else ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -156,26 +155,26 @@ class StorageUnavailable(RemoteStorageError):
     The call may have had its effect all the same.
     """
 
-    may_pass = True
+    is_transient = True
 
 
 class AccessRefused(RemoteStorageError):
     """The credentials are missing, wrong or expired, or do not allow this call. The error may pass, because each call
     looks up the credentials again."""
 
-    may_pass = True
+    is_transient = True
 
 
 class StorageMissing(RemoteStorageError):
     """The bucket, the container or the root directory does not exist, or is not mounted."""
 
-    may_pass = True
+    is_transient = True
 
 
 class StorageFull(RemoteStorageError):
     """The storage has no space left, or a quota is used up. Reads and deletions still work."""
 
-    may_pass = True
+    is_transient = True
 
 
 class ObjectNotFound(RemoteStorageError):

@@ -135,7 +135,7 @@ def _header(data: memoryview, inside: int, key: str, position: int, segment: Rem
     return header
 
 
-async def read_from(
+async def read_batches_from(
     storage: RangeReader,
     partition: RemotePartition,
     segment: RemoteSegment,
@@ -177,7 +177,7 @@ async def find_timestamp(
     past `start_offset`; None if there is none. Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`."""
     if segment.max_timestamp_ms < timestamp:
         return None
-    indexed_offset = indexes.time_index.at_or_before(timestamp)[1]
+    indexed_offset = indexes.time_index.entry_at_or_before(timestamp)[1]
     position = indexes.offset_index.position_at_or_before(max(indexed_offset, start_offset))
     async for _, header, data in batches_from(storage, partition, segment, position):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
@@ -214,9 +214,9 @@ async def aborted_transactions(
     on. Returns them in the order of their markers, and whether no later segment, remote or local, can have another one.
 
     `collect` searches the transaction index of one segment for the transactions that overlap a read, and returns what
-    `TransactionIndex.collect` does. A marker may be in a later segment than the records, so the search continues from
-    segment to segment. Segments without an index are skipped. If the result is False, the caller continues in the next
-    epoch, or in the local log.
+    `TransactionIndex.overlapping_transactions` does. A marker may be in a later segment than the records, so the search
+    continues from segment to segment. Segments without an index are skipped. If the result is False, the caller
+    continues in the next epoch, or in the local log.
     """
     found: list[AbortedTransaction] = []
     segment = log.next_with_transaction_index(epoch, first_offset)

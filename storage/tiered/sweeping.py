@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.layout import PINS, PROBES, TOPICS, ObjectKind, SegmentObject, parse_key
+from moldau.storage.tiered.layout import PINS_PREFIX, PROBES_PREFIX, TOPICS_PREFIX, ObjectKind, SegmentObject, parse_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from moldau.storage.tiered.pins import read_pin
@@ -27,23 +27,23 @@ class Orphan(NamedTuple):
     reason: str
 
 
-class Findings(NamedTuple):
-    """The result of a search for orphans."""
+class OrphanSearchResult(NamedTuple):
+    """The result of a search for orphaned objects."""
 
-    orphans: Sequence[Orphan]
+    find_orphans: Sequence[Orphan]
     """The orphans, manifests first."""
     young: Sequence[Orphan]
-    """Objects that are too young to be orphans, and would be orphans if they were older."""
+    """Objects that would be orphans if they were older."""
     unknown: Sequence[ObjectEntry]
     """Objects whose keys are not those of segment objects. They are never deleted."""
 
 
-def orphans(
+def find_orphans(
     listing: Iterable[ObjectEntry],
     remote_logs: dict[RemotePartition, RemoteLog],
     topic_exists: Callable[[RemotePartition], bool],
     before_ms: int,
-) -> Findings:
+) -> OrphanSearchResult:
     """Return the orphans in a listing of `topics/`. `remote_logs` is metadata that was read after the listing.
 
     An object is not an orphan if it was put, or its segment was last described by a record, at or after `before_ms`.
@@ -68,7 +68,7 @@ def orphans(
             found.append((named.kind is not ObjectKind.MANIFEST, Orphan(entry, reason)))
         else:
             young.append(Orphan(entry, reason))
-    return Findings([each for _, each in sorted(found, key=lambda each: each[0])], young, unknown)
+    return OrphanSearchResult([each for _, each in sorted(found, key=lambda each: each[0])], young, unknown)
 
 
 def _reason(
@@ -90,23 +90,23 @@ async def stale_probes_and_pins(storage: RemoteStorage, before_ms: int, now_ms: 
 
     Raises `RemoteStorageError`.
     """
-    async for entry in list_all(storage, PROBES):
+    async for entry in list_all(storage, PROBES_PREFIX):
         if entry.modified_ms < before_ms:
             yield Orphan(entry, "the start of a broker did not remove it")
-    async for entry in list_all(storage, PINS):
+    async for entry in list_all(storage, PINS_PREFIX):
         if entry.modified_ms < before_ms:
             try:
                 pin = await read_pin(storage, entry.key)
             except (CorruptObject, ObjectNotFound):
                 continue
-            if not pin.holds(now_ms):
+            if not pin.is_in_force(now_ms):
                 yield Orphan(entry, "the pin has expired")
 
 
 async def listed_objects(storage: RemoteStorage) -> list[ObjectEntry]:
     """List all objects of all segments in the storage; each takes some 200 bytes of memory. Raises
     `RemoteStorageError`."""
-    return [entry async for entry in list_all(storage, TOPICS)]
+    return [entry async for entry in list_all(storage, TOPICS_PREFIX)]
 
 
 async def delete_orphans(storage: RemoteStorage, found: Sequence[Orphan]) -> None:

@@ -28,7 +28,7 @@ from moldau.protocol.record_batch import (
     whole_batch,
 )
 from moldau.storage.files.local_files import LocalFiles
-from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.batch_scan import iterate_batch_headers
 from moldau.storage.segment.segment_listing import list_segments
 from moldau.tables.decoding.coverage import Coverage
 from moldau.tables.decoding.expansion import Expander
@@ -276,7 +276,7 @@ class AbortMarkers:
                     following.close()
 
     def _markers_in(self, file: SegmentFile, position: int, end_position: int) -> Iterator[None]:
-        for found, header in walk_headers(file, position, end_position):
+        for found, header in iterate_batch_headers(file, position, end_position):
             if header.is_control and header.is_transactional:
                 offsets, aborts = self._markers.setdefault(header.producer_id, ([], []))
                 offsets.append(header.base_offset)

@@ -32,7 +32,7 @@ from moldau.protocol.records.metadata import (
 from moldau.protocol.schema import spec_of
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
-from moldau.storage.segment.batch_scan import walk_headers, walk_places
+from moldau.storage.segment.batch_scan import iterate_batch_headers, iterate_batch_places
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate_batch, offset_index_of
 from moldau.tables.refusals import warn
 
@@ -115,7 +115,7 @@ class ClusterMetadata:
             index = offset_index_of(self._fs, segment)
             opened = OpenFile(self._fs.open(segment.path(), read_only=True))
             last_offset = -1
-            for found in walk_places(opened.file, index.last_position() if index else 0, segment.size):
+            for found in iterate_batch_places(opened.file, index.last_position() if index else 0, segment.size):
                 last_offset = found.last_offset
             if last_offset >= 0:
                 return last_offset + 1
@@ -143,7 +143,7 @@ class ClusterMetadata:
         if start is None:
             return
         opened = OpenFile(self._fs.open(segment.path(), read_only=True))
-        for position, header in walk_headers(opened.file, start.position, segment.size):
+        for position, header in iterate_batch_headers(opened.file, start.position, segment.size):
             if header.base_offset < self._next_offset:
                 continue
             if not header.is_control:

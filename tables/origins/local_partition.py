@@ -21,7 +21,7 @@ from moldau.storage.files.log_paths import (
 )
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
-from moldau.storage.segment.batch_scan import BatchPlace, walk_headers
+from moldau.storage.segment.batch_scan import BatchPlace, iterate_batch_headers
 from moldau.storage.segment.segment_listing import (
     ListedSegment,
     PositionRange,
@@ -104,7 +104,7 @@ class LocalPartition:
             if base < first:
                 continue
             path = f"{self.directory}/{offset_name(base, TRANSACTION_INDEX_SUFFIX)}"
-            more, is_complete = TransactionIndex(self._fs, path).collect(start_offset, end_offset)
+            more, is_complete = TransactionIndex(self._fs, path).overlapping_transactions(start_offset, end_offset)
             found += more
             if is_complete:
                 break
@@ -126,7 +126,7 @@ class LocalPartition:
                 break
             file = self._fs.open(segment.name, read_only=True)
             try:
-                for position, header in walk_headers(file, 0, segment.size):
+                for position, header in iterate_batch_headers(file, 0, segment.size):
                     if header.base_offset >= self.high_watermark or not opened:
                         break
                     if not (header.is_control and header.is_transactional and header.producer_id in opened):
@@ -230,7 +230,7 @@ class LocalPartition:
         position = index.position_at_or_before(end_offset - 1) if index else 0
         opened = OpenFile(self._fs.open(listed.path(), read_only=True))
         last = None
-        for found, header in walk_headers(opened.file, position, listed.size):
+        for found, header in iterate_batch_headers(opened.file, position, listed.size):
             # Only its contents tell the first offset of a compressed message of format 0 or 1.
             may_begin_earlier = header.magic != MAGIC and header.is_compressed
             if header.base_offset >= end_offset and not may_begin_earlier:

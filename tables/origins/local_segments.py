@@ -69,7 +69,7 @@ def damage_at_end(segment: StoredSegment, last_offset: int) -> str | None:
             named_position = index.last_position() if index.entries.count else -1
         if files.exists(stem + TIME_INDEX_SUFFIX):
             times = TimeIndex(files, stem + TIME_INDEX_SUFFIX, segment.batches_start, read_only=True)
-            named_offset = times.last()[1] if times.entries.count else -1
+            named_offset = times.last_entry()[1] if times.entries.count else -1
         if files.stamp(segment.name) != segment.stamp:
             return None
     except FileNotFoundError:

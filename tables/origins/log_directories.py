@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
-    WrittenWithZooKeeper,
+    ZooKeeperMetaProperties,
     read_meta_properties,
 )
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
 from moldau.storage.checkpoints.text_checkpoint import (
-    CLEANER_POINTS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    Offsets,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    OffsetsByPartition,
     TopicPartition,
     read_offsets,
 )
@@ -34,7 +34,7 @@ from moldau.storage.files.log_paths import (
 )
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY
 from moldau.tables.origins.cluster_metadata import ClusterMetadata
 from moldau.tables.origins.local_partition import LocalPartition
 from moldau.tables.origins.port import PartitionOrigin
@@ -60,9 +60,9 @@ class Replica(NamedTuple):
 class Checkpoints(NamedTuple):
     """The offsets in the checkpoints of a log directory, by partition."""
 
-    high_watermarks: Offsets
-    log_starts: Offsets
-    cleaner_points: Offsets
+    high_watermarks: OffsetsByPartition
+    log_starts: OffsetsByPartition
+    cleaner_points: OffsetsByPartition
 
 
 class LogDirectories:
@@ -137,11 +137,11 @@ class LogDirectories:
                 found |= {(topic, number): there for number in sorted(known.leaders)}
         else:
             for directory, checkpoints in self._checkpoints().items():
-                found |= dict.fromkeys(checkpoints.high_watermarks, f"named in {directory}/{HIGH_WATERMARKS}")
+                found |= dict.fromkeys(checkpoints.high_watermarks, f"named in {directory}/{HIGH_WATERMARK_CHECKPOINT}")
         return {key: reason for key, reason in found.items() if key not in self._replicas and key not in self._deleted}
 
     def _checkpoints(self) -> dict[str, Checkpoints]:
-        names = (HIGH_WATERMARKS, LOG_STARTS, CLEANER_POINTS)
+        names = (HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
         return {
             path: Checkpoints(*(read_offsets(self._fs, path, name) for name in names)) for path in self._directories
         }
@@ -217,10 +217,10 @@ class LogDirectories:
         return None if known is None or known.topic_id == topic_id else known.topic_id
 
     def _identify(self, directory: str) -> None:
-        found: MetaProperties | WrittenWithZooKeeper | None
+        found: MetaProperties | ZooKeeperMetaProperties | None
         try:
             found = read_meta_properties(self._fs, directory)
-        except WrittenWithZooKeeper as older:
+        except ZooKeeperMetaProperties as older:
             found = older  # No node serves the directory, and its segments are as those of later ones.
         except InvalidMetaProperties as problem:
             raise Refused(str(problem)) from None
@@ -277,4 +277,4 @@ def _segments_now(fs: FileSystem, place: str) -> list[ListedSegment]:
 
 def is_tiered_storage(fs: FileSystem, directory: str) -> bool:
     """Whether a directory is the root of a tiered storage. A log directory is not."""
-    return fs.exists(f"{directory}/{CLUSTER_MANIFEST}")
+    return fs.exists(f"{directory}/{CLUSTER_MANIFEST_KEY}")

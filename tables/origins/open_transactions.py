@@ -14,7 +14,7 @@ from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_
 from moldau.storage.files.port import FileSystem
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from moldau.storage.producers.producer_state import read_transaction_marker
-from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.batch_scan import iterate_batch_headers
 from moldau.storage.segment.segment_listing import ListedSegment, locate_batch
 from moldau.tables.origins.port import StoredSegment
 
@@ -67,7 +67,7 @@ def follow_transactions(
         return
     file = fs.open(segment.name, read_only=True)
     try:
-        for _, header in walk_headers(file, place.position if place else 0, segment.size):
+        for _, header in iterate_batch_headers(file, place.position if place else 0, segment.size):
             if header.base_offset >= end:
                 return
             if not header.is_transactional or header.base_offset < start:

@@ -28,7 +28,7 @@ from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, TopicP
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name, offset_of_name
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
-from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.batch_scan import iterate_batch_places
 from moldau.storage.segment.segment_listing import ListedSegment, locate_batch, offset_index_of
 from moldau.tables.refusals import HistoriesDiffer
 
@@ -74,7 +74,7 @@ class ReplicaFiles:
                 listed = self._listed(slot)
                 index = offset_index_of(self.fs, listed)
                 opened = OpenFile(self.fs.open(listed.path(), read_only=True))
-                places = [*walk_places(opened.file, index.last_position() if index else 0, listed.size)]
+                places = [*iterate_batch_places(opened.file, index.last_position() if index else 0, listed.size)]
                 if places:
                     header = opened.file.pread(HEADER_SIZE, places[-1].position)
                     return parse_header(header, 0, True).partition_leader_epoch

@@ -12,7 +12,7 @@ from typing import Final
 
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_partition_prefix
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, TOPICS_PREFIX, parse_partition_prefix
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from moldau.storage.tiered.port import InvalidStorageUrl, ObjectNotFound, StorageMissing
@@ -44,13 +44,13 @@ class TieredStore:
         self._topics = topics
         try:
             self._storage = storage or storage_at(address)
-            self._listed_topics = self._storage.start_listing_directories([TOPICS])
-            data = bytes(self._storage.get(CLUSTER_MANIFEST, 0, MANIFEST_SIZE_MAX))
+            self._listed_topics = self._storage.start_listing_directories([TOPICS_PREFIX])
+            data = bytes(self._storage.get(CLUSTER_MANIFEST_KEY, 0, MANIFEST_SIZE_MAX))
         except (ObjectNotFound, StorageMissing) as problem:
             raise Refused(f"path: {address} is not a tiered storage: {problem}") from None
         except InvalidStorageUrl as problem:
             raise Refused(f"path: {problem}") from None
-        cluster_id = decode_cluster_manifest(CLUSTER_MANIFEST, data)
+        cluster_id = decode_cluster_manifest(CLUSTER_MANIFEST_KEY, data)
         self.cluster_id: str | None = cluster_id
         self._found: dict[TopicPartition, RemotePartition] | None = None
         self._others: dict[TopicPartition, RemotePartition] = {}
@@ -95,7 +95,7 @@ class TieredStore:
     def _partitions(self) -> dict[TopicPartition, RemotePartition]:
         prefixes = self._listed_topics.result()
         if self._topics is not None:
-            named = {prefix: prefix.removeprefix(TOPICS).rpartition(".")[0] for prefix in prefixes}
+            named = {prefix: prefix.removeprefix(TOPICS_PREFIX).rpartition(".")[0] for prefix in prefixes}
             if set(self._topics) <= set(named.values()):
                 prefixes = [prefix for prefix, name in named.items() if name in self._topics]
         found: dict[TopicPartition, RemotePartition] = {}

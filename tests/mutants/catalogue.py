@@ -677,7 +677,7 @@ MUTANTS: Final = (
         105,
         "a disk that refused something is said to have lost nothing",
         "storage/directory/log_directory.py",
-        "        self.forget_serving_epoch()\n",
+        "        self.drop_serving_epoch()\n",
         "",
         faults=(Fault.DISK_ERROR,),
     ),

@@ -19,15 +19,15 @@ ERASURE_MUTANTS: Final = (
         602,
         "a replica leads before it has erased, and hides nothing",
         "replication/source.py",
-        "if isolation is not LOG_END and log.erase_orders.hidden and found.size",
-        "if False and log.erase_orders.hidden and found.size",
+        "isolation is not LOG_END\n                and log.erase_orders.hidden_runs",
+        "False\n                and log.erase_orders.hidden_runs",
         Hunt.STORIES,
     ),
     Mutant(
         603,
         "a rewritten segment has no transaction index",
         "storage/erasure/erasing.py",
-        "            self.cleaned.note_aborted(aborted)\n",
+        "            self.cleaned.add_aborted_transaction(aborted)\n",
         "            pass\n",
         Hunt.LOG_ERASER,
     ),
@@ -43,7 +43,7 @@ ERASURE_MUTANTS: Final = (
         605,
         "a batch without records is dropped with its sequence",
         "storage/erasure/erasing.py",
-        "            return emptied_batch(header)\n",
+        "            return header_only_batch(header)\n",
         '            return CleanedBatch(b"", header.last_offset, header.max_timestamp)\n',
         Hunt.LOG_ERASER,
     ),
@@ -67,8 +67,8 @@ ERASURE_MUTANTS: Final = (
         651,
         "of the orders of a pass only the records of the first are erased",
         "storage/erasure/erasing.py",
-        "    named = NamedOffsets(union_of(orders))\n",
-        "    named = NamedOffsets(union_of(orders[:1]))\n",
+        "    named = OffsetsToErase(union_of_runs(orders))\n",
+        "    named = OffsetsToErase(union_of_runs(orders[:1]))\n",
         Hunt.LOG_ERASER,
     ),
     Mutant(
@@ -83,8 +83,8 @@ ERASURE_MUTANTS: Final = (
         653,
         "an order that came while a pass ran counts as carried out",
         "broker/replicas/log_eraser.py",
-        "                pending.carried_out(done.offset)\n",
-        "                [pending.carried_out(each) for each in tuple(pending.offsets)]\n",
+        "                pending.remove_order(done.offset)\n",
+        "                [pending.remove_order(each) for each in tuple(pending.offsets)]\n",
         Hunt.LOG_ERASER,
     ),
     Mutant(
@@ -107,12 +107,14 @@ ERASURE_MUTANTS: Final = (
         656,
         "a segment is swapped in before it is in the receipts",
         "broker/replicas/log_eraser.py",
-        "                await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))\n"
+        "                await environment.offload("
+        "partial(write_segment_receipts, fs, its_log.directory, receipts, event))\n"
         "                durable = tuple(replaced)  # The receipts are in the same directory, which was synced.\n"
         "                replaced.extend(await self._swap(partition, event, orders))\n",
         "                durable = tuple(replaced)\n"
         "                replaced.extend(await self._swap(partition, event, orders))\n"
-        "                await environment.offload(partial(write_segment, fs, its_log.directory, receipts, event))\n",
+        "                await environment.offload("
+        "partial(write_segment_receipts, fs, its_log.directory, receipts, event))\n",
         Hunt.LOG_ERASER,
     ),
     Mutant(
@@ -192,7 +194,7 @@ ERASURE_MUTANTS: Final = (
         735,
         "an order counts as carried out while the replaced objects are there",
         "broker/tiering/erasing.py",
-        "        others = [segment for segment, _ in remote_log.superseded()]\n",
+        "        others = [segment for segment, _ in remote_log.superseded_copies()]\n",
         "        others: list[RemoteSegment] = []\n",
         Hunt.STORIES,
     ),

@@ -102,7 +102,7 @@ LOG_TRANSACTION_MUTANTS: Final = (
         202,
         "a marker does not move the epoch of its producer",
         "storage/producers/producer_state.py",
-        "        entry.move_to(header.producer_epoch)\n        entry.coordinator_epoch",
+        "        entry.change_epoch(header.producer_epoch)\n        entry.coordinator_epoch",
         "        entry.coordinator_epoch",
         Hunt.REPLICAS,
     ),

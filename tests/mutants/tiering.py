@@ -187,8 +187,8 @@ TIERING_MUTANTS: Final = (
         331,
         "a leader deletes as unfinished a copy that was finished just before",
         "storage/tiered/metadata/remote_log.py",
-        "if update.deletes_remains and before.state is SegmentState.COPY_SEGMENT_FINISHED:",
-        "if update.deletes_remains and before.state is SegmentState.DELETE_SEGMENT_FINISHED:",
+        "if update.deletes_unfinished_copy and before.state is SegmentState.COPY_SEGMENT_FINISHED:",
+        "if update.deletes_unfinished_copy and before.state is SegmentState.DELETE_SEGMENT_FINISHED:",
         Hunt.SCENARIOS,
     ),
     Mutant(

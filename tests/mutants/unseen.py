@@ -85,12 +85,12 @@ UNSEEN_MUTANTS: Final = (
     ),
     Mutant(
         370,
-        "the file of a replaced segment is closed under its readers",
+        "the file of a replaced segment is note_closed under its readers",
         "storage/segment/segment.py",
         "        if self._open_file is not None:\n"
-        "            self._open_file = None\n            self._fs.open_files.closed(self)\n",
+        "            self._open_file = None\n            self._fs.open_files.note_closed(self)\n",
         "        if self._open_file is not None:\n            self._open_file.file.close()\n"
-        "            self._open_file = None\n            self._fs.open_files.closed(self)\n",
+        "            self._open_file = None\n            self._fs.open_files.note_closed(self)\n",
         Hunt.LOG_CLEANER,
     ),
     Mutant(

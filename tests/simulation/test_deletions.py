@@ -77,7 +77,7 @@ def test_a_stop_in_the_middle_of_everything_is_clean_and_loses_nothing_acknowled
                 await asyncio.sleep(0.1)
             node.boot()
             client = await node.connect()
-            assert all(each.was_clean for each in node.broker.logs.directories)
+            assert all(each.was_shut_down_cleanly for each in node.broker.logs.directories)
             assert node.broker.replicas.by_name["t"][0].log.end_offset >= taken
 
     serve_and(story)

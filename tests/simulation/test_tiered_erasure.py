@@ -209,7 +209,7 @@ def test_a_pin_holds_the_objects_and_the_receipt_says_so() -> None:
 
         def is_pinned_alone() -> bool:
             found = stage.followed(leader_id).remote_log
-            return [each.segment_id for each, _ in found.superseded()] == [first.segment_id]
+            return [each.segment_id for each, _ in found.superseded_copies()] == [first.segment_id]
 
         await stage.cluster.until(is_pinned_alone, "all but the pinned segment are gone", 60)
         await asyncio.sleep(5)
@@ -251,7 +251,7 @@ def test_aborted_records_stay_hidden_in_a_rewritten_segment() -> None:
         assert not answer.error_code
         await stage.cluster.until(lambda: is_forgotten(stage), "all replicas know that the order is done", 60)
         assert await stage.read() == [each for each in before if each[0] != named]
-        new = stage.followed(leader_id).remote_log.find(found.epochs[0].epoch, found.start_offset)
+        new = stage.followed(leader_id).remote_log.find_segment(found.epochs[0].epoch, found.start_offset)
         assert new is not None and new.segment_id != found.segment_id and new.has_transaction_index
 
     told(5, story, properties=PROPERTIES)

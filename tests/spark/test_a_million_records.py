@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, read_offsets
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log_config import LogConfig
@@ -130,10 +130,10 @@ def produce(broker: Moldau) -> None:
 def write_gapped(data: Path) -> int:
     """Write the last partition, whose broker has stopped; where its log then ends."""
     directory = LogDirectory.open(LocalFiles(), str(data), lambda _: None)
-    logs = {(each.topic, each.partition): each for each in directory.partitions()}
+    logs = {(each.topic, each.partition): each for each in directory.partition_directories()}
     high_watermarks = dict(directory.high_watermarks)
     for topic, partition in logs:
-        directory.load(topic, partition, LogConfig(segment_bytes=SEGMENT_BYTES), 0, lambda _: None)
+        directory.load_log(topic, partition, LogConfig(segment_bytes=SEGMENT_BYTES), 0, lambda _: None)
     log = directory.logs[TOPIC, GAPPED]
     for batch in gapped_batches():
         result = log.append_as_follower(batch, EPOCH, 0)
@@ -243,7 +243,7 @@ def await_high_watermarks(broker: Moldau, consumed: pa.Table) -> None:
     wanted = dict(zip(ends["partition"], ends["offset_max"], strict=True))
     deadline = time.monotonic() + 30
     while True:
-        written = read_offsets(LocalFiles(), str(broker.data), HIGH_WATERMARKS)
+        written = read_offsets(LocalFiles(), str(broker.data), HIGH_WATERMARK_CHECKPOINT)
         if all(written.get((TOPIC, partition), 0) > last for partition, last in wanted.items()):
             return
         assert time.monotonic() < deadline, f"{written} after 30 s, {wanted} expected"

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from moldau.spark_jobs.failures import reason_of
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.options.read_options import parse_options
 from moldau.tables.planning.planner import Planner
@@ -85,7 +85,7 @@ def test_files_and_a_broker_are_joined(spark: SparkSession, broker: Broker, topi
     """Each offset comes from the files if they have it; the tail, past their checkpoint, from the broker."""
     copied = tmp_path / "data"
     deadline = time.monotonic() + 30
-    while read_offsets(LocalFiles(), str(broker.data), HIGH_WATERMARKS).get((topic, 1)) != 50:
+    while read_offsets(LocalFiles(), str(broker.data), HIGH_WATERMARK_CHECKPOINT).get((topic, 1)) != 50:
         assert time.monotonic() < deadline, "the broker has not written its high watermarks down"
         time.sleep(0.1)
     shutil.copytree(broker.data, copied)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.refusals import DataLost
 from tests.conformance.brokers import Moldau, Ports
@@ -136,7 +136,7 @@ def is_cleaned(place: Place, topic: str) -> bool:
     """Whether the cleaner has reached the last segment of each partition."""
     points: dict[tuple[str, int], int] = {}
     for directory in place.directories:
-        points |= read_offsets(LocalFiles(), str(directory), CLEANER_POINTS)
+        points |= read_offsets(LocalFiles(), str(directory), CLEANER_OFFSET_CHECKPOINT)
     return all(
         points.get((topic, partition), 0) >= segments_of(place.directories, topic, partition)[-1] > 0
         for partition in range(PARTITIONS)

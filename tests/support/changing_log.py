@@ -20,13 +20,13 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import list_segments
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.tables.refusals import DataLost, Refused
 from pyspark_moldau import DefaultSource
@@ -99,7 +99,7 @@ class ChangingLog:
         self.committed |= self.rows(is_committed=True)
         write_checkpoints(self.directory, {("t", 0): self._log.end_offset})
         if "compact" in self.config.cleanup_policy:
-            write_offsets(LocalFiles(), str(self.directory), CLEANER_POINTS, {("t", 0): 0})
+            write_offsets(LocalFiles(), str(self.directory), CLEANER_OFFSET_CHECKPOINT, {("t", 0): 0})
 
     def change(self) -> None:
         """One random change that a broker makes to its files; renamed files may be removed at once."""
@@ -143,7 +143,7 @@ class TieredChangingLog(ChangingLog):
         self._tier = directory / "tier"
         self._tier.mkdir()
         self._storage = DirectoryStorage(str(self._tier), random.Random(dice.random()))
-        asyncio.run(self._storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(CLUSTER)))
+        asyncio.run(self._storage.put(CLUSTER_MANIFEST_KEY, encode_cluster_manifest(CLUSTER)))
         self._copied = 0
         self._gone: dict[bool, set[tuple[int, bytes | None, bytes | None]]] = {True: set(), False: set()}
         """Rows of deleted local segments, by whether they are committed: a copied segment has no open transaction."""

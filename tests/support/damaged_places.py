@@ -20,13 +20,13 @@ from moldau.protocol.compression import Codec
 from moldau.protocol.primitives import MalformedMessage
 from moldau.spark_jobs.jobs.audit import AuditReader, AuditResult, AuditSource, plan_audit, result_of
 from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import list_segments
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.storage.tiered.port import RemoteStorageError
 from moldau.tables.refusals import Refused
@@ -166,7 +166,7 @@ class DamagedCase:
         if self.place == "compacted":
             log.roll(NOW_MS)
             clean_log(LocalFiles(), log, NOW_MS + 10_000)
-            write_offsets(LocalFiles(), str(directory), CLEANER_POINTS, {("t", 0): history.end_offset})
+            write_offsets(LocalFiles(), str(directory), CLEANER_OFFSET_CHECKPOINT, {("t", 0): history.end_offset})
         log.close(NOW_MS, clean=True)
         write_checkpoints(directory, {("t", 0): history.end_offset})
         number = int(directory.name.rpartition("-")[2])
@@ -185,7 +185,7 @@ class DamagedCase:
         copied = [each for each in sealed if (each.next_base_offset or 0) <= limit]
 
         async def copy() -> None:
-            await storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(CLUSTER))
+            await storage.put(CLUSTER_MANIFEST_KEY, encode_cluster_manifest(CLUSTER))
             for number, segment in enumerate(copied):
                 await copy_segment(storage, segment, segment_id=bytes([*bytes(15), number + 1]))
 

@@ -19,7 +19,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from hypothesis import strategies as st
 
 import moldau
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    TopicPartition,
+    read_offsets,
+)
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.tables import read_table
 
@@ -279,8 +284,8 @@ def checkpointed(directories: Sequence[Path], key: TopicPartition) -> tuple[int,
     shows is in no checkpoint."""
     starts, ends = [0], [0]
     for directory in directories:
-        starts.append(read_offsets(LocalFiles(), str(directory), LOG_STARTS).get(key, 0))
-        ends.append(read_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS).get(key, 0))
+        starts.append(read_offsets(LocalFiles(), str(directory), LOG_START_CHECKPOINT).get(key, 0))
+        ends.append(read_offsets(LocalFiles(), str(directory), HIGH_WATERMARK_CHECKPOINT).get(key, 0))
     return max(starts), max(ends)
 
 

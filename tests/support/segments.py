@@ -8,7 +8,12 @@ from pathlib import Path
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    TopicPartition,
+    write_offsets,
+)
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
@@ -45,8 +50,8 @@ def write_checkpoints(
     log_starts: Mapping[TopicPartition, int] | None = None,
 ) -> None:
     """Write the checkpoints with the offsets that may be read."""
-    write_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS, high_watermarks)
-    write_offsets(LocalFiles(), str(directory), LOG_STARTS, log_starts or {})
+    write_offsets(LocalFiles(), str(directory), HIGH_WATERMARK_CHECKPOINT, high_watermarks)
+    write_offsets(LocalFiles(), str(directory), LOG_START_CHECKPOINT, log_starts or {})
 
 
 def mixed_batches(count: int, records_count: int, *, first_offset: int = 0, gap: int = 0) -> list[bytes]:

@@ -14,7 +14,7 @@ from moldau.storage.producers.producer_snapshot import encode_snapshot
 from moldau.storage.producers.producer_state import ProducerStates
 from moldau.storage.segment.segment_listing import ListedSegment, largest_timestamp, list_segments
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, ObjectKind
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from moldau.storage.tiered.port import Content, RemoteStorage
@@ -38,7 +38,7 @@ def copy_sealed(storage: RemoteStorage, log_directory: Path) -> list[ListedSegme
 
 
 async def _copy(storage: RemoteStorage, sealed: Sequence[ListedSegment]) -> None:
-    await storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(CLUSTER))
+    await storage.put(CLUSTER_MANIFEST_KEY, encode_cluster_manifest(CLUSTER))
     for number, segment in enumerate(sealed):
         await copy_segment(storage, segment, segment_id=bytes([*bytes(15), number + 1]))
 

@@ -13,9 +13,9 @@ from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.replicas.local_logs import LocalLogs
 from moldau.broker.runtime.environment import Environment
 from moldau.storage.directory.damaged_logs import DamagedLogs, RepairedLog
-from moldau.storage.directory.directory_checkpoints import RECREATED
+from moldau.storage.directory.directory_checkpoints import RECREATED_MARKER_FILE
 from moldau.storage.directory.log_directory import LogDirectory
-from moldau.storage.directory.previous_run import SERVING_EPOCH
+from moldau.storage.directory.previous_run import SERVING_EPOCH_FILE
 from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from moldau.storage.log.log import Log
 from moldau.storage.log.recovery import CorruptLog
@@ -28,7 +28,12 @@ CountedOn = Callable[[SimulatedDisk, str, int], bool]
 @contextmanager
 def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[None]:
     """What is wrong is a complaint."""
-    opened, load, repair, fail = LocalLogs.__init__, LogDirectory.load, DamagedLogs.repair, LogDirectory.fail
+    opened, load, repair, fail = (
+        LocalLogs.__init__,
+        LogDirectory.load_log,
+        DamagedLogs.repair_log,
+        LogDirectory.take_offline,
+    )
     halt = Quorum._halt
     refused: set[tuple[object, str]] = set()
 
@@ -36,7 +41,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         opened(self, config, environment, *args)
         served = {(environment.fs, directory.path) for directory in self.directories}
         epoch = self.previous_broker_epoch
-        may_forget = any(not disk_of(environment).has_refused(f"{path}/{SERVING_EPOCH}") for _, path in served)
+        may_forget = any(not disk_of(environment).has_refused(f"{path}/{SERVING_EPOCH_FILE}") for _, path in served)
         if refused & served and epoch >= 0 and may_forget:
             complaints.append(f"a disk refused something, and its broker says that it lost nothing in {epoch}")
         refused.difference_update(served)
@@ -54,7 +59,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         assert isinstance(disk, SimulatedDisk)
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
         names = disk.list_directory(path)
-        is_new = RECREATED in names or not any(name.endswith(LOG_SUFFIX) for name in names)
+        is_new = RECREATED_MARKER_FILE in names or not any(name.endswith(LOG_SUFFIX) for name in names)
         point = 0 if is_new else self.checkpoints.recovery_points.get((topic, partition), 0)
         try:
             log = load(self, topic, partition, *args, **named)
@@ -75,7 +80,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
 
     with (
         patch.multiple(LogDirectory, load=watched_load, fail=watched_fail),
-        patch.object(DamagedLogs, "repair", watched_repair),
+        patch.object(DamagedLogs, "repair_log", watched_repair),
         patch.object(LocalLogs, "__init__", watched_open),
         patch.object(Quorum, "_halt", watched_halt),
     ):

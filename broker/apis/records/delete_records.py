@@ -77,7 +77,7 @@ def _partition(services: Services, topic: str, index: int) -> Partition | ErrorC
         return services.replicas.error_of(topic, index)
     if not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if not partition.log.config.is_deleted_by_retention and partition.log.config.is_compacted:
+    if not partition.log.config.has_delete_policy and partition.log.config.is_compacted:
         return ErrorCode.POLICY_VIOLATION
     return partition
 

@@ -131,7 +131,7 @@ def _damaged(read: PlannedRead, damage: str) -> None:
     """Handle a damaged batch. It is not sent, so that the client does not fail on it again. The log is marked as
     damaged, so that another replica becomes the leader."""
     assert read.partition is not None and read.place is not None
-    read.partition.log.damaged(f"{damage}, at or after position {read.place.position} of a segment")
+    read.partition.log.mark_damaged(f"{damage}, at or after position {read.place.position} of a segment")
     read.data.records = b""
     set_partition_error(read.data, ErrorCode.KAFKA_STORAGE_ERROR)
 

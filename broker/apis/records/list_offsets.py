@@ -38,7 +38,7 @@ from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.replication.partition import Partition
 from moldau.security.access import AclOperation
 from moldau.storage.log.log import Log
-from moldau.storage.tiered.port import RemoteStorageError, error_of
+from moldau.storage.tiered.port import RemoteStorageError, error_code_of_storage_error
 
 if TYPE_CHECKING:
     from moldau.broker.tiering.remote_source import RemoteOffsets
@@ -151,7 +151,7 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
         log.error(
             "%s-%d: a time cannot be looked up in remote storage: %s", each.partition.topic, each.partition.index, error
         )
-        each.answers[each.slot] = _refused(each.requested, error_of(error))
+        each.answers[each.slot] = _refused(each.requested, error_code_of_storage_error(error))
         return
     if found is not None:
         answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
@@ -225,7 +225,7 @@ def _answer(
         except RecordSizeExceeded:
             return _refused(requested, ErrorCode.INVALID_RECORD)
         except MalformedMessage as malformed:
-            its_log.damaged(str(malformed))
+            its_log.mark_damaged(str(malformed))
             return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
         if found is not None and found.offset < end_offset:
             answer.timestamp = found.timestamp

@@ -24,7 +24,7 @@ from moldau.kraft.raft import events
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.storage.files.port import PASSING
+from moldau.storage.files.port import TRANSIENT_ERRNOS
 
 log = logging.getLogger("moldau.quorum")
 
@@ -148,7 +148,7 @@ class MetadataSnapshots:
             self._feed(events.SnapshotRefused(snapshot_id))
             return
         except OSError as error:
-            if error.errno not in PASSING:
+            if error.errno not in TRANSIENT_ERRNOS:
                 self._halt(f"cannot write snapshot {snapshot_id.file_name} into {self._log.directory}: {error}")
                 raise
             log.warning(

@@ -87,7 +87,7 @@ class EpochSegments:
         starts = self._transactional
         del starts[bisect_left(starts, first_start) : bisect_right(starts, last_start)]
 
-    def forget(self, row: int) -> None:
+    def drop_row(self, row: int) -> None:
         """Drop an unreferenced row whose deletion is finished."""
         self.unreferenced.discard(row)
 
@@ -96,7 +96,7 @@ class EpochSegments:
         if self.is_empty:
             self.highest_offset = NO_OFFSET
 
-    def at_or_before(self, offset: int) -> int | None:
+    def row_at_or_before(self, offset: int) -> int | None:
         """The row with the largest start offset that is not above `offset`; None if there is none."""
         slot = bisect_right(self._starts, offset) - 1
         return self._rows[slot] if slot >= 0 else None

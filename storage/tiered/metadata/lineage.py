@@ -30,8 +30,8 @@ class Lineage(NamedTuple):
     """How many times the records were rewritten: 0 for a segment that was copied from a local log, otherwise one more
     than the largest generation of its ancestors."""
     cleaned_end_offset: int
-    """The segment is clean up to this offset (exclusive): below it, no record of the segment has a later record with
-    the same key, except for records that cleaning must keep.
+    """The offset (exclusive) up to which the segment is clean: no record of it below has a later record with the same
+    key, except records that cleaning must keep.
     """
     ancestor_count: int = 0
     ancestor_digest: bytes = NO_ANCESTORS
@@ -67,9 +67,9 @@ def ancestor_digest(segment_ids: Iterable[bytes]) -> bytes:
     return hashlib.sha256(b"".join(sorted(segment_ids))).digest()[:DIGEST_SIZE]
 
 
-class CleanedEnds:
-    """Counts the segments that are read, by cleaned end offset, to find the lowest such offset. It is cached, and
-    computed again after its last segment was removed. A segment without a lineage was never cleaned, and counts as 0.
+class CleanedEndCounts:
+    """Counts the segments in use by their cleaned end offset, to find the lowest one. The lowest one is cached until
+    its last segment is removed. A segment without lineage counts as 0.
     """
 
     __slots__ = ("_counts", "_least")
@@ -97,7 +97,7 @@ class CleanedEnds:
         if end_offset == self._least:
             self._least = None
 
-    def least(self, default: int) -> int:
+    def lowest_cleaned_end(self, default: int) -> int:
         """The lowest cleaned end offset of the counted segments; `default` if no segment is counted."""
         if self._least is None and self._counts:
             self._least = min(self._counts)

@@ -32,19 +32,19 @@ from typing import Final
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
 from moldau.storage.tiered.metadata.leader_history import is_in_history
-from moldau.storage.tiered.metadata.lineage import CleanedEnds, read_lineage
+from moldau.storage.tiered.metadata.lineage import CleanedEndCounts, read_lineage
 from moldau.storage.tiered.metadata.records import RemoteChange
 from moldau.storage.tiered.metadata.remote_segment import (
-    BEING_REMOVED,
-    PARTITION_STEPS,
-    SEGMENT_STEPS,
+    NEXT_PARTITION_DELETE_STATES,
+    NEXT_SEGMENT_STATES,
+    PARTITION_REMOVAL_STATES,
     PartitionDelete,
     PartitionDeleteState,
     RemoteSegment,
     SegmentState,
     SegmentUpdate,
 )
-from moldau.storage.tiered.metadata.replacing import ancestors_of, replaced_twin
+from moldau.storage.tiered.metadata.replacing import ancestors_of, replaced_segment_with_same_offsets
 from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -71,7 +71,7 @@ class RemoteLog:
         self._references = array("H")
         """The number of leader epochs in which each segment is read, by its row in `_segments`."""
         self._size = 0
-        self._cleaned_ends = CleanedEnds()
+        self._cleaned_ends = CleanedEndCounts()
         """The cleaned end offsets of the segments that are read."""
         self._has_lineages = False
         """Whether a copy with a lineage was ever finished, so that segments of this partition are cleaned or erased."""
@@ -115,14 +115,14 @@ class RemoteLog:
 
     def _replay_update(self, update: SegmentUpdate) -> bool:
         row = self._segments.find(update.segment_id)
-        if row is None or update.state not in SEGMENT_STEPS[self._segments.state(row)]:
+        if row is None or update.state not in NEXT_SEGMENT_STATES[self._segments.state(row)]:
             return False
         if update.state is SegmentState.COPY_SEGMENT_STARTED:
             return False  # The record that starts a copy describes the segment.
         before = self._segments.get(row)
-        if update.deletes_remains and before.state is SegmentState.COPY_SEGMENT_FINISHED:
+        if update.deletes_unfinished_copy and before.state is SegmentState.COPY_SEGMENT_FINISHED:
             return False
-        segment = before.updated(update)
+        segment = before.with_update(update)
         if segment.custom_metadata != before.custom_metadata and any(self._references[row : row + 1]):
             self._cleaned_ends.remove(before.custom_metadata)
             self._cleaned_ends.add(segment.custom_metadata)
@@ -141,10 +141,11 @@ class RemoteLog:
         return True
 
     def _replay_delete(self, deletion: PartitionDelete) -> bool:
-        if deletion.state not in PARTITION_STEPS[self.delete_state]:
+        if deletion.state not in NEXT_PARTITION_DELETE_STATES[self.delete_state]:
             return False
         is_ending = (
-            self.delete_state in BEING_REMOVED and deletion.state is PartitionDeleteState.DELETE_PARTITION_FINISHED
+            self.delete_state in PARTITION_REMOVAL_STATES
+            and deletion.state is PartitionDeleteState.DELETE_PARTITION_FINISHED
         )
         self.delete_state = deletion.state
         for segments in self._epochs.values() if is_ending else ():
@@ -157,7 +158,7 @@ class RemoteLog:
         slots: Sequence[int] = range(len(segment.epochs))
         self._has_lineages |= lineage is not None
         if lineage is not None and lineage.ancestor_count:
-            twin = replaced_twin(segment, lineage, self._epochs, self._segments)
+            twin = replaced_segment_with_same_offsets(segment, lineage, self._epochs, self._segments)
             ancestors = ancestors_of(segment, lineage, self._epochs, self._segments) if twin is None else twin
             if ancestors is None:
                 self._superseded_ms[row] = segment.event_timestamp_ms
@@ -222,19 +223,19 @@ class RemoteLog:
     def _forget(self, row: int, segment: RemoteSegment) -> None:
         for epoch, _ in segment.epochs:
             segments = self._epochs[epoch]
-            segments.forget(row)
+            segments.drop_row(row)
         self._segments.remove(row)
 
     # Lookups
 
-    def find(self, epoch: int, offset: int) -> RemoteSegment | None:
+    def find_segment(self, epoch: int, offset: int) -> RemoteSegment | None:
         """The segment from which an offset of a leader epoch is read; None if no segment has the offset."""
         row = self._row_at(epoch, offset)
         return None if row is None else self._segments.get(row)
 
     def _row_at(self, epoch: int, offset: int) -> int | None:
         segments = self._epochs.get(epoch)
-        row = segments.at_or_before(offset) if segments is not None else None
+        row = segments.row_at_or_before(offset) if segments is not None else None
         return None if row is None or offset > self._segments.last_offset_in(row, epoch) else row
 
     def highest_offset(self, epoch: int) -> int | None:
@@ -287,7 +288,7 @@ class RemoteLog:
         rows = {row for epoch in self._epochs.values() for row in epoch.referenced_rows()}
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
-    def read_from(self, epoch: int, offset: int, count_max: int) -> list[RemoteSegment]:
+    def segments_from(self, epoch: int, offset: int, count_max: int) -> list[RemoteSegment]:
         """The first `count_max` of the segments that are read in a leader epoch and may have an offset at or past
         `offset`."""
         segments = self._epochs.get(epoch)
@@ -327,23 +328,21 @@ class RemoteLog:
             if not is_in_history(each, log_end_offset, entries, is_compacted=is_compacted)
         ]
 
-    def superseded(self) -> list[tuple[RemoteSegment, int]]:
-        """The finished copies that are not read in any epoch, each with the time (ms) of the record that replaced it.
-
-        The caller deletes them after a grace time for readers.
+    def superseded_copies(self) -> list[tuple[RemoteSegment, int]]:
+        """The finished copies that no epoch reads, each with the time (ms) of the record that replaced it. The caller
+        deletes them after a grace period for readers.
         """
         return [(self._segments.get(row), since_ms) for row, since_ms in self._superseded_ms.items()]
 
-    def unfinished(self) -> list[RemoteSegment]:
-        """The copies that were started and not finished, by the time of their record.
-
-        Unfinished copies of a former leader, or of this leader before its last start, have to be deleted.
+    def unfinished_copies(self) -> list[RemoteSegment]:
+        """The copies that were started and not finished, by time. Those of a former leader, or from before this
+        leader's start, must be deleted.
         """
         rows = {row for epoch in self._epochs.values() for row in epoch.unreferenced}
         started = [row for row in rows if self._segments.state(row) is SegmentState.COPY_SEGMENT_STARTED]
         return sorted(map(self._segments.get, started), key=lambda each: (each.event_timestamp_ms, each.segment_id))
 
-    def in_deletion(self) -> list[RemoteSegment]:
+    def segments_in_deletion(self) -> list[RemoteSegment]:
         """The segments whose deletion was begun and not finished, by start offset."""
         rows = {row for epoch in self._epochs.values() for row in epoch.unreferenced}
         begun = [row for row in rows if self._segments.state(row) is SegmentState.DELETE_SEGMENT_STARTED]
@@ -358,7 +357,7 @@ class RemoteLog:
         """The offset (exclusive) up to which every remote segment of a compacted topic is cleaned; no tombstone at or
         past it may get its delete horizon. 0 if a segment was never cleaned, `OFFSET_MAX` if there are no remote
         segments."""
-        return self._cleaned_ends.least(OFFSET_MAX)
+        return self._cleaned_ends.lowest_cleaned_end(OFFSET_MAX)
 
     def memory_size(self) -> int:
         """The memory in bytes, without the values of the dictionaries."""

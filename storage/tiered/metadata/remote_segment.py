@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 
-REMAINS: Final = b"\x4d\x81"
-"""The custom metadata of a record that begins the deletion of a copy for the reason that it is unfinished."""
+UNFINISHED_COPY_REMAINS: Final = b"\x4d\x81"
+"""The custom metadata of a record that deletes a copy because it is unfinished."""
 
 
 class SegmentState(IntEnum):
@@ -40,12 +40,11 @@ class PartitionDeleteState(IntEnum):
     DELETE_PARTITION_FINISHED = 2
 
 
-BEING_REMOVED: Final = frozenset(
+PARTITION_REMOVAL_STATES: Final = frozenset(
     {PartitionDeleteState.DELETE_PARTITION_MARKED, PartitionDeleteState.DELETE_PARTITION_STARTED}
 )
-"""The states in which all segments of a partition are being deleted. In these states no segment counts as a copy,
-whether it still exists or not."""
-SEGMENT_STEPS: Final[dict[SegmentState, tuple[SegmentState, ...]]] = {
+"""The states in which all segments of a partition are being deleted. No segment counts as copied then."""
+NEXT_SEGMENT_STATES: Final[dict[SegmentState, tuple[SegmentState, ...]]] = {
     SegmentState.COPY_SEGMENT_STARTED: (
         SegmentState.COPY_SEGMENT_STARTED,
         SegmentState.COPY_SEGMENT_FINISHED,
@@ -56,7 +55,7 @@ SEGMENT_STEPS: Final[dict[SegmentState, tuple[SegmentState, ...]]] = {
     SegmentState.DELETE_SEGMENT_FINISHED: (SegmentState.DELETE_SEGMENT_FINISHED,),
 }
 """The states that may follow each state of a segment."""
-PARTITION_STEPS: Final[dict[PartitionDeleteState | None, tuple[PartitionDeleteState, ...]]] = {
+NEXT_PARTITION_DELETE_STATES: Final[dict[PartitionDeleteState | None, tuple[PartitionDeleteState, ...]]] = {
     None: (PartitionDeleteState.DELETE_PARTITION_MARKED,),
     PartitionDeleteState.DELETE_PARTITION_MARKED: (
         PartitionDeleteState.DELETE_PARTITION_MARKED,
@@ -116,9 +115,9 @@ class RemoteSegment:
         later = epoch_slot + 1
         return self.epochs[later].start_offset - 1 if later < len(self.epochs) else self.last_offset
 
-    def updated(self, update: SegmentUpdate) -> RemoteSegment:
+    def with_update(self, update: SegmentUpdate) -> RemoteSegment:
         """Return the segment after an update. If the update has no custom metadata, the segment keeps its own."""
-        keeps_custom = update.custom_metadata is None or update.deletes_remains
+        keeps_custom = update.custom_metadata is None or update.deletes_unfinished_copy
         return replace(
             self,
             broker_id=update.broker_id,
@@ -139,12 +138,11 @@ class SegmentUpdate:
     custom_metadata: bytes | None = None
 
     @property
-    def deletes_remains(self) -> bool:
-        """Whether this record begins the deletion of a copy that its writer knew to be unfinished.
-
-        DIVERGES: Apache Kafka's record does not say why, and its deletion takes effect on a finished copy as well.
+    def deletes_unfinished_copy(self) -> bool:
+        """Whether this record deletes a copy that its writer knew to be unfinished. DIVERGES: Apache Kafka's record
+        does not say why, and its deletion takes effect on a finished copy as well.
         """
-        return self.state is SegmentState.DELETE_SEGMENT_STARTED and self.custom_metadata == REMAINS
+        return self.state is SegmentState.DELETE_SEGMENT_STARTED and self.custom_metadata == UNFINISHED_COPY_REMAINS
 
 
 @dataclass(frozen=True, slots=True)

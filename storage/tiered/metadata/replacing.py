@@ -12,7 +12,7 @@ from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 
-def replaced_twin(
+def replaced_segment_with_same_offsets(
     segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
 ) -> dict[int, RemoteSegment] | None:
     """Return the segment that `segment` replaces, by its row. It must be the only ancestor, still be read, and have the

@@ -28,7 +28,7 @@ from moldau.protocol.messages.alter_partition_reassignments import (
 from moldau.protocol.messages.elect_leaders import ElectLeadersRequest
 from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, decode_offsets
+from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from moldau.storage.log.log import Log
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.disk_calls import DiskFaults, Operation
@@ -566,7 +566,7 @@ def epoch_of(node: ClusterNode) -> int:
 def durable_batches(disk: SimulatedDisk, log: Log) -> Iterator[tuple[str, int, int]]:
     """(path, position, size) of the batches that a start must not cut: those below the recovery point on the disk."""
     directory = log.directory.rpartition("/")[0]
-    checkpoint = bytes(disk.peek_durable(f"{directory}/{RECOVERY_POINTS}"))
+    checkpoint = bytes(disk.peek_durable(f"{directory}/{RECOVERY_POINT_CHECKPOINT}"))
     recovery_point = decode_offsets(checkpoint, directory).get((log.topic, log.partition), 0)
     for segment in log.segments:
         path = segment.path(".log")

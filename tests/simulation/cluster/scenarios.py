@@ -285,8 +285,8 @@ def what_is_appended_during_a_sync_waits_for_the_next(seed: int) -> None:
     work = leader.log.pending_flush()
     assert work is not None
     assert leader.append(batch("b"), 1, 1000, 9).error is ErrorCode.NONE
-    work.run()
-    leader.log.flushed(work, 1000)
+    work.sync_files()
+    leader.log.finish_flush(work, 1000)
     leader.advance_high_watermark()
     assert (leader.log.synced_end_offset, leader.high_watermark) == (1, 1), "the second record is not durable"
 

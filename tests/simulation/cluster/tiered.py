@@ -114,5 +114,5 @@ def _uncopied(partition: Partition, followed: FollowedRemoteLog) -> Iterator[str
     copied_end = followed.end_offset(log.epochs, log.end_offset)
     if ends and copied_end < ends[-1]:
         yield f"{told} is copied up to {copied_end}, its rolled segments end at {ends[-1]}"
-    if followed.remote_log.unfinished() or followed.remote_log.in_deletion():
+    if followed.remote_log.unfinished_copies() or followed.remote_log.segments_in_deletion():
         yield f"{told} has remains of copies or deletions"

@@ -21,7 +21,7 @@ from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Tasks
 from moldau.broker.runtime.worker import RunningWork, Work
 from moldau.replication.partition import Partition
-from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
+from moldau.storage.directory.log_directory import DirectoryCallbacks, LogDirectory
 from moldau.storage.erasure.erasing import SegmentErased, serve_erasing
 from moldau.storage.files.log_paths import CLEANED_SUFFIX, offset_of_name
 from moldau.storage.log.changed_logs import ChangedLogs
@@ -116,7 +116,7 @@ class Process:
         self.on_cleaned: Callable[[], None] = lambda: None
         """Called before a cleaned segment is put in the place of others."""
         changes = (ChangedLogs(), ChangedLogs())
-        reports = DirectoryReports(changes=changes)
+        reports = DirectoryCallbacks(changed_logs=changes)
         self.directory = LogDirectory.open(environment.fs, ROOT, lambda _: None, environment.boot_id(), reports)
         self.replicas = Replicas()
         self.led = self._load(LED, config)
@@ -147,7 +147,7 @@ class Process:
         return is_durable
 
     def _load(self, topic: str, config: LogConfig) -> Partition:
-        log = self.directory.load(topic, 0, config, self.environment.wall_ms(), lambda _: None)
+        log = self.directory.load_log(topic, 0, config, self.environment.wall_ms(), lambda _: None)
         known = self.directory.high_watermarks.get((topic, 0), 0)
         high_watermark = min(max(known, log.log_start_offset), log.end_offset)
         partition = Partition(topic, topic.encode().ljust(16), 0, log, high_watermark)

@@ -25,10 +25,10 @@ from moldau.protocol.control_records import ControlRecordType, control_record_ty
 from moldau.protocol.erase_orders import runs_of
 from moldau.protocol.primitives import crc32c
 from moldau.replication.partition import Partition
-from moldau.storage.erasure.receipts import receipt_of
+from moldau.storage.erasure.receipts import read_or_new_receipt
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.storage.log.log import Log
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.pending_orders import erase_order_at
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.simulation.compaction.host import Process
@@ -273,7 +273,7 @@ class Swarm:
         known_end = self.model.batches[-1].header.next_offset if self.model.batches else 0
         self._note(log)
         for header, _, _ in self.model.batches:
-            order = order_at(log.segments, header.base_offset) if header.base_offset >= known_end else None
+            order = erase_order_at(log.segments, header.base_offset) if header.base_offset >= known_end else None
             if order is not None:
                 named = {offset for run in runs_of(order) for offset in range(run.first, run.last + 1)}
                 self.model.orders[header.base_offset] = named
@@ -338,8 +338,11 @@ class Swarm:
 
     def _check_orders_found(self, process: Process, log: Log) -> None:
         for offset in self.model.orders:
-            order = order_at(log.segments, offset) if offset < log.end_offset else None
-            if order is None or receipt_of(process.environment.fs, log.directory, order, offset).done_ms is not None:
+            order = erase_order_at(log.segments, offset) if offset < log.end_offset else None
+            if (
+                order is None
+                or read_or_new_receipt(process.environment.fs, log.directory, order, offset).done_ms is not None
+            ):
                 continue
             if offset not in log.erase_orders.offsets:
                 raise Violation(f"the start has not found the order at {offset}")
@@ -354,7 +357,7 @@ class Swarm:
         present = {record.offset for each in stored(log) if not each.header.is_control for record in each.records}
         for offset in hiding:
             named = self.model.orders.get(offset, set())
-            if seen := [each for each in named & present if not log.erase_orders.hides(each, each + 1)]:
+            if seen := [each for each in named & present if not log.erase_orders.hides_offset_in(each, each + 1)]:
                 raise Violation(f"offsets {seen} are not hidden, and the order at {offset} names them")
 
     def _check_end(self, process: Process, partition: Partition) -> None:
@@ -370,9 +373,9 @@ class Swarm:
             raise Violation(f"{partition.topic}: {sorted(present ^ expected)} should be there, or gone")
         entries: dict[int, list[tuple[str, str]]] = {}
         for offset in sorted(model.orders):
-            order = order_at(log.segments, offset)
+            order = erase_order_at(log.segments, offset)
             assert order is not None
-            receipt = receipt_of(fs, log.directory, order, offset)
+            receipt = read_or_new_receipt(fs, log.directory, order, offset)
             erased = {each for entry in receipt.segments for run in entry.erased for each in range(run[0], run[1] + 1)}
             share = model.share(offset)
             is_exact = erased == share if partition is process.led else erased <= share

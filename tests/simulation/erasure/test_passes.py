@@ -8,8 +8,8 @@ from random import Random
 
 from moldau.broker.replicas.log_eraser import CHECK_INTERVAL_S, GATHER_S
 from moldau.protocol.erase_orders import Run
-from moldau.storage.erasure.receipts import OrderReceipt, receipt_of
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.erasure.receipts import OrderReceipt, read_or_new_receipt
+from moldau.storage.log.pending_orders import erase_order_at
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.simulation.compaction.host import Process
@@ -38,9 +38,9 @@ def ordered(process: Process, offset: int) -> int:
 def receipts(process: Process, *offsets: int) -> list[OrderReceipt]:
     log, found = process.led.log, []
     for offset in offsets:
-        order = order_at(log.segments, offset)
+        order = erase_order_at(log.segments, offset)
         assert order is not None
-        found.append(receipt_of(process.environment.fs, log.directory, order, offset))
+        found.append(read_or_new_receipt(process.environment.fs, log.directory, order, offset))
     return found
 
 

@@ -68,13 +68,13 @@ class Host(LeaderSide):
         self.awaiting_flush: list[tuple[int, ReplicaFetcher, FlushLog]] = []
         self.metadata: Metadata | None = None
         self.directory = LogDirectory.open(self.disk, DATA, lambda _: None, f"boot {self.power_cuts}")
-        log = self.directory.load(TOPIC, 0, self._config, now_ms, lambda _: None)
+        log = self.directory.load_log(TOPIC, 0, self._config, now_ms, lambda _: None)
         known = self.directory.high_watermarks.get((TOPIC, 0), 0)
         self.partition = Partition(TOPIC, TOPIC_ID, 0, log, min(max(known, log.log_start_offset), log.end_offset))
         self.partition.min_insync_replicas = config_min_insync(self._config)
         self.replicas.add(self.partition)
         self.epoch = self._controller.registered(self.node_id)
-        self.directory.note_serving_epoch(self.epoch)
+        self.directory.record_serving_epoch(self.epoch)
         self.fetchers: dict[int, ReplicaFetcher] = {}
         broker = self._broker
         assigned = SimpleNamespace(directory_of=lambda replica: bytes(16))
@@ -116,7 +116,7 @@ class Host(LeaderSide):
     def stop(self) -> None:
         """SIGTERM: everything is written out."""
         for work in self.flushes:
-            self.partition.log.flushed(work, self.now_ms)
+            self.partition.log.finish_flush(work, self.now_ms)
         self.directory.close(self.now_ms, self.epoch, self._high_watermarks().get)
         self.kill()
 
@@ -221,13 +221,13 @@ class Host(LeaderSide):
         """The part that waits for the disk; what is appended meanwhile is not in it."""
         work = self.partition.log.pending_flush()
         if work is not None:
-            work.run()
+            work.sync_files()
             self.flushes.append(work)
 
     def end_flush(self) -> None:
         log = self.partition.log
         for work in self.flushes:
-            log.flushed(work, self.now_ms)
+            log.finish_flush(work, self.now_ms)
         self.flushes = []
         self.partition.advance_high_watermark()
         waiting, self.awaiting_flush = self.awaiting_flush, []
@@ -238,10 +238,10 @@ class Host(LeaderSide):
                 self.awaiting_flush.append((end_offset, fetcher, effect))
 
     def checkpoint(self, *, with_high_watermarks: bool = False) -> None:
-        work = self.directory.checkpoint(self._high_watermarks().get if with_high_watermarks else None)
+        work = self.directory.begin_checkpoint(self._high_watermarks().get if with_high_watermarks else None)
         if work:
-            work.run()
-            self.directory.checkpointed(work)
+            work.write_files()
+            self.directory.finish_checkpoint(work)
 
     def retain(self) -> None:
         """The job of the broker, which waits for nothing."""

@@ -42,7 +42,7 @@ class CountedOnce:
             unequal = {name: states for name, states in different.items() if states[0] != states[1]}
             raise Violation(f"{told} differs from the committed records: {unequal}")
         read = its_log.read_segments()
-        unread = [each for each, _ in its_log.superseded()]
+        unread = [each for each, _ in its_log.superseded_copies()]
         counted = {each.segment_id for each in (*read, *unread)}
         for segment_id, state in known.items():
             if (state is FINISHED) != (segment_id in counted):

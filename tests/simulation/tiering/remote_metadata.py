@@ -15,7 +15,7 @@ from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_reader import records_of
 from moldau.storage.tiered.metadata.records import decode_change
 from moldau.storage.tiered.metadata.remote_segment import (
-    REMAINS,
+    UNFINISHED_COPY_REMAINS,
     RemotePartition,
     RemoteSegment,
     SegmentState,
@@ -44,7 +44,7 @@ class Known:
 
     def take(self, update: SegmentUpdate) -> None:
         state = update.state
-        if self.state is FINISHED and update.custom_metadata == REMAINS:
+        if self.state is FINISHED and update.custom_metadata == UNFINISHED_COPY_REMAINS:
             return  # it was taken for unfinished
         if state in STEPS[self.state]:
             self.state = state

@@ -130,8 +130,8 @@ class Stage:
         stored = {each.segment_id for key in self.bucket.objects if (each := parse_key(key)) is not None}
         return (
             leader.log.tiered_end_offset == leader.log.active.base_offset > 0
-            and not remote_log.unfinished()
-            and not remote_log.in_deletion()
+            and not remote_log.unfinished_copies()
+            and not remote_log.segments_in_deletion()
             and stored == {each.segment_id for each in segments}
         )
 
@@ -369,7 +369,7 @@ def two_leaders_copy_one_range(seed: int) -> None:
         cluster.nodes[first].boot()
         await cluster.settled()
         second = await cluster.led("t")
-        await cluster.until(lambda: bool(stage.followed(second).remote_log.superseded()), "two copies", 60)
+        await cluster.until(lambda: bool(stage.followed(second).remote_log.superseded_copies()), "two copies", 60)
         await stage.fill(5)
         await stage.copied()
         assert await stage.read() == expected(stage.count)

@@ -59,7 +59,7 @@ class Restored:
                 outcomes[truth] = not ended.is_aborted
         assert producers.first_unstable_offset() in (
             None,
-            *(each.first_offset for each in producers.undecided.values()),
+            *(each.first_offset for each in producers.undecided_transactions.values()),
         )
 
     def committed(self, truth: Truth) -> bool:

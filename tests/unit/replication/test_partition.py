@@ -191,6 +191,6 @@ def test_a_follower_forgets_the_transactions_whose_end_is_committed() -> None:
             records = offset.to_bytes(8, "big") + each[8:]
             assert follower.append_fetched(records, offset, 0, 1000).error is ErrorCode.NONE
     assert follower.high_watermark == 99
-    assert [each.last_offset for each in follower.log.producers.undecided.values()] == [99]
+    assert [each.last_offset for each in follower.log.producers.undecided_transactions.values()] == [99]
     follower.apply_leader_high_watermark(100)
-    assert not follower.log.producers.undecided and follower.last_stable_offset == 100
+    assert not follower.log.producers.undecided_transactions and follower.last_stable_offset == 100

@@ -18,7 +18,7 @@ from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
 from moldau.broker.cli.tiered_storage import ClusterAddress, TierCommand, show_status, sweep, verify
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, object_key, parse_key
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, ObjectKind, object_key, parse_key
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.storage.tiered.pins import Pin, pin_key
 from moldau.storage.tiered.port import RemoteStorage, WrongCluster
@@ -193,16 +193,16 @@ def test_a_storage_of_another_cluster_is_never_touched() -> None:
     async def story(node: Node) -> None:
         await filled(node)
         bucket = node.world.buckets[URL]
-        bucket.store(CLUSTER_MANIFEST, encode_cluster_manifest("another-cluster"))
+        bucket.store(CLUSTER_MANIFEST_KEY, encode_cluster_manifest("another-cluster"))
         before = bucket.contents()
         for action, words in ((sweep, "sweep"), (verify, "verify")):
             with pytest.raises(WrongCluster, match="another-cluster"):
                 await action(over(node, words))
-        del bucket.objects[CLUSTER_MANIFEST]
+        del bucket.objects[CLUSTER_MANIFEST_KEY]
         for action, words in ((sweep, "sweep"), (verify, "verify")):
             with pytest.raises(CommandError, match="belongs to no cluster"):
                 await action(over(node, words))
-        bucket.store(CLUSTER_MANIFEST, before[CLUSTER_MANIFEST])
+        bucket.store(CLUSTER_MANIFEST_KEY, before[CLUSTER_MANIFEST_KEY])
         assert bucket.contents() == before
 
     serve_tiered(story)

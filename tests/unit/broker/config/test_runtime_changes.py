@@ -161,7 +161,7 @@ def test_a_log_takes_the_brokers_settings_and_the_topics_overrides() -> None:
     assert (config.segment_bytes, config.segment_ms, config.retention_ms) == (4_000_000, 18_000_000, 36_000_000)
     assert (config.compression_type, config.compression_level) == (Codec.ZSTD, 7)
     assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-    assert config.is_compacted and config.is_deleted_by_retention
+    assert config.is_compacted and config.has_delete_policy
 
 
 def test_a_log_without_overrides_has_apache_kafkas_defaults() -> None:

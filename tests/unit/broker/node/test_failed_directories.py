@@ -17,8 +17,8 @@ from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPart
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
-from moldau.storage.checkpoints.meta_properties import META_PROPERTIES
-from moldau.storage.directory.previous_run import CLEAN_SHUTDOWN
+from moldau.storage.checkpoints.meta_properties import META_PROPERTIES_FILE
+from moldau.storage.directory.previous_run import CLEAN_SHUTDOWN_FILE
 from moldau.testing.simulation.disk_calls import Operation
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 
@@ -185,7 +185,7 @@ def test_a_sync_that_fails_while_the_node_stops_leaves_no_mark_of_a_clean_end() 
         node.stop()
         while node.host.is_up:
             await asyncio.sleep(0.1)
-        assert [disk.exists(f"{path}/{CLEAN_SHUTDOWN}") for path in ("/data", BROKEN)] == [True, False]
+        assert [disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}") for path in ("/data", BROKEN)] == [True, False]
 
     for seed in range(8):  # the sync happens as its thread begins, or as it ends
         serve_and(story, seed=seed, log_dirs=f"/data,{BROKEN}")
@@ -233,7 +233,7 @@ def test_a_node_starts_without_a_directory_whose_meta_properties_are_damaged() -
     async def story(node: Node) -> None:
         _, broken, others = await with_records(node, flush_messages=1)
         await asyncio.sleep(0.1)
-        node.host.disk.open(f"{BROKEN}/{META_PROPERTIES}").truncate(20)
+        node.host.disk.open(f"{BROKEN}/{META_PROPERTIES_FILE}").truncate(20)
         client = await restarted(node, is_clean=True)
         assert (await client.produce("t", batch("b"), partition=broken[0])).error_code == STORAGE
         assert (await client.produce("t", batch("b"), partition=others[0])).base_offset == 1

@@ -29,7 +29,7 @@ def test_more_partitions_than_files_that_may_be_open() -> None:
             for index in range(PARTITIONS):
                 assert (await client.produce("t", batch("a"), partition=index)).base_offset == turn
         open_files = node.broker.environment.fs.open_files
-        assert open_files.count_max == 20 and len(open_files) <= 20 and open_files.given_back_count > PARTITIONS
+        assert open_files.count_max == 20 and len(open_files) <= 20 and open_files.closed_for_limit_count > PARTITIONS
         for index in range(PARTITIONS):
             assert (await client.fetch("t", partition=index)).high_watermark == 3
 

@@ -10,7 +10,11 @@ import pytest
 
 from moldau.broker.replicas.replicas import Replicas
 from moldau.replication.partition import Partition
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offsets,
+)
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
@@ -64,12 +68,12 @@ def test_a_node_at_rest_visits_no_partition(policy: str, monkeypatch: pytest.Mon
     noted: list[Log] = []
     checkpoints = 0
 
-    def take(changes: ChangedLogs, count_max: int | None = None, original: Any = ChangedLogs.take) -> list[Log]:
+    def take(changes: ChangedLogs, count_max: int | None = None, original: Any = ChangedLogs.take_logs) -> list[Log]:
         logs: list[Log] = original(changes, count_max)
         noted.extend(logs)
         return logs
 
-    def checkpoint(directory: LogDirectory, *arguments: Any, original: Any = LogDirectory.checkpoint) -> object:
+    def checkpoint(directory: LogDirectory, *arguments: Any, original: Any = LogDirectory.begin_checkpoint) -> object:
         nonlocal checkpoints
         checkpoints += 1
         return original(directory, *arguments)
@@ -77,8 +81,8 @@ def test_a_node_at_rest_visits_no_partition(policy: str, monkeypatch: pytest.Mon
     async def story(node: Node) -> None:
         client = await written(node, cleanup_policy=policy)
         replicas = watched(node)
-        monkeypatch.setattr(ChangedLogs, "take", take)
-        monkeypatch.setattr(LogDirectory, "checkpoint", checkpoint)
+        monkeypatch.setattr(ChangedLogs, "take_logs", take)
+        monkeypatch.setattr(LogDirectory, "begin_checkpoint", checkpoint)
         await asyncio.sleep(MINUTE_S)
         assert checkpoints > 1 and (replicas.visits, noted) == (0, [])
 
@@ -86,7 +90,7 @@ def test_a_node_at_rest_visits_no_partition(policy: str, monkeypatch: pytest.Mon
         await asyncio.sleep(MINUTE_S)
         changed = node.broker.replicas.by_name["t"][7]
         assert {*noted} == {changed.log} and replicas.visits == 0
-        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             offsets = read_offsets(node.host.disk, "/data", name)
             assert [offsets["t", index] for index in range(PARTITIONS)] == [
                 1 + (index == 7) for index in range(PARTITIONS)

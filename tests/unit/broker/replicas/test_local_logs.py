@@ -32,7 +32,7 @@ def test_what_was_written_is_there_after_a_restart_in_both_directories(end: str)
         for index in range(4):
             await client.produce("t", batch("a", "b"), partition=index)
         client = await restarted(node, end)
-        assert all(each.was_clean is (end == "stop") for each in node.broker.logs.directories)
+        assert all(each.was_shut_down_cleanly is (end == "stop") for each in node.broker.logs.directories)
         for index in range(4):
             data = await client.fetch("t", partition=index)
             assert (data.error_code, data.high_watermark) == (0, 2)
@@ -99,7 +99,7 @@ def test_a_stop_in_the_middle_of_a_checkpoint_is_clean(seed: int) -> None:
             await client.produce("t", batch("a"), partition=i % 3)
             await asyncio.sleep(0.025)
         client = await restarted(node, "stop")
-        assert all(each.was_clean for each in node.broker.logs.directories)
+        assert all(each.was_shut_down_cleanly for each in node.broker.logs.directories)
         assert [(await client.fetch("t", partition=i)).high_watermark for i in range(3)] == [2, 1, 1]
 
     serve_and(story, seed=seed, replica_high_watermark_checkpoint_interval_ms=10)

@@ -17,7 +17,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from moldau.storage.log.log import Log
 from tests.support.node import Client, Node, serve_and
 
@@ -59,7 +59,7 @@ def test_a_compacted_log_keeps_the_latest_of_each_key() -> None:
         assert log.size < size / 2 and log.end_offset == end_offset
         first = await client.fetch("t", 0)
         assert first.error_code == 0 and b"b11" in bytes(log.active.file().pread(SEGMENT, 0))
-        points = read_offsets(node.host.disk, "/data", CLEANER_POINTS)
+        points = read_offsets(node.host.disk, "/data", CLEANER_OFFSET_CHECKPOINT)
         assert points["t", 0] == log.first_dirty_offset == log.active.base_offset
         await asyncio.sleep(90)
         assert not [name for name in node.host.disk.list_directory("/data/t-0") if name.endswith(".deleted")]

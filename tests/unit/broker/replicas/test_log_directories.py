@@ -11,7 +11,7 @@ from moldau.broker.config.loading import checked_config
 from moldau.broker.replicas.log_directories import NodeDirectories, NotFormatted, read_directories
 from moldau.broker.runtime.environment import Environment
 from moldau.storage.checkpoints.meta_properties import (
-    META_PROPERTIES,
+    META_PROPERTIES_FILE,
     InvalidMetaProperties,
     MetaProperties,
     write_meta_properties,
@@ -62,7 +62,7 @@ BOTH = {"/data": properties(1), "/data2": properties(1, directory=b"e")}
 def test_a_log_directory_that_cannot_be_used_is_left_out(kind: str) -> None:
     disk = disk_with({"/data": BOTH["/data"]} if kind == "missing" else BOTH)
     if kind == "damaged":
-        disk.open(f"/data2/{META_PROPERTIES}").truncate(30)
+        disk.open(f"/data2/{META_PROPERTIES_FILE}").truncate(30)
     if kind == "unreadable":
         disk.break_directory("/data2")
     found = looked_into(disk)
@@ -73,7 +73,7 @@ def test_a_log_directory_that_cannot_be_used_is_left_out(kind: str) -> None:
 def test_without_the_metadata_directory_there_is_no_node(kind: str, error: type[Exception]) -> None:
     disk = disk_with(BOTH)
     if kind == "damaged":
-        disk.open(f"/data/{META_PROPERTIES}").truncate(30)
+        disk.open(f"/data/{META_PROPERTIES_FILE}").truncate(30)
     else:
         disk.break_directory("/data")
     with pytest.raises(error):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
-from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
 from tests.support.node import Node, batch, serve_and
 
 
@@ -78,7 +78,7 @@ def test_a_log_without_new_records_is_flushed_and_a_busy_one_is_not() -> None:
         syncs = node.broker.flusher.sync_count
         await asyncio.sleep(60)
         assert busy.recovery_point == 60 and node.broker.flusher.sync_count == syncs + 1
-        points = read_offsets(node.host.disk, "/data", RECOVERY_POINTS)
+        points = read_offsets(node.host.disk, "/data", RECOVERY_POINT_CHECKPOINT)
         assert (points["quiet", 0], points["busy", 0]) == (3, 60)
         assert quiet.snapshots.offsets == [3]
         await client.produce("quiet", batch("a", producer_id=7, producer_epoch=0, base_sequence=3))

@@ -21,7 +21,7 @@ class Work:
     def __init__(self, log: FakeLog) -> None:
         self.log = log
 
-    def run(self) -> None:
+    def sync_files(self) -> None:
         if self.log.error is not None:
             raise self.log.error
 
@@ -40,10 +40,10 @@ class FakeLog:
     def pending_flush(self) -> Work | None:
         return Work(self) if self.is_dirty and self.failure is None else None
 
-    def flushed(self, work: Work, now_ms: int) -> None:
+    def finish_flush(self, work: Work, now_ms: int) -> None:
         self.flushes += 1
 
-    def flush_failed(self, error: OSError) -> None:
+    def fail_flush(self, error: OSError) -> None:
         self.failure = error
 
 
@@ -166,7 +166,7 @@ class Written(FakeLog):
     def begin_write_back(self) -> OpenFile:
         return OpenFile(cast("File", self.file))
 
-    def fail(self, error: OSError) -> None:
+    def fail_log(self, error: OSError) -> None:
         self.failure = error
 
 
@@ -253,11 +253,11 @@ class WithEpochs(FakeLog):
         self.is_dirty = False
         self.epochs = self.written = 0
 
-    def pending_epochs(self) -> Work | None:
+    def pending_epoch_write(self) -> Work | None:
         return EpochWork(self, self.epochs) if self.epochs != self.written else None
 
     def pending_flush(self) -> Work | None:
-        return self.pending_epochs() or super().pending_flush()
+        return self.pending_epoch_write() or super().pending_flush()
 
 
 class EpochWork(Work):
@@ -265,7 +265,7 @@ class EpochWork(Work):
         super().__init__(log)
         self.of, self.epochs = log, epochs
 
-    def run(self) -> None:
+    def sync_files(self) -> None:
         self.of.written = self.epochs
 
 

@@ -115,7 +115,7 @@ def test_remote_segments_are_cleaned_against_later_ones_and_the_old_ones_go() ->
             expected = await rewrite(client, 10, first)
             await asyncio.sleep(5)
         await until(lambda: tiering_of(node).cleaner.segments_replaced > 3, "remote segments are replaced")
-        await until(lambda: not followed_of(node).remote_log.superseded(), "the superseded ones are deleted")
+        await until(lambda: not followed_of(node).remote_log.superseded_copies(), "the superseded ones are deleted")
         assert await table(client, node) == expected
         records = await read_all(client, node)
         assert len(records) < 60, "most old values are gone"
@@ -170,8 +170,8 @@ def test_a_broker_that_is_killed_at_any_time_leaves_nothing_behind() -> None:
         await rewrite(client, 10, 80)  # all that came before may be clean: the last process has something to do
         await until(lambda: tiering_of(node).cleaner.passes > 0, "remote segments are cleaned")
         followed = followed_of(node)
-        await until(lambda: not followed.remote_log.unfinished(), "remains are removed")
-        await until(lambda: not followed.remote_log.superseded(), "superseded segments are removed")
+        await until(lambda: not followed.remote_log.unfinished_copies(), "remains are removed")
+        await until(lambda: not followed.remote_log.superseded_copies(), "superseded segments are removed")
         known = {each.segment_id for each in followed.remote_log.segments()}
         keys = [parse_key(key) for key in node.world.buckets[URL].contents()]
         assert {each.segment_id for each in keys if each is not None} <= known

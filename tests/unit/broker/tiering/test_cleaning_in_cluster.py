@@ -100,7 +100,9 @@ def test_each_leader_has_the_table_after_others_cleaned_and_died(seed: int) -> N
         def is_settled() -> bool:
             found = [each for node_id in cluster.nodes if (each := followed(cluster, node_id)) is not None]
             return bool(found) and not any(
-                each.remote_log.unfinished() or each.remote_log.superseded() or each.remote_log.in_deletion()
+                each.remote_log.unfinished_copies()
+                or each.remote_log.superseded_copies()
+                or each.remote_log.segments_in_deletion()
                 for each in found
             )
 

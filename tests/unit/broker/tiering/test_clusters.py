@@ -90,7 +90,7 @@ def test_a_leader_that_dies_in_the_midst_of_a_copy_leaves_nothing_behind() -> No
 
         def begun() -> bool:
             return all(
-                (found := followed(cluster, node_id)) is not None and len(found.remote_log.unfinished()) > 0
+                (found := followed(cluster, node_id)) is not None and len(found.remote_log.unfinished_copies()) > 0
                 for node_id in cluster.nodes
             )
 
@@ -103,7 +103,7 @@ def test_a_leader_that_dies_in_the_midst_of_a_copy_leaves_nothing_behind() -> No
             for node_id in others:
                 found = followed(cluster, node_id)
                 partition = broker(cluster, node_id).replicas.get("t", 0)
-                if found is None or partition is None or found.remote_log.unfinished():
+                if found is None or partition is None or found.remote_log.unfinished_copies():
                     return False
                 if partition.log.tiered_end_offset != partition.log.active.base_offset:
                     return False
@@ -134,7 +134,7 @@ def test_a_leader_that_is_deposed_in_the_midst_of_a_copy_takes_its_objects_back(
 
         def begun() -> bool:
             return bool(cluster.world.buckets[URL].contents()) and all(
-                (found := followed(cluster, node_id)) is not None and len(found.remote_log.unfinished()) > 0
+                (found := followed(cluster, node_id)) is not None and len(found.remote_log.unfinished_copies()) > 0
                 for node_id in cluster.nodes
             )
 
@@ -145,7 +145,7 @@ def test_a_leader_that_is_deposed_in_the_midst_of_a_copy_takes_its_objects_back(
         await cluster.until(begun, "a copy is begun", 60)
         found = followed(cluster, first)
         assert found is not None
-        (begun_copy,) = found.remote_log.unfinished()
+        (begun_copy,) = found.remote_log.unfinished_copies()
         cluster.world.network.partition([node.host.name], [cluster.nodes[each].host.name for each in others(first)])
 
         def is_removed() -> bool:

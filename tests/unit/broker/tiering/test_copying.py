@@ -10,7 +10,7 @@ import pytest
 from moldau.broker.tiering.opening import RemoteStorageRefused
 from moldau.broker.tiering.remote_partitions import remote_partition
 from moldau.protocol.errors import ErrorCode
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, ObjectKind, parse_key
 from moldau.storage.tiered.manifest import decode_manifest, encode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import SegmentState
 from moldau.storage.tiered.segment_copy import manifest_key
@@ -134,7 +134,7 @@ def test_a_storage_that_fails_is_tried_again_and_unfinished_copies_are_removed()
         assert answer.error_code == 0
         node.host.storage_faults.cut_upload = node.host.storage_faults.loses_answer = 0.0
         await until(lambda: is_copied(node) or log.segments == [log.active], "all is copied in the end")
-        await until(lambda: not followed_of(node).remote_log.unfinished(), "no copy is unfinished")
+        await until(lambda: not followed_of(node).remote_log.unfinished_copies(), "no copy is unfinished")
         states = {each.state for each in followed_of(node).remote_log.segments()}
         assert states == {SegmentState.COPY_SEGMENT_FINISHED}
         stored = {found.segment_id for key in node.world.buckets[URL].contents() if (found := parse_key(key))}
@@ -167,8 +167,8 @@ def test_a_copy_that_ends_after_the_next_leader_deleted_it_leaves_no_object() ->
         reader = tiering_of(node).reader
         await fill(client)
         await until(lambda: reader.get(remote_partition(partition_of(node))) is not None, "the metadata is followed")
-        await until(lambda: bool(followed_of(node).remote_log.unfinished()), "a copy has begun")
-        (segment,) = followed_of(node).remote_log.unfinished()
+        await until(lambda: bool(followed_of(node).remote_log.unfinished_copies()), "a copy has begun")
+        (segment,) = followed_of(node).remote_log.unfinished_copies()
         assert await tiering_of(node).copier.remove(followed_of(node), segment, is_remain=True)
         node.host.storage_faults.slow = 0.0
         await until(lambda: is_copied(node), "all is copied in the end")
@@ -183,7 +183,7 @@ def test_a_storage_of_another_cluster_stops_the_start() -> None:
     given = {name.replace("_", "."): str(value) for name, value in TIERED.items()}
     with World(1) as world:
         bucket = world.buckets[URL] = SimulatedBucket()
-        bucket.store(CLUSTER_MANIFEST, encode_cluster_manifest("another"))
+        bucket.store(CLUSTER_MANIFEST_KEY, encode_cluster_manifest("another"))
         node = Node(world, PROPERTIES | given)
         node.boot()
         with pytest.raises(SimulationFailed) as failed:

@@ -63,7 +63,7 @@ def test_a_segment_with_a_damaged_batch_stays_local_and_is_copied_once_it_is_sou
         await asyncio.sleep(60)
         assert [each.start_offset for each in copied(node)] == [0]
         assert log.segments[1] is segment and log.failure is None, "the only replica goes on"
-        assert not followed_of(node).remote_log.unfinished()
+        assert not followed_of(node).remote_log.unfinished_copies()
         told = [each.getMessage() for each in caplog.records if "checksum mismatch" in each.getMessage()]
         path, offset = segment.path(".log"), segment.base_offset + 2
         assert f"{path}: checksum mismatch at position {second}, offset {offset}" in told[0]

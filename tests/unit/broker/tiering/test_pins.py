@@ -78,7 +78,7 @@ def test_a_deletion_that_was_begun_before_the_pin_keeps_the_records() -> None:
         assert not await tiering.copier.remove(followed, segment, honours_pins=True)
         assert segment.segment_id not in stored(node, ObjectKind.MANIFEST)
         assert segment.segment_id in stored(node, ObjectKind.LOG)
-        (left,) = followed.remote_log.in_deletion()
+        (left,) = followed.remote_log.segments_in_deletion()
         assert left.state is SegmentState.DELETE_SEGMENT_STARTED
         tiering.copier._is_pinned = seen_always  # type: ignore[method-assign]
         await asyncio.sleep(5)

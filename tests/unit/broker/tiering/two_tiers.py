@@ -19,8 +19,8 @@ from moldau.protocol.control_records import ControlRecordType, control_record_ty
 from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
-from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.remote_cleaning import DownloadNeeded, GroupCleaned, clean_remote
+from moldau.storage.compaction.cleaning import clean_segments
+from moldau.storage.compaction.remote_cleaning import DownloadNeeded, GroupCleaned, clean_remote_segments
 from moldau.storage.compaction.request import CleanerLimits, cleaning_request
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
@@ -117,7 +117,7 @@ class TwoTiers:
         part = part_of(log, self.now_ms)
         if part.cleanable_bytes:
             request = cleaning_request(log, part, limits, SALT, self.now_ms, replica.tombstones_end_offset)
-            drive(self.disk, log, request, clean(self.disk, request), self.now_ms)
+            drive(self.disk, log, request, clean_segments(self.disk, request), self.now_ms)
 
     def retain(self, replica: Replica) -> None:
         """Local retention of everything that is copied."""
@@ -165,7 +165,7 @@ class TwoTiers:
         aborted = self.aborted(self.leader, log.end_offset)
         rules = remote_rules(log, plan, PASS_DIRECTORY, limits, self.leader.tombstones_end_offset, SALT, self.now_ms)
         request, downloads = remote_request(log, plan, rules, aborted)
-        work = clean_remote(self.disk, request)
+        work = clean_remote_segments(self.disk, request)
         for _, event in zip(range(steps_max), work, strict=False):
             if isinstance(event, DownloadNeeded):
                 self._download(event.source.path, downloads[event.source.path])
@@ -199,7 +199,7 @@ class TwoTiers:
 
     def delete_superseded(self) -> None:
         """The grace of all superseded segments has passed."""
-        for segment, _ in self.leader.followed.remote_log.superseded():
+        for segment, _ in self.leader.followed.remote_log.superseded_copies():
             for state in (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED):
                 self.write(SegmentUpdate(segment.segment_id, self.leader_index, self.now_ms, state))
             del self.objects[segment.segment_id]
@@ -224,7 +224,7 @@ class TwoTiers:
         while offset < min(log.local_start_offset, end_offset):
             epoch = log.epochs.epoch_of(offset)
             assert epoch is not None
-            segment = replica.followed.remote_log.find(epoch, offset)
+            segment = replica.followed.remote_log.find_segment(epoch, offset)
             assert segment is not None, f"no segment has offset {offset}"
             assert is_in_history(segment, log.end_offset, log.epochs.entries)
             data = self.objects[segment.segment_id].data

@@ -11,7 +11,7 @@ import pytest
 from moldau.broker.cli import main
 from moldau.broker.cli.spark import json_lines, text_lines
 from moldau.spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.damaged_places import audited
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
@@ -105,7 +105,7 @@ def test_tiers_that_differ(local: Path, tier: Path) -> None:
     problems = audited(local, tier).problems
     assert {each.check for each in problems} == {"tiers"}
     assert min(each.offset for each in problems) == 50
-    write_offsets(LocalFiles(), str(local), CLEANER_POINTS, {("t", 0): 1000})
+    write_offsets(LocalFiles(), str(local), CLEANER_OFFSET_CHECKPOINT, {("t", 0): 1000})
     assert audited(local, tier).is_intact, "compaction changes one tier before the other"
 
 

@@ -20,7 +20,12 @@ from moldau.storage.checkpoints.partition_metadata import (
     uuid_text,
     write_topic_id,
 )
-from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, CorruptCheckpoint, read_offsets, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import (
+    RECOVERY_POINT_CHECKPOINT,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
 from moldau.storage.directory.previous_run import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
 from moldau.storage.files.local_files import LocalFiles
 
@@ -30,15 +35,15 @@ ID = bytes.fromhex("5287f81146794c21b40f92d7a376c903")
 
 def test_offsets_are_written_as_kafka_does(tmp_path: Path) -> None:
     offsets = {("perf", 1): 11642, ("__transaction_state", 0): 0}
-    write_offsets(FS, str(tmp_path), RECOVERY_POINTS, offsets)
-    assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n2\nperf 1 11642\n__transaction_state 0 0\n"
-    assert read_offsets(FS, str(tmp_path), RECOVERY_POINTS) == offsets
+    write_offsets(FS, str(tmp_path), RECOVERY_POINT_CHECKPOINT, offsets)
+    assert (tmp_path / RECOVERY_POINT_CHECKPOINT).read_text() == "0\n2\nperf 1 11642\n__transaction_state 0 0\n"
+    assert read_offsets(FS, str(tmp_path), RECOVERY_POINT_CHECKPOINT) == offsets
 
 
 def test_a_missing_or_empty_offset_checkpoint_has_no_offsets(tmp_path: Path) -> None:
-    assert read_offsets(FS, str(tmp_path), RECOVERY_POINTS) == {}
-    (tmp_path / RECOVERY_POINTS).write_bytes(b"")
-    assert read_offsets(FS, str(tmp_path), RECOVERY_POINTS) == {}
+    assert read_offsets(FS, str(tmp_path), RECOVERY_POINT_CHECKPOINT) == {}
+    (tmp_path / RECOVERY_POINT_CHECKPOINT).write_bytes(b"")
+    assert read_offsets(FS, str(tmp_path), RECOVERY_POINT_CHECKPOINT) == {}
 
 
 @pytest.mark.parametrize(
@@ -56,9 +61,9 @@ def test_a_missing_or_empty_offset_checkpoint_has_no_offsets(tmp_path: Path) -> 
     ],
 )
 def test_a_damaged_offset_checkpoint_is_refused_by_name(tmp_path: Path, text: str) -> None:
-    (tmp_path / RECOVERY_POINTS).write_bytes(text.encode("latin-1"))
-    with pytest.raises(CorruptCheckpoint, match=RECOVERY_POINTS):
-        read_offsets(FS, str(tmp_path), RECOVERY_POINTS)
+    (tmp_path / RECOVERY_POINT_CHECKPOINT).write_bytes(text.encode("latin-1"))
+    with pytest.raises(CorruptCheckpoint, match=RECOVERY_POINT_CHECKPOINT):
+        read_offsets(FS, str(tmp_path), RECOVERY_POINT_CHECKPOINT)
 
 
 def test_leader_epochs_are_written_as_kafka_does(tmp_path: Path) -> None:

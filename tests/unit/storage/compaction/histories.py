@@ -11,9 +11,9 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
-from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.cleaning import clean_segments
 from moldau.storage.compaction.request import (
-    BytesMoved,
+    BytesProcessed,
     CleanablePart,
     CleanerLimits,
     CleaningDone,
@@ -164,7 +164,7 @@ def clean_log(
     request = request_of(log, now_ms, limits)
     if request.first_dirty_offset >= request.first_uncleanable_offset:
         return None
-    return drive(fs, log, request, clean(fs, request), now_ms, owner)
+    return drive(fs, log, request, clean_segments(fs, request), now_ms, owner)
 
 
 def drive(
@@ -181,7 +181,7 @@ def drive(
     for event in events:
         if isinstance(event, CleaningDone):
             done = event
-        elif not isinstance(event, BytesMoved):
+        elif not isinstance(event, BytesProcessed):
             removed = log.swap_cleaned(event, now_ms)
             assert removed is not None
             to_remove += removed
@@ -196,6 +196,6 @@ def drive(
 
 
 def checkpoint(owner: LogDirectory) -> None:
-    work = owner.checkpoint({key: log.end_offset for key, log in owner.logs.items()}.get)
-    work.run()
-    owner.checkpointed(work)
+    work = owner.begin_checkpoint({key: log.end_offset for key, log in owner.logs.items()}.get)
+    work.write_files()
+    owner.finish_checkpoint(work)

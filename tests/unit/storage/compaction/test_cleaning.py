@@ -11,7 +11,7 @@ import pytest
 from moldau.protocol.compression import Codec
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import FIELDS
-from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.cleaning import clean_segments
 from moldau.storage.compaction.offset_map import SALT_SIZE
 from moldau.storage.compaction.request import CleanerLimits, LogChanged, cleanable_part, cleaning_request
 from moldau.storage.files.local_files import LocalFiles
@@ -263,7 +263,7 @@ def test_a_damaged_batch_stops_the_cleaning_and_leaves_nothing(log: Log) -> None
     data[65] ^= 1
     log.segments[0].file().pwrite(bytes(data), 0)
     with pytest.raises(MalformedMessage):
-        list(clean(FS, request_of(log)))
+        list(clean_segments(FS, request_of(log)))
     assert not [name for name in FS.list_directory(log.directory) if name.endswith(".cleaned")]
 
 
@@ -273,12 +273,14 @@ def test_a_log_that_was_truncated_meanwhile_is_not_swapped(log: Log) -> None:
     roll(log)
     log.flush(NOW_MS)
     request = request_of(log)
-    events = [event for event in clean(FS, request) if not isinstance(event, tuple) or hasattr(event, "replaced")]
+    events = [
+        event for event in clean_segments(FS, request) if not isinstance(event, tuple) or hasattr(event, "replaced")
+    ]
     log.lower_recovery_point(3)
     log.truncate_to(3, NOW_MS)
     assert log.swap_cleaned(events[0], NOW_MS) is None  # type: ignore[arg-type]
     with pytest.raises(LogChanged):
-        list(clean(FS, request))
+        list(clean_segments(FS, request))
 
 
 def test_a_request_may_lie_in_the_past(log: Log) -> None:
@@ -296,7 +298,7 @@ def test_a_round_without_dirty_records_copies_what_is_there(log: Log) -> None:
     log.flush(NOW_MS)
     before = Path(log.directory, "00000000000000000000.log").read_bytes()
     request = replace(request_of(log), first_dirty_offset=2)
-    drive(FS, log, request, clean(FS, request), NOW_MS)
+    drive(FS, log, request, clean_segments(FS, request), NOW_MS)
     assert Path(log.directory, "00000000000000000000.log").read_bytes() == before
     assert offsets(log) == [0, 1]
 

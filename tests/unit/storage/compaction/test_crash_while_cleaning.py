@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from moldau.protocol.compression import Codec
-from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, decode_offsets
-from moldau.storage.compaction.cleaning import clean
+from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
+from moldau.storage.compaction.cleaning import clean_segments
 from moldau.storage.compaction.request import CleanerLimits
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, offset_name
@@ -48,7 +48,7 @@ View = list[dict[bytes, bytes]]
 
 def load(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
     owner = LogDirectory.open(disk, ROOT, lambda _: None)
-    return owner, owner.load("t", 0, CONFIG, NOW_MS, lambda _: None)
+    return owner, owner.load_log("t", 0, CONFIG, NOW_MS, lambda _: None)
 
 
 def write_history(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
@@ -85,7 +85,7 @@ def view(log: Log) -> View:
 def rounds(disk: SimulatedDisk, owner: LogDirectory, log: Log) -> None:
     for now_ms in ROUND_TIMES_MS:
         clean_log(disk, log, now_ms, LIMITS, owner)
-        points = decode_offsets(bytes(disk.peek_durable(f"{ROOT}/{RECOVERY_POINTS}")), ROOT)
+        points = decode_offsets(bytes(disk.peek_durable(f"{ROOT}/{RECOVERY_POINT_CHECKPOINT}")), ROOT)
         assert min(log.recovery_point, points[log.topic, log.partition]) >= log.active.base_offset
 
 
@@ -93,8 +93,8 @@ def assert_is_sound(disk: SimulatedDisk, log: Log, expected: View) -> None:
     assert log.end_offset == len(expected)
     assert view(log) == expected
     # The checkpoint is not ahead: nothing before it has a later record of its key before it as well.
-    clean = [each for each in committed(log) if each.offset < (log.first_dirty_offset or 0)]
-    assert len({each.key for each in clean}) == len(clean)
+    clean_segments = [each for each in committed(log) if each.offset < (log.first_dirty_offset or 0)]
+    assert len({each.key for each in clean_segments}) == len(clean_segments)
     left = [name for name in disk.list_directory(log.directory) if name.endswith((".cleaned", ".swap", ".deleted"))]
     assert not left
     for producer_id, sequence in ((5, 59),):
@@ -158,7 +158,7 @@ def test_a_power_cut_after_a_cleaning_that_was_given_up(events: int) -> None:
     for step in range(FIRST_STEP + 1 + events % 4, LAST_STEP + 1, 4):
         disk = SimulatedDisk(seed=step)
         owner, log = write_history(disk)
-        given_up = clean(disk, request_of(log, NOW_MS, LIMITS))
+        given_up = clean_segments(disk, request_of(log, NOW_MS, LIMITS))
         for event in islice(given_up, events):
             if isinstance(event, SegmentCleaned):
                 assert log.swap_cleaned(event, NOW_MS) is not None

@@ -53,7 +53,7 @@ def test_the_cleanable_part_ends_where_a_segment_begins(
     assert part.clean_bytes == sum(sizes[:clean])
     covering = [segment.size for segment in log.segments if segment.base_offset < first_uncleanable]
     assert part.cleanable_bytes == (sum(covering[-cleanable:]) if cleanable else 0)
-    assert not part.is_checkpoint_reset and part.overdue_ms == 0
+    assert not part.is_checkpoint_reset and part.compaction_overdue_ms == 0
 
 
 @pytest.mark.parametrize("checkpointed", [19, 3])
@@ -71,11 +71,11 @@ def test_young_segments_are_not_cleaned(log: Log) -> None:
 
 def test_the_first_batch_of_a_dirty_segment_may_be_overdue(log: Log) -> None:
     log.config = with_config(log, max_compaction_lag_ms=100)
-    assert cleanable_part(log, None, 18, NOW_MS + 100).overdue_ms == 0
-    assert cleanable_part(log, None, 18, NOW_MS + 107).overdue_ms == 7
+    assert cleanable_part(log, None, 18, NOW_MS + 100).compaction_overdue_ms == 0
+    assert cleanable_part(log, None, 18, NOW_MS + 107).compaction_overdue_ms == 7
     part = cleanable_part(log, 4, 18, NOW_MS + 107)
-    assert part.overdue_ms == 3 and part.is_wanted(1.0)
-    assert not part._replace(cleanable_bytes=0).is_wanted(0.5)
+    assert part.compaction_overdue_ms == 3 and part.must_be_cleaned(1.0)
+    assert not part._replace(cleanable_bytes=0).must_be_cleaned(0.5)
 
 
 def part(clean: int, cleanable: int, overdue_ms: int = 0) -> CleanablePart:

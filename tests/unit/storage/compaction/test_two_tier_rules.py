@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.cleaning import clean_segments
 from moldau.storage.compaction.request import cleaning_request, producers_open_at_start
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX
@@ -36,7 +36,7 @@ def clean_again(disk: SimulatedDisk, log: Log, now_ms: int, tombstones_end_offse
     log.roll(now_ms)
     log.flush(now_ms)
     request = cleaning_request(log, part_of(log, now_ms), LIMITS, SALT, now_ms, tombstones_end_offset)
-    drive(disk, log, request, clean(disk, request), now_ms)
+    drive(disk, log, request, clean_segments(disk, request), now_ms)
 
 
 def test_a_tombstone_past_what_remote_segments_were_cleaned_against_gets_no_horizon() -> None:

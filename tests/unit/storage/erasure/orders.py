@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, packed_runs_of, runs_of, runs_within
 from moldau.storage.directory.log_directory import LogDirectory
-from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
-from moldau.storage.erasure.receipts import OrderReceipt, receipt_of, write_receipt, write_segment
+from moldau.storage.erasure.erasing import SegmentErased, erase_request, erase_segments
+from moldau.storage.erasure.receipts import OrderReceipt, read_or_new_receipt, write_receipt, write_segment_receipts
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.pending_orders import erase_order_at
 from tests.unit.storage.compaction.histories import NOW_MS, checkpoint
 
 PREDICATE_HASH = b"h" * 32
@@ -54,7 +54,7 @@ def carry_out_all(
 ) -> list[OrderReceipt]:
     """Carry out the orders at some offsets in one pass: roll, flush, rewrite, enter the receipts, swap, sync, forget
     the orders."""
-    orders = [order for offset in offsets if (order := order_at(log.segments, offset)) is not None]
+    orders = [order for offset in offsets if (order := erase_order_at(log.segments, offset)) is not None]
     assert len(orders) == len(offsets)
     runs = [runs_of(order) for order in orders]
     first, last = min(each[0].first for each in runs), max(each[-1].last for each in runs)
@@ -63,11 +63,11 @@ def carry_out_all(
     log.flush(NOW_MS)
     if owner is not None:
         checkpoint(owner)
-    receipts = [receipt_of(fs, log.directory, *each) for each in zip(orders, offsets, strict=True)]
+    receipts = [read_or_new_receipt(fs, log.directory, *each) for each in zip(orders, offsets, strict=True)]
     to_remove: list[str] = []
-    for event in erase(fs, erase_request(log, list(map(packed_runs_of, orders)), first, last, io_buffer_size)):
+    for event in erase_segments(fs, erase_request(log, list(map(packed_runs_of, orders)), first, last, io_buffer_size)):
         if isinstance(event, SegmentErased):
-            write_segment(fs, log.directory, receipts, event)
+            write_segment_receipts(fs, log.directory, receipts, event)
             removed = log.swap_cleaned(event.cleaned, NOW_MS)
             assert removed is not None
             for order in orders:
@@ -80,7 +80,7 @@ def carry_out_all(
     for offset, receipt in zip(offsets, receipts, strict=True):
         receipt.done_ms = NOW_MS
         write_receipt(fs, log.directory, receipt)
-        log.erase_orders.carried_out(offset)
+        log.erase_orders.remove_order(offset)
     log.directory_is_dirty = True
     log.flush(NOW_MS)
     return receipts

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from moldau.protocol.erase_orders import Run, packed_runs, unpacked_runs
 from moldau.storage.compaction.request import LogChanged
 from moldau.storage.erasure.erasing import (
-    RequestDone,
+    EraseRequestDone,
     SegmentErased,
-    divided_among,
+    divide_among_orders,
     erase_request,
     serve_erasing,
-    union_of,
+    union_of_runs,
 )
 from moldau.storage.erasure.receipts import OrderReceipt
 from tests.unit.storage.compaction.histories import Stored, send, stored
@@ -69,7 +69,7 @@ def test_one_pass_leaves_what_a_pass_for_each_order_leaves(
 def test_an_offset_goes_to_the_first_order_that_names_it(named: list[set[int]], data: st.DataObject) -> None:
     union = set[int]().union(*named)
     erased = data.draw(st.sets(st.sampled_from(sorted(union)))) if union else set()
-    shares = divided_among(runs_from(erased), list(map(runs_from, named)))
+    shares = divide_among_orders(runs_from(erased), list(map(runs_from, named)))
     older: set[int] = set()
     for share, of_order in zip(shares, named, strict=True):
         assert share == runs_from(erased & of_order - older)
@@ -78,7 +78,7 @@ def test_an_offset_goes_to_the_first_order_that_names_it(named: list[set[int]], 
 
 @given(st.lists(offset_sets, max_size=4))
 def test_a_union_of_runs_is_that_of_their_offsets(named: list[set[int]]) -> None:
-    assert union_of(map(runs_from, named)) == runs_from(set[int]().union(*named))
+    assert union_of_runs(map(runs_from, named)) == runs_from(set[int]().union(*named))
 
 
 def test_runs_are_packed_and_unpacked() -> None:
@@ -94,11 +94,11 @@ def test_a_process_serves_one_request_after_the_other() -> None:
     send(story.log, ("c", "3"))
     story.roll()
     work = serve_erasing(story.disk)
-    assert isinstance(next(work), RequestDone)
+    assert isinstance(next(work), EraseRequestDone)
     for offset in (1, 2):
         request = erase_request(story.log, [packed_runs([Run(offset, offset)])], offset, offset, 500)
         events: list[object] = [work.send(request)]
-        while not isinstance(events[-1], RequestDone):
+        while not isinstance(events[-1], EraseRequestDone):
             events.append(next(work))
         (erased,) = [each for each in events if isinstance(each, SegmentErased)]
         assert [unpacked_runs(each.runs) for each in erased.erased] == [[Run(offset, offset)]]
@@ -115,7 +115,7 @@ def test_a_search_reads_only_the_pieces_with_named_offsets() -> None:
     next(work)
     (event,) = [work.send(erase_request(story.log, named, 0, 6, 80))]
     assert getattr(event, "bytes_read", 0) < story.log.segments[0].size
-    assert isinstance(next(work), RequestDone)
+    assert isinstance(next(work), EraseRequestDone)
 
 
 def test_a_segment_that_has_changed_ends_the_work() -> None:

@@ -7,9 +7,9 @@ import pytest
 from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run
 from moldau.storage.directory.log_directory import LogDirectory
-from moldau.storage.erasure.receipts import receipt_of
+from moldau.storage.erasure.receipts import read_or_new_receipt
 from moldau.storage.log.log import Log
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.pending_orders import erase_order_at
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.disk_calls import SimulatedCrash
@@ -25,7 +25,7 @@ CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, file_delete_dela
 
 def load(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
     owner = LogDirectory.open(disk, ROOT, lambda _: None)
-    return owner, owner.load("t", 0, CONFIG, NOW_MS, lambda _: None)
+    return owner, owner.load_log("t", 0, CONFIG, NOW_MS, lambda _: None)
 
 
 def write_history(disk: SimulatedDisk) -> tuple[LogDirectory, Log, list[int]]:
@@ -64,15 +64,15 @@ def finish(disk: SimulatedDisk) -> None:
     owner, log = load(disk)
     assert producers_of(log) == PRODUCERS
     if left := tuple(log.erase_orders.offsets):
-        assert log.erase_orders.hides(0, left[0])
+        assert log.erase_orders.hides_offset_in(0, left[0])
         carry_out_all(disk, log, left, owner)
     assert_exactly_gone(BEFORE, stored(log), NAMED)
     assert producers_of(log) == PRODUCERS
     data = {each.offset for batch in BEFORE if not batch.header.is_control for each in batch.records}
     for offset, named in zip(ORDER_OFFSETS, (NAMED_BY[0], NAMED_BY[1] - NAMED_BY[0]), strict=True):
-        order = order_at(log.segments, offset)
+        order = erase_order_at(log.segments, offset)
         assert order is not None
-        receipt = receipt_of(disk, log.directory, order, offset)
+        receipt = read_or_new_receipt(disk, log.directory, order, offset)
         assert receipt.done_ms is not None
         assert {each for entry in receipt.segments for each in offsets_of(entry.erased)} == named & data
     names = disk.list_directory(log.directory)

@@ -67,8 +67,8 @@ def test_a_sync_that_fails_in_its_thread_ends_the_log_as_well() -> None:
     append(log, "b")
     refuse_next(disk, Operation.SYNC)
     with pytest.raises(OSError) as failed:
-        work.run()
-    log.flush_failed(failed.value)
+        work.sync_files()
+    log.fail_flush(failed.value)
     assert log.failure is failed.value and log.recovery_point == 0
     assert log.append_as_leader(batch("c"), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -103,8 +103,8 @@ def test_a_flush_on_a_full_disk_makes_the_batches_durable_all_the_same() -> None
     disk.faults.capacity_bytes = disk.used_bytes
     work = log.pending_flush()
     assert work is not None
-    work.run()
-    log.flushed(work, NOW_MS)
+    work.sync_files()
+    log.finish_flush(work, NOW_MS)
     assert log.failure is None and log.recovery_point == 0, "there was no room for the leader epochs"
     disk.crash()
     disk.faults.capacity_bytes = 1 << 30

@@ -21,7 +21,7 @@ class Holder:
         self.is_open = True
         self.error: OSError | None = None
 
-    def give_back(self) -> bool:
+    def close_if_unused(self) -> bool:
         if self.error is not None:
             raise self.error
         was_used, self.is_used = self.is_used, False
@@ -39,7 +39,7 @@ class Bench:
     def open(self, count: int) -> None:
         for _ in range(count):
             self.holders.append(Holder(str(len(self.holders))))
-            self.files.opened(self.holders[-1])
+            self.files.note_opened(self.holders[-1])
 
     @property
     def still_open(self) -> list[str]:
@@ -52,9 +52,9 @@ def test_with_too_many_the_oldest_go_and_more_than_one_at_a_time() -> None:
     assert not bench.due
     bench.open(2)
     assert len(bench.due) == 1, "once for all who come in this turn"
-    bench.files.give_back()
+    bench.files.close_unused_files()
     assert bench.still_open == ["3", "4", "5", "6", "7", "8", "9"] and len(bench.files) == 7
-    assert bench.files.given_back_count == 3
+    assert bench.files.closed_for_limit_count == 3
 
 
 def test_who_was_used_is_excused_once() -> None:
@@ -62,10 +62,10 @@ def test_who_was_used_is_excused_once() -> None:
     bench.open(9)
     for holder in bench.holders:
         holder.is_used = holder.name in "01"
-    bench.files.give_back()
+    bench.files.close_unused_files()
     assert bench.still_open == ["0", "1", "4", "5", "6", "7", "8"]
     bench.open(3)
-    bench.files.give_back()
+    bench.files.close_unused_files()
     assert bench.still_open == ["0", "1", "7", "8", "9", "10", "11"], "they went to the end of the line"
 
 
@@ -74,7 +74,7 @@ def test_where_all_are_used_some_go_all_the_same() -> None:
     bench.open(9)
     for holder in bench.holders:
         holder.is_used = True
-    bench.files.give_back()
+    bench.files.close_unused_files()
     assert len(bench.files) == 7
 
 
@@ -83,19 +83,19 @@ def test_who_cannot_give_back_keeps_it() -> None:
     bench.open(5)
     for holder in bench.holders:
         holder.error = OSError(errno.EIO, "broken")
-    bench.files.give_back()
-    assert len(bench.files) == 5 and bench.files.given_back_count == 0
+    bench.files.close_unused_files()
+    assert len(bench.files) == 5 and bench.files.closed_for_limit_count == 0
 
 
 def test_what_is_closed_does_not_count_and_without_a_bound_nothing_goes() -> None:
     bench = Bench(2)
     bench.open(2)
-    bench.files.closed(bench.holders[0])
+    bench.files.note_closed(bench.holders[0])
     bench.open(1)
     assert not bench.due and len(bench.files) == 2
     bench.files.remove_limit()
     bench.open(5)
-    bench.files.give_back()
+    bench.files.close_unused_files()
     assert not bench.due and len(bench.files) == 0
 
 
@@ -195,8 +195,8 @@ def test_a_flush_without_descriptors_is_put_off_and_forgets_nothing(spare: int) 
     disk.faults.descriptors_max += spare
     work = log.pending_flush()
     assert work is not None
-    work.run()
-    log.flushed(work, NOW_MS)
+    work.sync_files()
+    log.finish_flush(work, NOW_MS)
     if spare == 0:
         assert work.is_postponed
     if work.is_postponed:

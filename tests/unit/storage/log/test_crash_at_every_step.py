@@ -33,7 +33,7 @@ class Promise:
 
 def open_directory(disk: SimulatedDisk, reports: list[str]) -> tuple[LogDirectory, Log]:
     directory = LogDirectory.open(disk, ROOT, reports.append)
-    log = directory.load("story", 0, CONFIG, NOW_MS, reports.append)
+    log = directory.load_log("story", 0, CONFIG, NOW_MS, reports.append)
     return directory, log
 
 
@@ -55,7 +55,7 @@ def work(disk: SimulatedDisk, promise: Promise) -> None:
             log.flush(NOW_MS)
             promise.synced_end_offset = log.end_offset
         if number % 11 == 10:
-            directory.checkpoint({("story", 0): log.end_offset}.get).run()
+            directory.begin_checkpoint({("story", 0): log.end_offset}.get).write_files()
         if number % 13 == 12:
             promise.log_start_offset = log.segments[1].base_offset
             deleted = log.delete_old_segments(NOW_MS, log.end_offset)
@@ -118,10 +118,10 @@ def diverge(disk: SimulatedDisk, promise: Promise) -> None:
     for number in range(30):
         append(log, f"old {number}", leader_epoch=1)
     log.flush(NOW_MS)
-    directory.checkpoint().run()
+    directory.begin_checkpoint().write_files()
     promise.synced_end_offset = DIVERGENCE
     log.lower_recovery_point(DIVERGENCE)
-    directory.checkpoint().run()
+    directory.begin_checkpoint().write_files()
     log.truncate_to(DIVERGENCE, NOW_MS)
     for number in range(DIVERGENCE, 40):
         append(log, f"new {number}", leader_epoch=2)
@@ -129,7 +129,7 @@ def diverge(disk: SimulatedDisk, promise: Promise) -> None:
             log.flush(NOW_MS)
             promise.taken = [f"new {offset}" for offset in range(DIVERGENCE, number + 1)]
             promise.synced_end_offset = number + 1
-            directory.checkpoint().run()
+            directory.begin_checkpoint().write_files()
 
 
 DIVERGENCE = 13

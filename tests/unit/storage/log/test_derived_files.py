@@ -9,7 +9,12 @@ import pytest
 
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, encode_offsets
+from moldau.storage.checkpoints.text_checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    encode_offsets,
+)
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.append import AppendOrigin
@@ -61,7 +66,11 @@ def node(tmp_path: Path) -> tuple[Path, Facts]:
     known = facts(log)
     assert len(log.segments) > 3 and log.active.transaction_index.entries()
     log.close(NOW_MS, clean=True)
-    for name, offset in ((RECOVERY_POINTS, known[0]), (HIGH_WATERMARKS, known[0]), (LOG_STARTS, 0)):
+    for name, offset in (
+        (RECOVERY_POINT_CHECKPOINT, known[0]),
+        (HIGH_WATERMARK_CHECKPOINT, known[0]),
+        (LOG_START_CHECKPOINT, 0),
+    ):
         (tmp_path / name).write_bytes(encode_offsets({KEY: offset}))
     (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
     (tmp_path / ".moldau-life").write_text('{"version":0,"brokerEpoch":5,"bootId":"a boot"}')
@@ -75,7 +84,7 @@ def start(path: Path, *, is_clean: bool, is_only: bool = False, boot: str = "a b
     told: list[str] = []
     directory = LogDirectory.open(LocalFiles(), str(path), told.append, boot)
     try:
-        log = directory.load(*KEY, SMALL, NOW_MS, told.append, is_only_replica=is_only)
+        log = directory.load_log(*KEY, SMALL, NOW_MS, told.append, is_only_replica=is_only)
     finally:
         directory.close_after_failure()
     return log, told
@@ -143,7 +152,14 @@ CHECKPOINTS = [b"0\n1\nt 0 -5\n", b"0\n1\nt 0 99999\n", b"0\n1\nt 0 0\n", b"0\n1
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("content", [*CHECKPOINTS, b"0\n1\nt 0 %d\n" % (1 << 70), None])
 @pytest.mark.parametrize(
-    "name", [RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, "cleaner-offset-checkpoint", "t-0/leader-epoch-checkpoint"]
+    "name",
+    [
+        RECOVERY_POINT_CHECKPOINT,
+        HIGH_WATERMARK_CHECKPOINT,
+        LOG_START_CHECKPOINT,
+        "cleaner-offset-checkpoint",
+        "t-0/leader-epoch-checkpoint",
+    ],
 )
 def test_no_checkpoint_removes_records(
     node: tuple[Path, Facts], name: str, content: bytes | None, is_clean: bool
@@ -155,7 +171,7 @@ def test_no_checkpoint_removes_records(
         (path / name).write_bytes(content.replace(b"t 0 ", b"99 ") if name.startswith("t-0") else content)
     log, _ = start(path, is_clean=is_clean)
     start_offset = log.log_start_offset
-    assert start_offset == (17 if name == LOG_STARTS and content and b" 17" in content else 0)
+    assert start_offset == (17 if name == LOG_START_CHECKPOINT and content and b" 17" in content else 0)
     assert (log.end_offset, log.producers.entries[7].last_sequence) == (known[0], COUNT - 1)
     assert read_all(log, start=start_offset) == {at: each for at, each in known[1].items() if at >= start_offset}
     if not start_offset:
@@ -169,7 +185,7 @@ def test_a_recovery_stops_where_whole_batches_follow_a_damage(
 ) -> None:
     """Nothing that a killed process wrote is lost, and a recovery point that cannot be read says nothing."""
     path, _ = node
-    (path / RECOVERY_POINTS).write_bytes(b"0\n1\nt 0 " + point + b"\n")
+    (path / RECOVERY_POINT_CHECKPOINT).write_bytes(b"0\n1\nt 0 " + point + b"\n")
     damaged = sorted((path / "t-0").glob("*.log"))[1]
     content = bytearray(damaged.read_bytes())
     content[30] ^= 1
@@ -236,7 +252,7 @@ def test_a_file_named_like_a_partition_is_no_log(node: tuple[Path, Facts]) -> No
     (path / "backup-20261128").write_text("x")
     told: list[str] = []
     directory = LogDirectory.open(LocalFiles(), str(path), told.append)
-    assert [each.topic for each in directory.partitions(report=told.append)] == ["t"]
+    assert [each.topic for each in directory.partition_directories(report=told.append)] == ["t"]
     assert told == [f"{path}/backup-20261128 is a file and no directory of a partition: it is ignored"]
     directory.close_after_failure()
 

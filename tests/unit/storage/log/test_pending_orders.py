@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moldau.protocol.erase_orders import Run
 from moldau.storage.files.port import write_atomically
 from moldau.storage.log.log import Log
-from moldau.storage.log.pending_orders import ERASE_ORDERS, PendingOrders
+from moldau.storage.log.pending_orders import ERASE_ORDER_CHECKPOINT, PendingEraseOrders
 from moldau.storage.log_config import INT64_MAX, LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import NOW_MS, end_transaction, send
@@ -30,7 +30,7 @@ def test_an_order_is_pending_after_a_clean_stop() -> None:
     log.close(NOW_MS, clean=True)
     log = opened(disk)
     assert log.erase_orders.offsets == [order_offset]
-    assert log.erase_orders.hidden == (Run(0, 0),)
+    assert log.erase_orders.hidden_runs == (Run(0, 0),)
 
 
 def test_a_follower_notes_the_order_that_it_fetches() -> None:
@@ -52,10 +52,10 @@ def test_a_truncation_takes_the_order_and_shows_what_it_hid() -> None:
     log = opened(SimulatedDisk())
     send(log, ("a", "1"))
     order_offset = send_order(log, [Run(0, 0)])
-    log.erase_orders.hide(log.segments)
+    log.erase_orders.hide_records(log.segments)
     log.truncate_to(order_offset, NOW_MS)
     assert not log.erase_orders.offsets
-    assert not log.erase_orders.hidden
+    assert not log.erase_orders.hidden_runs
 
 
 def test_an_order_goes_with_its_segment() -> None:
@@ -73,7 +73,7 @@ def test_a_damaged_file_is_made_again_from_the_batches() -> None:
     send(log, ("a", "1"))
     order_offset = send_order(log, [Run(0, 0)])
     log.close(NOW_MS, clean=True)
-    write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDERS}", b"no checkpoint")
+    write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDER_CHECKPOINT}", b"no checkpoint")
     assert opened(disk).erase_orders.offsets == [order_offset]
 
 
@@ -82,7 +82,7 @@ def test_an_offset_without_an_order_is_dropped() -> None:
     log = opened(disk)
     send(log, ("a", "1"))
     log.close(NOW_MS, clean=True)
-    write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDERS}", b"0\n2\n0\n7\n")
+    write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDER_CHECKPOINT}", b"0\n2\n0\n7\n")
     log = opened(disk)
     assert not log.erase_orders.offsets
     assert log.erase_orders.is_dirty
@@ -90,19 +90,19 @@ def test_an_offset_without_an_order_is_dropped() -> None:
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 10), st.integers(0, 30), st.integers(1, 5))
 def test_what_is_erased_is_shown(named: set[int], first: int, count: int, asked: int, asked_count: int) -> None:
-    orders = PendingOrders(DIRECTORY)
-    orders.hidden = tuple(runs_from(named))
+    orders = PendingEraseOrders(DIRECTORY)
+    orders.hidden_runs = tuple(runs_from(named))
     orders.show_runs([Run(first, first + count - 1)])
     left = named - set(range(first, first + count))
-    assert orders.hides(asked, asked + asked_count) == bool(left & set(range(asked, asked + asked_count)))
+    assert orders.hides_offset_in(asked, asked + asked_count) == bool(left & set(range(asked, asked + asked_count)))
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
 def test_what_an_order_erased_is_shown(named: set[int], by_another: set[int], erased: set[int]) -> None:
-    orders = PendingOrders(DIRECTORY)
-    orders.hidden = tuple(sorted(runs_from(named) + runs_from(by_another)))
+    orders = PendingEraseOrders(DIRECTORY)
+    orders.hidden_runs = tuple(sorted(runs_from(named) + runs_from(by_another)))
     orders.show_runs(runs_from(erased))
-    hidden = [offset for offset in range(31) if orders.hides(offset, offset + 1)]
+    hidden = [offset for offset in range(31) if orders.hides_offset_in(offset, offset + 1)]
     assert hidden == sorted((named | by_another) - erased)
 
 
@@ -113,7 +113,7 @@ def test_an_order_of_a_tiered_log_waits_for_remote_storage() -> None:
     order_offset = send_order(log, [Run(0, 0)])
     orders = log.erase_orders
     assert (orders.copy_end_offset, orders.kept_offset, orders.erased_end_offset) == (0, order_offset, 0)
-    orders.carried_out_here(order_offset)
+    orders.note_carried_out_locally(order_offset)
     assert (orders.offsets, orders.tiered) == ([], [order_offset])
     assert (orders.copy_end_offset, orders.kept_offset) == (order_offset, order_offset)
     assert orders.erased_end_offset == order_offset + 1
@@ -122,8 +122,8 @@ def test_an_order_of_a_tiered_log_waits_for_remote_storage() -> None:
     log.close(NOW_MS, clean=True)
     log = opened(disk)
     assert (log.erase_orders.offsets, log.erase_orders.tiered) == ([order_offset], []), "a start looks again"
-    log.erase_orders.carried_out_here(order_offset)
-    log.erase_orders.carried_out(order_offset)
+    log.erase_orders.note_carried_out_locally(order_offset)
+    log.erase_orders.remove_order(order_offset)
     assert (log.erase_orders.kept_offset, log.erase_orders.erased_end_offset) == (INT64_MAX, 0)
 
 
@@ -135,10 +135,10 @@ def test_local_retention_keeps_an_order_that_remote_storage_waits_for() -> None:
     order_offset = send_order(log, [Run(0, 0)])
     for number in range(4):
         send(log, (f"m{number}", "v" * 100))
-    log.erase_orders.carried_out_here(order_offset)
+    log.erase_orders.note_carried_out_locally(order_offset)
     log.tiered_end_offset = log.active.base_offset
     log.delete_old_segments(NOW_MS, log.end_offset)
     assert 0 < log.segments[0].base_offset <= order_offset
-    log.erase_orders.carried_out(order_offset)
+    log.erase_orders.remove_order(order_offset)
     log.delete_old_segments(NOW_MS, log.end_offset)
     assert log.segments[0].base_offset > order_offset

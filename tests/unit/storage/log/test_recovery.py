@@ -63,7 +63,7 @@ def test_a_recovery_begins_at_a_snapshot_that_was_flushed(tmp_path: Path, monkey
     for number in range(200):
         sent = batch(f"value {number}", producer=(7, 0, number), timestamp=NOW_MS + number)
         assert log.append_as_leader(sent, 0, NOW_MS).error == 0
-    log.write_snapshot()
+    log.write_producer_snapshot()
     log.flush(NOW_MS)
     assert log.recovery_point == 200 and log.snapshots.offsets == [200]
     log.close(NOW_MS, clean=False)
@@ -259,7 +259,7 @@ def test_a_log_that_ends_before_its_start_is_emptied(directory: Path) -> None:
 
 
 def test_long_recoveries_say_how_far_they_are(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moldau.storage.log.recovery.CHECKED_EVERY_SIZE", 300)
+    monkeypatch.setattr("moldau.storage.log.recovery.PROGRESS_INTERVAL_BYTES", 300)
     told: list[tuple[int, int]] = []
     log, reports = recover(directory, 0, checked=lambda checked, of: told.append((checked, of)))
     assert reports == [] and len(told) > 5

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.cleaning import clean_segments
 from moldau.storage.compaction.request import CleaningDone, LogChanged, cleaning_request
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.log import Log
@@ -40,7 +40,7 @@ def disk() -> SimulatedDisk:
 
 def open_directory(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
     owner = LogDirectory.open(disk, ROOT, lambda _: None)
-    return owner, owner.load("t", 0, CONFIG, NOW_MS, lambda _: None)
+    return owner, owner.load_log("t", 0, CONFIG, NOW_MS, lambda _: None)
 
 
 def filled(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
@@ -57,7 +57,7 @@ def filled(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
 def cleaned_segments(disk: SimulatedDisk, log: Log) -> list[SegmentCleaned]:
     """Each of several segments: segment.bytes was raised meanwhile."""
     request = replace(request_of(log), segment_bytes=2000)
-    found = [event for event in clean(disk, request) if isinstance(event, SegmentCleaned)]
+    found = [event for event in clean_segments(disk, request) if isinstance(event, SegmentCleaned)]
     assert len(found) > 2 and all(len(event.replaced) > 1 for event in found[:2])
     return found
 
@@ -119,7 +119,7 @@ def test_output_is_refused_after_a_truncation(disk: SimulatedDisk, offset: int) 
         send(log, (f"k{number % 40}", f"{number:030}"))
     log.roll(NOW_MS)
     log.flush(NOW_MS)
-    events = [event for event in clean(disk, request_of(log)) if isinstance(event, SegmentCleaned)]
+    events = [event for event in clean_segments(disk, request_of(log)) if isinstance(event, SegmentCleaned)]
     count = log.truncation_count
     log.lower_recovery_point(offset)
     assert log.first_dirty_offset == offset
@@ -142,7 +142,7 @@ def test_a_part_from_before_a_truncation_is_not_cleaned(disk: SimulatedDisk) -> 
 def test_a_failed_log_is_not_swapped(disk: SimulatedDisk) -> None:
     _, log = filled(disk)
     event = cleaned_segments(disk, log)[0]
-    log.fail(OSError(5, "the disk is gone"))
+    log.fail_log(OSError(5, "the disk is gone"))
     assert log.swap_cleaned(event, NOW_MS) is None
 
 
@@ -163,7 +163,7 @@ def test_the_offset_of_the_cleaner_is_checkpointed_lowered_and_removed(disk: Sim
     log.truncate_fully_and_start_at(7, NOW_MS)
     checkpoint(owner)
     assert disk.read(path) == b"0\n1\nt 0 7\n"
-    owner.delete("t", 0, "0123456789abcdef" * 2)
+    owner.delete_log("t", 0, "0123456789abcdef" * 2)
     checkpoint(owner)
     assert disk.read(path) == b"0\n0\n"
 
@@ -171,8 +171,8 @@ def test_the_offset_of_the_cleaner_is_checkpointed_lowered_and_removed(disk: Sim
 def test_a_former_log_s_offset_is_not_applied_to_a_new_one(disk: SimulatedDisk) -> None:
     owner, log = filled(disk)
     clean_log(disk, log, owner=owner)
-    owner.delete("t", 0, "0123456789abcdef" * 2)
-    log = owner.create("t", 0, bytes(range(16)), CONFIG, NOW_MS)
+    owner.delete_log("t", 0, "0123456789abcdef" * 2)
+    log = owner.create_log("t", 0, bytes(range(16)), CONFIG, NOW_MS)
     assert log.first_dirty_offset is None
     send(log, ("a", "1"))
     disk.crash()
@@ -188,12 +188,12 @@ def test_gaps_between_cleaned_segments_survive_a_crash(disk: SimulatedDisk, poli
         send(log, (f"k{number % 2}", f"{number:030}"))
     log.roll(NOW_MS)
     clean_log(disk, log, owner=owner)
-    ends = [tail.end_offset for segment in log.segments[:-1] if (tail := segment.tail())]
+    ends = [tail.end_offset for segment in log.segments[:-1] if (tail := segment.find_tail())]
     assert any(end < later.base_offset for end, later in zip(ends, log.segments[1:], strict=True))
     expected, before = table(log), offsets(log)
     disk.crash()
     owner = LogDirectory.open(disk, ROOT, lambda _: None)
-    log = owner.load("t", 0, replace(CONFIG, cleanup_policy=policy), NOW_MS, lambda _: None)
+    log = owner.load_log("t", 0, replace(CONFIG, cleanup_policy=policy), NOW_MS, lambda _: None)
     assert table(log) == expected and offsets(log) == before
 
 

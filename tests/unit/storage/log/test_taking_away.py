@@ -77,7 +77,7 @@ def test_no_producer_is_remembered_by_a_damaged_batch_after_a_truncation(tmp_pat
     log = open_log(LocalFiles(), str(tmp_path / "t-0"), LogConfig())
     for sequence in range(40):
         log.append_as_leader(batch("x", producer=(7, 0, sequence)), 0, NOW_MS)
-    place = log.active.find(24)
+    place = log.active.find_batch(24)
     assert place is not None
     path = Path(log.active.path(".log"))
     damaged = bytearray(path.read_bytes())
@@ -106,10 +106,10 @@ def test_a_log_that_began_anew_is_of_no_epoch_of_before_at_the_next_start(log: L
 def test_a_flush_under_way_does_not_vouch_for_what_replaced_its_bytes(log: Log) -> None:
     work = log.pending_flush()
     assert work is not None
-    work.run()
+    work.sync_files()
     log.truncate_to(30, NOW_MS)
     append(log, "not synced")
-    log.flushed(work, NOW_MS)
+    log.finish_flush(work, NOW_MS)
     assert log.recovery_point == 30
 
 

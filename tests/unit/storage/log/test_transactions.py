@@ -84,7 +84,7 @@ def test_open_transactions_live_through_restarts_in_any_segment(log: Log, restar
 @RESTARTS
 def test_an_old_producer_with_an_open_transaction_does_not_expire(log: Log, restart: Callable[[Log], Log]) -> None:
     send(log, 1, 0)
-    log.producers.expire(NOW_MS + 10 * log.producers.expiration_ms)
+    log.producers.expire_producers(NOW_MS + 10 * log.producers.expiration_ms)
     later_ms = NOW_MS + 10 * log.producers.expiration_ms
     log.close(NOW_MS, clean=True)
     again = Log.open(log.fs, log.directory, SMALL, clean_shutdown=restart is clean_restart, now_ms=later_ms)

@@ -36,7 +36,7 @@ START = RemoteStart(500, 90, EPOCHS, snapshot())
 
 def opened(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
     directory = LogDirectory.open(disk, ROOT, lambda _: None)
-    return directory, directory.load("story", 0, CONFIG, NOW_MS, lambda _: None)
+    return directory, directory.load_log("story", 0, CONFIG, NOW_MS, lambda _: None)
 
 
 def is_before(log: Log) -> bool:
@@ -60,9 +60,9 @@ def work(disk: SimulatedDisk) -> None:
     for number in range(10):
         assert not log.append_as_leader(batch(f"old {number}", producer=(PRODUCER, 0, number)), 0, NOW_MS).error
     log.flush(NOW_MS)
-    directory.checkpoint(lambda _: None).run()
+    directory.begin_checkpoint(lambda _: None).write_files()
     log.lower_recovery_point(log.segments[0].base_offset)
-    directory.checkpoint(lambda _: None).run()
+    directory.begin_checkpoint(lambda _: None).write_files()
     log.start_after_remote(START, NOW_MS)
     assert is_restarted(log) and log.log_start_offset == 90
     for number in range(5):
@@ -70,7 +70,7 @@ def work(disk: SimulatedDisk) -> None:
         sent = batch(f"new {number}", producer=producer, base_offset=offset, leader_epoch=6)
         assert not log.append_as_follower(sent, 6, NOW_MS).error
     log.flush(NOW_MS)
-    directory.checkpoint(lambda _: None).run()
+    directory.begin_checkpoint(lambda _: None).write_files()
 
 
 def test_it_goes_on_with_the_state_of_the_remote_part() -> None:
@@ -109,7 +109,7 @@ def test_local_retention_makes_the_epochs_durable_first() -> None:
     directory, log = opened(disk)
     for number in range(12):
         append(log, f"value {number}", leader_epoch=number // 4)
-    directory.checkpoint(lambda _: None).run()
+    directory.begin_checkpoint(lambda _: None).write_files()
     log.config = replace(CONFIG, local_retention_bytes=0)
     log.tiered_end_offset = log.end_offset
     for path in log.delete_old_segments(NOW_MS, log.end_offset):

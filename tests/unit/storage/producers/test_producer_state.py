@@ -159,8 +159,10 @@ def test_after_a_crash_all_five_are_read_from_the_log(log: Log) -> None:
 def test_a_producer_that_is_silent_for_long_is_forgotten(log: Log) -> None:
     send(log, 0)
     send(log, 0, pid=8, is_transactional=True)
-    assert log.producers.expire(NOW_MS + log.producers.expiration_ms - 1) == []
-    assert log.producers.expire(NOW_MS + log.producers.expiration_ms) == [7], "an open transaction keeps the other"
+    assert log.producers.expire_producers(NOW_MS + log.producers.expiration_ms - 1) == []
+    assert log.producers.expire_producers(NOW_MS + log.producers.expiration_ms) == [7], (
+        "an open transaction keeps the other"
+    )
     assert send(log, 99).error is ErrorCode.NONE
 
 

@@ -13,7 +13,7 @@ from moldau.protocol.control_records import (
 )
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.producers.producer_state import USUAL_SIZE, TransactionMarker, read_transaction_marker
+from moldau.storage.producers.producer_state import USUAL_MARKER_SIZE, TransactionMarker, read_transaction_marker
 
 EPOCHS = (0, 11, (1 << 31) - 1, -1)
 
@@ -42,7 +42,7 @@ def test_a_marker_has_the_bytes_of_any_batch(commits: bool, epoch: int) -> None:
         commits=commits, producer_id=7, producer_epoch=3, coordinator_epoch=epoch, timestamp=5, base_offset=40
     )
     assert batch == built(marker(kind, epoch))
-    assert len(batch) == USUAL_SIZE
+    assert len(batch) == USUAL_MARKER_SIZE
 
 
 @pytest.mark.parametrize("kind", [ControlRecordType.ABORT, ControlRecordType.COMMIT])
@@ -63,7 +63,7 @@ def test_a_marker_of_any_layout_is_read(kind: ControlRecordType, epoch: int) -> 
 
 def test_another_control_batch_of_the_usual_size_is_no_marker() -> None:
     batch = built(marker(ControlRecordType.LEADER_CHANGE, 5))
-    assert len(batch) == USUAL_SIZE and read_transaction_marker(batch) is None
+    assert len(batch) == USUAL_MARKER_SIZE and read_transaction_marker(batch) is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_another_control_batch_of_the_usual_size_is_no_marker() -> None:
 )
 def test_a_negative_version_is_malformed(record: Record) -> None:
     batch = built(record)
-    assert len(batch) == USUAL_SIZE
+    assert len(batch) == USUAL_MARKER_SIZE
     with pytest.raises(MalformedMessage):
         read_transaction_marker(batch)
 
@@ -84,6 +84,6 @@ def test_a_negative_version_is_malformed(record: Record) -> None:
 def test_a_record_of_another_shape_and_the_usual_size_is_read_as_it_is() -> None:
     """The key is one byte longer, and the value one shorter."""
     batch = built(Record(control_key(ControlRecordType.COMMIT) + b"x", b"\0\0\0\0\0"))
-    assert len(batch) == USUAL_SIZE
+    assert len(batch) == USUAL_MARKER_SIZE
     with pytest.raises(MalformedMessage):
         read_transaction_marker(batch)

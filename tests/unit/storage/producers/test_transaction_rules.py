@@ -51,7 +51,9 @@ def mark(log: Log, *, epoch: int = 5, coordinator_epoch: int = 3, version: int =
 def verify(
     log: Log, sequence: int = 0, *, epoch: int = 5, bumps: bool = False, now_ms: int = NOW_MS
 ) -> VerificationGuard:
-    return log.producers.verifications.begin(PRODUCER, epoch, sequence, 0, now_ms, supports_epoch_bump=bumps)
+    return log.producers.verifications.begin_verification(
+        PRODUCER, epoch, sequence, 0, now_ms, supports_epoch_bump=bumps
+    )
 
 
 # Data
@@ -158,9 +160,9 @@ def test_a_coordinators_batch_obeys_epoch_and_guard_and_has_no_sequence(log: Log
 def test_guards_expire_and_are_forgotten_with_the_term(log: Log) -> None:
     expiration_ms = log.producers.expiration_ms
     guard = verify(log)
-    log.producers.expire(NOW_MS + expiration_ms - 1)
+    log.producers.expire_producers(NOW_MS + expiration_ms - 1)
     assert log.producers.verifications.guards == {PRODUCER: guard}
-    log.producers.expire(NOW_MS + expiration_ms)
+    log.producers.expire_producers(NOW_MS + expiration_ms)
     assert log.producers.verifications.guards == {}
     guard = verify(log)
     log.producers.verifications.clear()

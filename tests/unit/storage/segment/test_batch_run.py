@@ -155,7 +155,7 @@ def test_the_walk_takes_batches_and_markers_of_transactions() -> None:
     ]
     rows = data[0] + markers[0] + data[1] + markers[1]
     run = BatchRun(0, 0, 9, 0, BATCHES_KEPT)
-    assert run.walk(rows, 0, 0) == len(rows) and run.next_offset == 4
+    assert run.check_batches(rows, 0, 0) == len(rows) and run.next_offset == 4
     assert [(each[2], each[-1]) for each in run.transactional] == [(0, b""), (1, markers[0]), (2, b""), (3, markers[1])]
 
 
@@ -169,5 +169,5 @@ def test_the_walk_stops_where_a_batch_needs_thought() -> None:
         batch("c", base_offset=2, leader_epoch=0)[:-1],
     ):
         run = BatchRun(0, 0, 9, 0, BATCHES_KEPT)
-        assert run.walk(plain + bytes(odd), 0, 0) == len(plain)
+        assert run.check_batches(plain + bytes(odd), 0, 0) == len(plain)
         assert run.next_offset == 2

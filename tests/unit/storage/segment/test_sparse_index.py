@@ -48,9 +48,9 @@ def test_lookup_truncation_and_reopening_agree_with_a_list(
         index.write_pending()
         index = SparseIndex(disk, "/i", ENTRY)
     assert index.count == len(model)
-    assert index.last() == (model[-1] if model else None)
+    assert index.last_entry() == (model[-1] if model else None)
     below = [entry for entry in model if entry[0] <= target]
-    assert index.lookup(0, target) == (below[-1] if below else None)
+    assert index.last_at_or_below(0, target) == (below[-1] if below else None)
     index.truncate(0, bound)
     model = [entry for entry in model if entry[0] < bound]
     index.append((10**6, 10**7))
@@ -79,7 +79,7 @@ def test_the_zeros_of_a_preallocated_file_are_no_entries(gaps: list[tuple[int, i
     file.append([b"".join(ENTRY.pack(*entry) for entry in model), bytes(padding_count * ENTRY.size)])
     index = SparseIndex(disk, "/i", ENTRY)
     assert index.count == len(model)
-    assert index.last() == (model[-1] if model else None)
+    assert index.last_entry() == (model[-1] if model else None)
     assert index.is_sound((0, 0)) is (padding_count == 0)
     index.append((10**6, 10**7))
     index.write_pending()
@@ -92,7 +92,7 @@ def test_a_full_disk_keeps_the_entries_until_there_is_room() -> None:
     disk.faults.capacity_bytes = 0
     for number in range(1, 200):
         index.append((number, number))
-    assert disk.file_size("/i") == 0 and index.lookup(0, 150) == (150, 150)
+    assert disk.file_size("/i") == 0 and index.last_at_or_below(0, 150) == (150, 150)
     disk.faults.capacity_bytes = 1 << 20
     index.append((200, 200))
     assert disk.file_size("/i") == 200 * ENTRY.size
@@ -122,7 +122,7 @@ def test_a_search_in_the_file_finds_the_same_wherever_the_one_before_it_ended(
         patch.setattr(sparse_index, "BLOCK_COUNT", block_count)
         for target in targets:
             slot = min(count, (target + 2) // 3) - 1 if target > 0 else -1
-            assert index.lookup(0, target) == ((3 * slot + 1, 1000 * slot + 1) if slot >= 0 else None)
+            assert index.last_at_or_below(0, target) == ((3 * slot + 1, 1000 * slot + 1) if slot >= 0 else None)
 
 
 def test_a_search_that_must_not_wait_says_what_is_missing() -> None:
@@ -134,10 +134,10 @@ def test_a_search_that_must_not_wait_says_what_is_missing() -> None:
     index = SparseIndex(disk, "/i", ENTRY)
     disk.faults.cold_read = 1.0
     with pytest.raises(NotCached) as cold:
-        index.lookup(0, 100, waits=False)
+        index.last_at_or_below(0, 100, waits=False)
     assert (cold.value.place.position, cold.value.place.size) == (199 * ENTRY.size, ENTRY.size)
-    assert index.lookup(0, 100) == (100, 100)
+    assert index.last_at_or_below(0, 100) == (100, 100)
     with pytest.raises(NotCached):
-        index.lookup(0, 100, waits=False)
+        index.last_at_or_below(0, 100, waits=False)
     disk.faults.cold_read = 0.0
-    assert index.lookup(0, 100, waits=False) == (100, 100)
+    assert index.last_at_or_below(0, 100, waits=False) == (100, 100)

@@ -12,7 +12,7 @@ from moldau.protocol.record_batch import HEADER_SIZE, INT32, INT64
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.segment.batch_scan import DamagedBatch
 from moldau.storage.segment.sparse_index import OFFSET_ENTRY, TIME_ENTRY
-from moldau.storage.tiered.batch_check import BatchCheck, offset_index_problem, time_index_problem
+from moldau.storage.tiered.batch_check import SegmentBatchCheck, offset_index_problem, time_index_problem
 from tests.unit.storage.tiered.remote_partition import SMALL, written_log
 
 INDEX_SIZE_MAX = SMALL.segment_index_bytes
@@ -21,11 +21,11 @@ EPOCH_POSITION = 12
 EPOCH_AND_BASE_OFFSET = {*range(8), *range(EPOCH_POSITION, EPOCH_POSITION + INT32.size)}
 
 
-def check_of(data: bytes, base_offset: int, end_offset: int, piece_size: int = 1 << 20) -> BatchCheck:
-    check = BatchCheck(base_offset, end_offset, len(data), SMALL.index_interval_bytes, INDEX_SIZE_MAX)
+def check_of(data: bytes, base_offset: int, end_offset: int, piece_size: int = 1 << 20) -> SegmentBatchCheck:
+    check = SegmentBatchCheck(base_offset, end_offset, len(data), SMALL.index_interval_bytes, INDEX_SIZE_MAX)
     for position in range(0, len(data), piece_size):
-        check.add(data[position : position + piece_size])
-    check.finish()
+        check.add_piece(data[position : position + piece_size])
+    check.check_complete()
     return check
 
 
@@ -103,9 +103,9 @@ def test_the_indexes_keep_to_their_limit() -> None:
     data = b"".join(
         bytes(build_batch([Record(value=b"a", timestamp=number)], base_offset=number)) for number in range(1000)
     )
-    check = BatchCheck(0, 1000, len(data), 0, 1200)
-    check.add(data)
-    check.finish()
+    check = SegmentBatchCheck(0, 1000, len(data), 0, 1200)
+    check.add_piece(data)
+    check.check_complete()
     assert 400 < len(check.offset_index) <= 1200 and 400 < len(check.time_index) <= 1200 + 12
 
 

@@ -40,14 +40,14 @@ def test_lookups_are_those_of_the_local_segment_and_loads_happen_once(tmp_path: 
         _, segments = await copied(log, storage)
         cache = index_cache(tmp_path)
         for segment, local in zip(segments, log.segments, strict=False):
-            indexes = await cache.open(storage, CLUSTER, PARTITION, segment)
+            indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segment)
             for offset in range(segment.start_offset, segment.last_offset + 1):
                 expected = local.offset_index.position_at_or_before(offset)
                 assert indexes.offset_index.position_at_or_before(offset) == expected
-            assert indexes.time_index.last() == local.time_index.last()
-            await cache.give_back(indexes)
+            assert indexes.time_index.last_entry() == local.time_index.last_entry()
+            await cache.release_indexes(indexes)
         calls = storage.call_count
-        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[0]))
+        await cache.release_indexes(await cache.open_indexes(storage, CLUSTER, PARTITION, segments[0]))
         assert storage.call_count == calls
         assert (cache.hit_count, cache.miss_count) == (1, len(segments))
         assert files(tmp_path)[0] == "0_AAAAAAAAAAAAAAAAAAAAAQ.index"
@@ -61,20 +61,20 @@ def test_what_was_not_used_for_longest_goes_first_and_nothing_in_use(tmp_path: P
         storage, _ = simulated()
         _, segments = await copied(written_log(tmp_path), storage)
         cache = index_cache(tmp_path, size_max=0)
-        held = await cache.open(storage, CLUSTER, PARTITION, segments[0])
-        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[1]))
+        held = await cache.open_indexes(storage, CLUSTER, PARTITION, segments[0])
+        await cache.release_indexes(await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1]))
         assert len(files(tmp_path)) == 2 and cache.size == held.size
         assert held.offset_index.position_at_or_before(segments[0].last_offset) > 0
-        await cache.give_back(held)
+        await cache.release_indexes(held)
         assert files(tmp_path) == [] and cache.size == 0
         cache._size_max = 1 << 20
         for segment in segments:
-            await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segment))
-        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[0]))
+            await cache.release_indexes(await cache.open_indexes(storage, CLUSTER, PARTITION, segment))
+        await cache.release_indexes(await cache.open_indexes(storage, CLUSTER, PARTITION, segments[0]))
         cache._size_max = cache.size - 1
         gone = cache._push_out()
         assert gone and all(f"/{segments[1].start_offset}_" in path for path in gone)
-        await cache.forget(segments[0].segment_id)
+        await cache.drop_segment(segments[0].segment_id)
         assert not any(name.startswith("0_") for name in files(tmp_path))
 
     run(story())
@@ -88,7 +88,7 @@ def test_two_readers_load_an_entry_once(tmp_path: Path) -> None:
         _, segments = await copied(written_log(tmp_path), storage)
         cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock)
         cache.clear()
-        opened = await asyncio.gather(*(cache.open(storage, CLUSTER, PARTITION, segments[0]) for _ in range(5)))
+        opened = await asyncio.gather(*(cache.open_indexes(storage, CLUSTER, PARTITION, segments[0]) for _ in range(5)))
         assert cache.miss_count == 1 and opened[0].use_count == 5 and not cache._locks
 
     run(story())
@@ -102,12 +102,12 @@ def test_damage_is_named_and_nothing_is_kept(tmp_path: Path) -> None:
         cache = index_cache(tmp_path)
         bucket.damage(key_of(segments[0], ObjectKind.MANIFEST), 5)
         with pytest.raises(CorruptObject, match=key_of(segments[0], ObjectKind.MANIFEST)):
-            await cache.open(storage, CLUSTER, PARTITION, segments[0])
+            await cache.open_indexes(storage, CLUSTER, PARTITION, segments[0])
         await storage.delete([key_of(segments[1], ObjectKind.MANIFEST)])
         with pytest.raises(ObjectNotFound, match=key_of(segments[1], ObjectKind.MANIFEST)):
-            await cache.open(storage, CLUSTER, PARTITION, segments[1])
+            await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1])
         with pytest.raises(WrongCluster):
-            await cache.open(storage, "another", PARTITION, segments[2])
+            await cache.open_indexes(storage, "another", PARTITION, segments[2])
         assert files(tmp_path) == [] and cache.size == 0 and not cache._locks
 
     run(story())
@@ -131,15 +131,15 @@ def test_an_index_that_is_damaged_in_storage_is_made_from_the_batches_once(
         reports: list[str] = []
         cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
         cache.clear()
-        indexes = await cache.open(storage, CLUSTER, PARTITION, segments[1])
+        indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1])
         for position, header in local.headers():
             assert indexes.offset_index.position_at_or_before(header.base_offset) <= position
         assert len(list(indexes.offset_index.entries.all_entries())) > 2
-        assert indexes.time_index.last() == local.time_index.last()
-        await cache.give_back(indexes)
+        assert indexes.time_index.last_entry() == local.time_index.last_entry()
+        await cache.release_indexes(indexes)
         assert len(reports) == 1 and key_of(segments[1], kind) in reports[0]
         calls = storage.call_count
-        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[1]))
+        await cache.release_indexes(await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1]))
         assert storage.call_count == calls
         cache.close()
 
@@ -172,9 +172,9 @@ def test_a_transaction_index_that_is_damaged_in_storage_is_made_from_the_batches
         cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
         cache.clear()
         for segment, entries in zip(segments, wanted, strict=True):
-            indexes = await cache.open(storage, CLUSTER, PARTITION, segment, remote)
+            indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segment, remote)
             assert indexes.transaction_index.entries() == entries
-            await cache.give_back(indexes)
+            await cache.release_indexes(indexes)
         assert len(reports) == len(segments)
         assert key_of(segments[0], ObjectKind.TRANSACTION_INDEX) in reports[0]
         cache.close()
@@ -193,9 +193,9 @@ def test_a_transaction_index_is_not_made_from_what_is_damaged_too(tmp_path: Path
         bucket.damage(key_of(damaged, kind), 90)
         cache = index_cache(tmp_path)
         with pytest.raises(CorruptObject, match=key_of(damaged, kind)):
-            await cache.open(storage, CLUSTER, PARTITION, segments[2], remote)
+            await cache.open_indexes(storage, CLUSTER, PARTITION, segments[2], remote)
         with pytest.raises(CorruptObject, match="not known"):
-            await cache.open(storage, CLUSTER, PARTITION, segments[2])
+            await cache.open_indexes(storage, CLUSTER, PARTITION, segments[2])
         assert files(tmp_path) == [] and cache.size == 0 and not cache._locks
 
     run(story())
@@ -216,7 +216,7 @@ def test_an_index_that_was_copied_out_of_order_is_made_from_the_batches_once(
         storage, _ = simulated()
         log = written_log(tmp_path)
         local = log.segments[1]
-        last_time = local.time_index.last()
+        last_time = local.time_index.last_entry()
         path = Path(local.path(suffix))
         sound = path.read_bytes()
         path.write_bytes(sound[:entry_size] + b"\x70" + sound[entry_size + 1 :])
@@ -224,16 +224,16 @@ def test_an_index_that_was_copied_out_of_order_is_made_from_the_batches_once(
         reports: list[str] = []
         cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
         cache.clear()
-        indexes = await cache.open(storage, CLUSTER, PARTITION, segments[1])
+        indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1])
         for position, header in local.headers():
             assert indexes.offset_index.position_at_or_before(header.base_offset) <= position
         positions = {position for _, position in indexes.offset_index.entries.all_entries()}
         assert len(positions) > 2 and positions <= {position for position, _ in local.headers()}
-        assert indexes.time_index.last() == last_time
-        await cache.give_back(indexes)
+        assert indexes.time_index.last_entry() == last_time
+        await cache.release_indexes(indexes)
         assert len(reports) == 1 and key_of(segments[1], ObjectKind(suffix)) in reports[0]
         calls = storage.call_count
-        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[1]))
+        await cache.release_indexes(await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1]))
         assert storage.call_count == calls
         cache.close()
 
@@ -254,7 +254,7 @@ def test_an_index_that_is_made_from_damaged_batches_ends_before_the_damage(tmp_p
         reports: list[str] = []
         cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
         cache.clear()
-        indexes = await cache.open(storage, CLUSTER, PARTITION, segments[1])
+        indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1])
         assert 0 < indexes.offset_index.last_position() < damaged
         assert len(reports) == 2 and f"at position {damaged}" in reports[1]
         cache.close()

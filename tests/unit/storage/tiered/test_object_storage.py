@@ -77,7 +77,7 @@ def test_a_failing_server_is_a_named_error_in_every_call_and_comes_back(
         ):
             with pytest.raises(error, match=words) as caught:
                 await call
-            assert caught.value.may_pass
+            assert caught.value.is_transient
         server.failure = None
         assert await get_all(s3, "a", 9) == b"1"
 
@@ -134,7 +134,7 @@ def test_the_check_at_the_start_says_what_is_wrong(server: S3Server, s3: ObjectS
         assert "StorageUnavailable: the endpoint of s3://bucket cannot be reached" in await told(nowhere)
 
     run(story())
-    assert issubclass(WrongCluster, RemoteStorageError) and not WrongCluster.may_pass
+    assert issubclass(WrongCluster, RemoteStorageError) and not WrongCluster.is_transient
 
 
 @pytest.mark.parametrize("url", ["", "bucket", "file:///tmp/x", "memory:///", "ftp://host/x", "s3:/bucket"])

@@ -34,9 +34,9 @@ def test_a_pin_is_read_as_it_was_written() -> None:
 
 
 def test_a_pin_holds_until_its_time_and_never_for_ever() -> None:
-    assert PIN.holds(NOW_MS + 999) and not PIN.holds(NOW_MS + 1000)
+    assert PIN.is_in_force(NOW_MS + 999) and not PIN.is_in_force(NOW_MS + 1000)
     endless = Pin(CLUSTER, PARTITION, (), NOW_MS, 1 << 62)
-    assert endless.holds(NOW_MS + LIFETIME_MAX_MS - 1) and not endless.holds(NOW_MS + LIFETIME_MAX_MS)
+    assert endless.is_in_force(NOW_MS + LIFETIME_MAX_MS - 1) and not endless.is_in_force(NOW_MS + LIFETIME_MAX_MS)
 
 
 def test_the_leader_sees_the_pins_that_hold_and_is_told_of_those_it_cannot_read() -> None:

@@ -18,7 +18,13 @@ from moldau.storage.tiered.index_cache import RemoteIndexCache
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage
-from moldau.storage.tiered.remote_lookup import aborted_transactions, batches_from, find_timestamp, log_key, read_from
+from moldau.storage.tiered.remote_lookup import (
+    aborted_transactions,
+    batches_from,
+    find_timestamp,
+    log_key,
+    read_batches_from,
+)
 from moldau.testing.simulation.storage import SimulatedBucket
 from tests.support.segments import EPOCH
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, index_cache, written_log
@@ -33,7 +39,9 @@ def test_a_sequential_reader_gets_every_byte_once(tmp_path: Path, size_max: int)
         _, segments = await copied(written_log(tmp_path), storage)
         for segment in segments:
             read, position, offset = b"", 0, segment.start_offset
-            while (part := await read_from(storage, PARTITION, segment, position, offset, size_max)) is not None:
+            while (
+                part := await read_batches_from(storage, PARTITION, segment, position, offset, size_max)
+            ) is not None:
                 assert part.position == position
                 assert len(part.data) <= size_max or len(list(iterate_batches(part.data))) == 1
                 read += part.data
@@ -50,11 +58,11 @@ def test_a_read_begins_with_the_batch_of_its_offset_and_takes_one_request(tmp_pa
         _, segments = await copied(written_log(tmp_path), storage)
         cache = index_cache(tmp_path)
         segment = segments[1]
-        indexes = await cache.open(storage, CLUSTER, PARTITION, segment)
+        indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segment)
         for offset in range(segment.start_offset, segment.last_offset + 1):
             calls = storage.call_count
             position = indexes.offset_index.position_at_or_before(offset)
-            part = await read_from(storage, PARTITION, segment, position, offset, 8_000)
+            part = await read_batches_from(storage, PARTITION, segment, position, offset, 8_000)
             assert part is not None and storage.call_count == calls + 1
             _, first = next(iterate_batches(part.data))
             assert first.base_offset <= offset <= first.last_offset
@@ -67,9 +75,9 @@ def test_a_read_past_the_last_batch_finds_nothing(tmp_path: Path) -> None:
         storage, _ = simulated()
         _, segments = await copied(written_log(tmp_path), storage)
         segment = segments[0]
-        assert await read_from(storage, PARTITION, segment, segment.size, segment.last_offset, 100) is None
-        assert await read_from(storage, PARTITION, segment, 0, segment.last_offset + 1, 100) is None
-        assert await read_from(storage, PARTITION, replace(segment, size=0), 0, 0, 100) is None
+        assert await read_batches_from(storage, PARTITION, segment, segment.size, segment.last_offset, 100) is None
+        assert await read_batches_from(storage, PARTITION, segment, 0, segment.last_offset + 1, 100) is None
+        assert await read_batches_from(storage, PARTITION, replace(segment, size=0), 0, 0, 100) is None
 
     run(story())
 
@@ -98,9 +106,9 @@ async def remote_timestamp(
     storage: RemoteStorage, cache: RemoteIndexCache, segments: list[RemoteSegment], timestamp: int
 ) -> object:
     for segment in segments:
-        indexes = await cache.open(storage, CLUSTER, PARTITION, segment)
+        indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segment)
         found = await find_timestamp(storage, PARTITION, segment, indexes, timestamp, 0, 1 << 20)
-        await cache.give_back(indexes)
+        await cache.release_indexes(indexes)
         if found is not None:
             return found
     return None
@@ -180,11 +188,11 @@ async def remote_aborted(
     storage: RemoteStorage, cache: RemoteIndexCache, remote: RemoteLog, first: int, end: int
 ) -> tuple[list[AbortedTransaction], bool]:
     async def collect(segment: RemoteSegment) -> tuple[list[AbortedTransaction], bool]:
-        indexes = await cache.open(storage, CLUSTER, PARTITION, segment)
+        indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segment)
         try:
-            return indexes.transaction_index.collect(first, end)
+            return indexes.transaction_index.overlapping_transactions(first, end)
         finally:
-            await cache.give_back(indexes)
+            await cache.release_indexes(indexes)
 
     return await aborted_transactions(remote, EPOCH, first, collect)
 

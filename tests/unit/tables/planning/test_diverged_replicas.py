@@ -26,7 +26,7 @@ from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.tables.decoding.record_columns import record_batches
 from moldau.tables.options.read_options import parse_options
@@ -131,7 +131,7 @@ class Cluster:
 async def _copy(tier: Path, segments: Sequence[ListedSegment]) -> None:
     tier.mkdir()
     storage = DirectoryStorage(str(tier), Random(1))
-    await storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(CLUSTER))
+    await storage.put(CLUSTER_MANIFEST_KEY, encode_cluster_manifest(CLUSTER))
     for number, segment in enumerate(segments):
         await copy_segment(storage, segment, segment_id=bytes([*bytes(15), number + 1]))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.decoding.record_columns import record_batches
 from moldau.tables.options.read_options import parse_options
@@ -53,7 +53,7 @@ def directory(tmp_path: Path) -> Path:
     assert write_partition(tmp_path, mixed_batches(40, 10)) == 400
     assert write_partition(tmp_path, mixed_batches(20, 10, gap=10), partition=1) == 390
     write_checkpoints(tmp_path, {("t", 0): 400, ("t", 1): 390})
-    write_offsets(LocalFiles(), str(tmp_path), CLEANER_POINTS, {("t", 1): 390})
+    write_offsets(LocalFiles(), str(tmp_path), CLEANER_OFFSET_CHECKPOINT, {("t", 1): 390})
     assert len(list((tmp_path / "t-0").glob("*.log"))) > 3
     return tmp_path
 

@@ -23,7 +23,7 @@ from moldau.protocol.records.share_groups import (
 )
 from moldau.protocol.records.share_state import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.recorded_groups import groups_log
 from tests.support.segments import write_checkpoints, write_partition
@@ -59,7 +59,7 @@ def write(directory: Path, topic: str, *partitions: list[bytes]) -> None:
 
 def write_more(directory: Path, topic: str, *partitions: list[bytes]) -> None:
     """Another topic beside those that are there."""
-    known = read_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS)
+    known = read_offsets(LocalFiles(), str(directory), HIGH_WATERMARK_CHECKPOINT)
     written = [write_partition(directory, batches, topic=topic, partition=n) for n, batches in enumerate(partitions)]
     write_checkpoints(directory, {**known, **{(topic, number): end for number, end in enumerate(written)}})
 

@@ -12,7 +12,7 @@ from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRe
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.principal import ANONYMOUS
-from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.pending_orders import erase_order_at
 from tests.support.node import Client, Node, batch, produce_request, serve_and
 
 NAME = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -49,7 +49,7 @@ def test_the_leader_writes_the_principal_and_the_time(caplog: pytest.LogCaptureF
         assert (answer.error_code, answer.base_offset) == (0, 2)
         partition = node.broker.replicas.get("t", 0)
         assert partition is not None
-        order = order_at(partition.log.segments, 2)
+        order = erase_order_at(partition.log.segments, 2)
         assert order is not None
         assert order.principal == "User:ANONYMOUS"
         assert abs(order.asked_ms - node.broker.environment.wall_ms()) < 1000

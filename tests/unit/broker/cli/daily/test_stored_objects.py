@@ -13,7 +13,7 @@ from moldau.broker.cli.daily.erasure.stored_objects import counts_in
 from moldau.broker.cli.daily.failures import Failure
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, object_key
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, ObjectKind, object_key
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
@@ -26,7 +26,7 @@ def written(path: Path, **keys: list[bytes]) -> Namespace:
 
     async def write() -> None:
         storage = DirectoryStorage(str(path), Random(1))
-        await storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(CLUSTER))
+        await storage.put(CLUSTER_MANIFEST_KEY, encode_cluster_manifest(CLUSTER))
         for letter, named in keys.items():
             data = build_batch([Record(key, b"v") for key in named])
             await storage.put(object_key(PARTITION, 0, letter.encode() * 16, ObjectKind.LOG), data)

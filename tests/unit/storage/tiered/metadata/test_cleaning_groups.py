@@ -87,14 +87,14 @@ def test_cleaners_that_race_never_bring_a_replaced_segment_back(seed: int) -> No
         read = {each.segment_id for each in log.read_segments()}
         replaced |= before - read
         assert read.isdisjoint(replaced)
-        assert {each.segment_id for each, _ in log.superseded()} >= replaced
+        assert {each.segment_id for each, _ in log.superseded_copies()} >= replaced
         for epoch, offset in places:
-            found = log.find(epoch, offset)
+            found = log.find_segment(epoch, offset)
             assert found is not None and found.start_offset <= offset <= found.last_offset
         assert sorted(log.read_segments(), key=lambda each: each.start_offset)[0].start_offset == 0
         assert log.size() == sum(each.size for each in log.read_segments())
         if random.random() < 0.3:
-            for gone, _ in log.superseded():
+            for gone, _ in log.superseded_copies():
                 log.replay(SegmentUpdate(gone.segment_id, 1, number, DELETING))
                 log.replay(SegmentUpdate(gone.segment_id, 1, number, DELETED))
                 replaced.discard(gone.segment_id)

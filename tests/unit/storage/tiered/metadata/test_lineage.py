@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.lineage import (
     FORMAT,
-    CleanedEnds,
+    CleanedEndCounts,
     Lineage,
     ancestor_digest,
     erased_end_offset,
@@ -53,7 +53,7 @@ def metadata(end_offset: int) -> bytes | None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4))))
 def test_the_least_is_that_of_what_is_there(steps: list[tuple[bool, int]]) -> None:
-    ends, held = CleanedEnds(), list[int]()
+    ends, held = CleanedEndCounts(), list[int]()
     for adds, end_offset in steps:
         if adds:
             held.append(end_offset)
@@ -61,7 +61,7 @@ def test_the_least_is_that_of_what_is_there(steps: list[tuple[bool, int]]) -> No
         elif end_offset in held:
             held.remove(end_offset)
             ends.remove(metadata(end_offset))
-        assert ends.least(OFFSET_MAX) == min(held, default=OFFSET_MAX)
+        assert ends.lowest_cleaned_end(OFFSET_MAX) == min(held, default=OFFSET_MAX)
 
 
 def scanned(log: RemoteLog) -> int:

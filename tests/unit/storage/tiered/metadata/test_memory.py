@@ -36,5 +36,5 @@ def test_ten_thousand_segments_take_at_most_130_bytes_each() -> None:
         tracemalloc.stop()
     assert used / COUNT <= 130
     assert log.memory_size() <= used
-    found = log.find(3, 1_900_000)
+    found = log.find_segment(3, 1_900_000)
     assert found is not None and found.start_offset == 1_900_000

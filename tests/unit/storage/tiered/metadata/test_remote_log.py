@@ -18,8 +18,8 @@ from moldau.storage.tiered.metadata.lineage import Lineage, ancestor_digest
 from moldau.storage.tiered.metadata.records import RemoteChange
 from moldau.storage.tiered.metadata.remote_log import OFFSET_MAX, RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import (
-    BEING_REMOVED,
-    REMAINS,
+    PARTITION_REMOVAL_STATES,
+    UNFINISHED_COPY_REMAINS,
     PartitionDelete,
     PartitionDeleteState,
     RemoteSegment,
@@ -64,7 +64,7 @@ def test_every_lookup_is_apache_kafkas() -> None:
         states = sorted(f"{name_of(each)}{each.state}" for each in log.segments())
         assert [told.split()[1:]] == [["".join(states)] if states else []], words
         for epoch, (read, with_transactions, highest, _) in enumerate(map(str.split, epochs)):
-            assert "".join(name_of(log.find(epoch, offset)) for offset in OFFSETS) == read, words
+            assert "".join(name_of(log.find_segment(epoch, offset)) for offset in OFFSETS) == read, words
             found = (name_of(log.next_with_transaction_index(epoch, offset)) for offset in OFFSETS)
             assert "".join(found) == with_transactions, words
             assert str(log.highest_offset(epoch) if log.highest_offset(epoch) is not None else "-") == highest, words
@@ -78,7 +78,7 @@ def test_nothing_that_apache_kafka_lists_is_missing_and_nothing_known_is_lost() 
             assert set(listed) - {"-", "?"} <= ours, words
         finished = {name for name, each in known.items() if each.state is FINISHED}
         read = {name_of(each) for each in log.read_segments()}
-        superseded = {name_of(each) for each, _ in log.superseded()}
+        superseded = {name_of(each) for each, _ in log.superseded_copies()}
         assert read.isdisjoint(superseded) and read | superseded == finished, words
 
 
@@ -90,7 +90,7 @@ def log_of(*changes: str) -> RemoteLog:
 
 
 def view(log: RemoteLog, epoch: int = 0) -> str:
-    return "".join(name_of(log.find(epoch, offset)) for offset in OFFSETS)
+    return "".join(name_of(log.find_segment(epoch, offset)) for offset in OFFSETS)
 
 
 def finish(log: RemoteLog, words: str, ancestors: str, generation: int = 1, cleaned_end_offset: int = 10) -> None:
@@ -111,7 +111,7 @@ def three_segments() -> RemoteLog:
 
 
 def test_a_copy_that_was_finished_just_before_is_not_deleted_as_an_unfinished_one() -> None:
-    deletion = SegmentUpdate(segment_id("A"), 2, 8, DELETING, REMAINS)
+    deletion = SegmentUpdate(segment_id("A"), 2, 8, DELETING, UNFINISHED_COPY_REMAINS)
     finished = log_of("start A 0 4 0:0 txn", "update A 1")
     assert not finished.replay(deletion)
     assert (view(finished)[:6], finished.state_of(segment_id("A"))) == ("AAAAA.", FINISHED)
@@ -134,7 +134,7 @@ def test_a_cleaned_segment_replaces_its_ancestors_at_once_in_all_epochs() -> Non
     log = three_segments()
     finish(log, "D 0 9 0:0,1:7", "AB")
     assert (view(log, 0), view(log, 1)) == ("DDDDDDD.........", ".......DDDCCCCCC")
-    assert [(name_of(each), since) for each, since in log.superseded()] == [("A", 50), ("B", 50)]
+    assert [(name_of(each), since) for each, since in log.superseded_copies()] == [("A", 50), ("B", 50)]
     assert log.highest_offset(0) == 6 and log.highest_offset(1) == 15
     assert log.size() == 200
 
@@ -151,7 +151,7 @@ def test_a_segment_that_was_cleaned_from_others_than_those_that_are_read_is_neve
     before = view(log, 0), view(log, 1)
     finish(log, "D 0 9 0:0,1:7", ancestors)
     assert (view(log, 0), view(log, 1)) == before
-    assert [name_of(each) for each, _ in log.superseded()] == ["D"]
+    assert [name_of(each) for each, _ in log.superseded_copies()] == ["D"]
 
 
 def test_of_two_that_cleaned_the_same_range_the_first_to_finish_stays() -> None:
@@ -187,7 +187,7 @@ def test_a_segment_takes_the_place_of_its_twin_among_others_that_overlap() -> No
     assert view(log) == "DDDDDBBBBBBBBBBB"
     finish(log, "E 5 15 0:5", "B")
     assert view(log) == "DDDDDEEEEEEEEEEE"
-    assert [name_of(each) for each, _ in log.superseded()] == ["A", "B"]
+    assert [name_of(each) for each, _ in log.superseded_copies()] == ["A", "B"]
     assert log.size() == 200
 
 
@@ -213,7 +213,7 @@ def test_a_late_copy_does_not_bring_erased_records_back() -> None:
             finish(log, "D 0 9 0:0", "A", cleaned_end_offset=0)
         log.replay(change_of(["update", "C", "1"]))
         assert view(log) == read
-    assert "C" in [name_of(each) for each, _ in log.superseded()]
+    assert "C" in [name_of(each) for each, _ in log.superseded_copies()]
 
 
 def test_ancestors_go_by_their_own_records() -> None:
@@ -222,8 +222,8 @@ def test_ancestors_go_by_their_own_records() -> None:
     for change in ("update A 2", "update A 3", "update B 2"):
         assert log.replay(change_of(change.split()))
     assert view(log) == "DDDDDDD........."
-    assert [name_of(each) for each in log.in_deletion()] == ["B"]
-    assert log.superseded() == [] and len(log) == 3
+    assert [name_of(each) for each in log.segments_in_deletion()] == ["B"]
+    assert log.superseded_copies() == [] and len(log) == 3
 
 
 def test_what_is_cleaned_everywhere_is_the_least_of_all_that_is_read() -> None:
@@ -239,7 +239,7 @@ def test_what_is_cleaned_everywhere_is_the_least_of_all_that_is_read() -> None:
 
 def test_unfinished_copies_are_listed_by_age() -> None:
     log = log_of("start B 5 9 0:5 txn", "start A 0 4 0:0 txn", "start C 0 4 0:0 txn", "update C 1")
-    assert [name_of(each) for each in log.unfinished()] == ["A", "B"]
+    assert [name_of(each) for each in log.unfinished_copies()] == ["A", "B"]
 
 
 def test_a_partition_is_removed_step_by_step() -> None:
@@ -248,10 +248,10 @@ def test_a_partition_is_removed_step_by_step() -> None:
     for state in PartitionDeleteState:
         assert log.replay(PartitionDelete(1, 2, state))
         assert log.delete_state is state
-    assert log.delete_state not in BEING_REMOVED
+    assert log.delete_state not in PARTITION_REMOVAL_STATES
     assert not log.replay(PartitionDelete(1, 2, PartitionDeleteState.DELETE_PARTITION_STARTED))
     assert log.replay(PartitionDelete(1, 2, PartitionDeleteState.DELETE_PARTITION_MARKED)), "it was tiered again"
-    assert log.delete_state in BEING_REMOVED
+    assert log.delete_state in PARTITION_REMOVAL_STATES
 
 
 def test_nothing_counts_as_copied_once_a_removal_is_finished() -> None:

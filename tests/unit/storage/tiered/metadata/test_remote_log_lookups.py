@@ -70,7 +70,7 @@ def test_lookups_find_what_a_walk_finds(seed: int) -> None:
             each for each in read if not is_in_history(each, log_end, entries)
         ]
     for epoch in range(6):
-        places = [log.find(epoch, offset) for offset in range(240)]
+        places = [log.find_segment(epoch, offset) for offset in range(240)]
         for _ in range(10):
             timestamp, offset = random.randrange(3000), random.randrange(240)
             found = log.first_from_time(epoch, timestamp, offset)
@@ -81,7 +81,7 @@ def test_lookups_find_what_a_walk_finds(seed: int) -> None:
                 assert found is not None and dict(found.epochs)[epoch] <= dict(expected.epochs)[epoch]
             if found is not None:
                 assert found.max_timestamp_ms >= timestamp and found.last_offset >= offset
-            walked = log.find(epoch, offset)
+            walked = log.find_segment(epoch, offset)
             while walked is not None and not walked.has_transaction_index:
-                walked = log.find(epoch, walked.last_offset + 1)
+                walked = log.find_segment(epoch, walked.last_offset + 1)
             assert log.next_with_transaction_index(epoch, offset) == walked
