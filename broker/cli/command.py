@@ -97,8 +97,24 @@ OPTIONS_OF_OTHER_TOOLS: Final = {
     "--alter": "alter",
     "--delete": "delete",
     "--reset-offsets": "reset",
+    "--add-config": "set",
+    "--delete-config": "unset",
+    "--allow-principal": "--principal",
+    "--offset": "--from",
+    "--partition": "TOPIC[:PARTITION,...]",
+    "--property": "--format",
+    "--shift-by": "--by",
+    "--to-current": "--to current",
+    "--to-datetime": "--to",
+    "--to-earliest": "--to earliest",
+    "--to-latest": "--to latest",
+    "--to-offset": "--to",
+    "--by-duration": "--to",
+    "alter": "set",
+    "describe": "get",
 }
-"""Options of Apache Kafka's tools and of other clients, with the options or actions of `moldau` that do the same."""
+"""Options of Apache Kafka's tools and of other clients, and actions that another command of `moldau` has, with the
+options or actions that do the same."""
 LETTERS_OF_KCAT: Final = {
     "-C": "consume",
     "-L": "topic list",
@@ -106,6 +122,11 @@ LETTERS_OF_KCAT: Final = {
     "-Q": "group reset",
     "-t": "TOPIC without -t",
     "-g": "GROUP without -g",
+    "-p": "TOPIC[:PARTITION,...]",
+    "-G": "--group",
+    "-J": "--json",
+    "-c": "--count",
+    "-l": "--format lines",
 }
 """Options of kcat, with what does the same here. Those in capitals are its modes."""
 COMMANDS_OF_OTHER_TOOLS: Final = {
@@ -253,7 +274,7 @@ def unknown_words(message: str, given: Sequence[str]) -> list[str]:
     choice = re.search(r"invalid choice: '([^']*)'", message)
     if choice is not None:
         options = [choice[1], *(word for word in given if word.startswith("--"))]
-    elif message.endswith((" COMMAND", " ACTION")):
+    elif "required" in message:
         options = list(given)
     return [
         word.partition("=")[0]
@@ -284,7 +305,8 @@ def _meant(word: str, names: Sequence[str]) -> list[str]:
         return []
     letter = LETTERS_OF_KCAT.get(word, "")
     if letter:
-        return [letter] if any(_leading_word(letter) == _leading_word(name) != "" for name in names) else []
+        is_there = letter.partition(" ")[0] in names or letter.endswith(f" without {word}")
+        return [letter] if is_there and any(name.startswith(_leading_word(letter)) for name in names) else []
     other = OPTIONS_OF_OTHER_TOOLS.get(word, "")
     if other.partition(" ")[0] in names:
         return [other]

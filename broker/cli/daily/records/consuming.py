@@ -20,6 +20,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import PartitionData
 
 WAIT_MS: Final = 500
+ENDS: Final = {"earliest": EARLIEST, "latest": LATEST, "beginning": EARLIEST, "end": LATEST}
+"""The ends of a partition by Kafka's names and by those of kcat."""
 PLACES: Final = "earliest, latest, an offset, -N or "
 """The values of `--from` and `--until` that are not times, as a message lists them."""
 
@@ -221,8 +223,8 @@ def _offsets_at(session: Session, where: str, option: str, keys: list[Partition]
     offset may lie outside the partition. `option` names the argument in messages.
     """
     client: Client = session.client
-    if where in ("earliest", "latest"):
-        return client.offsets(dict.fromkeys(keys, EARLIEST if where == "earliest" else LATEST))
+    if where in ENDS:
+        return client.offsets(dict.fromkeys(keys, ENDS[where]))
     if where.isdecimal() and len(where) < 11:
         return dict.fromkeys(keys, int(where))
     if where.startswith("-") and where[1:].isdecimal():

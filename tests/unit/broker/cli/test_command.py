@@ -244,6 +244,13 @@ def test_a_first_word_that_names_no_subcommand_has_all_of_them_to_choose_from(
         (["-L"], "topic list"),
         (["-C", "-t", "orders"], "consume"),
         (["consume", "-t", "orders"], "TOPIC without -t"),
+        (["consume", "orders", "-c", "1"], "--count"),
+        (["consume", "orders", "--partition", "0"], "TOPIC[:PARTITION,...]"),
+        (["consume", "orders", "-G", "kitchen"], "--group"),
+        (["group", "reset", "kitchen", "--to-earliest"], "--to earliest"),
+        (["acl", "add", "--allow-principal", "User:alice", "--topic", "orders"], "--principal"),
+        (["config", "describe", "topic", "orders"], "get"),
+        (["config", "alter", "topic", "orders"], "set"),
         (["group", "describe", "-g", "kitchen"], "GROUP without -g"),
     ],
 )

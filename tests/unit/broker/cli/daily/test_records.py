@@ -149,6 +149,7 @@ def test_a_reading_from_past_the_end_says_so(kafka: Namespace) -> None:
     send(kafka.bootstrap_servers, topic, {0: [("one", two_hours_ago())]})
     said = run("consume", f"{topic}:0", "--from", "1", "-e")
     assert (said.status, said.out, said.err) == (0, "", "")
+    assert run("consume", topic, "--from", "beginning", "-e").out == "one\n"
     said = run("consume", topic, "--from", "2", "-e")
     told = f"{topic}-0: offset 2 is past the end, which is 1, and 2 more partitions end before their offsets\n"
     assert (said.status, said.out, said.err) == (0, "", told)
