@@ -122,6 +122,14 @@ OTHERS: Final = (
         "github.com/twmb/franz-go/pkg/kadm@v1.19.0",
         done=f"{FULL}, its lag",
     ),
+    _go(
+        "github.com/twmb/franz-go",
+        "v1.22.3",
+        "franz_share.go",
+        "github.com/twmb/franz-go/pkg/kadm@v1.19.0",
+        "github.com/twmb/franz-go/pkg/kmsg@v1.15.1",
+        done="a topic, records with keys and headers, a share group: releases, renews, accepts",
+    ),
     _go("github.com/confluentinc/confluent-kafka-go/v2", "v2.11.1", "confluent.go"),
     _crate(
         "rskafka",
@@ -138,6 +146,9 @@ OTHERS: Final = (
     _maven("org.springframework.kafka:spring-kafka", "4.1.2", "Spring.java"),
     _maven("io.vertx:vertx-kafka-client", "5.0.7", "VertxKafka.java", "org.slf4j:slf4j-nop:1.7.36"),
     _maven("org.apache.pekko:pekko-connectors-kafka_2.13", "1.1.0", "Pekko.java"),
+    _maven(
+        "io.confluent.parallelconsumer:parallel-consumer-core", "0.5.3.3", "Parallel.java", "org.slf4j:slf4j-nop:2.0.13"
+    ),
     _debian("1.7.1-2", "kcat", "kcat", done="records with keys and headers, a group", use=tools.kcat),
     _debian(
         "8.2302.0-1+deb12u2",
