@@ -25,7 +25,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.client import Client, connect_when_possible
+from bench.client import Client, connect_with_retries
 from bench.frames import request_frame
 from bench.micro.local_node import formatted_node
 from bench.transactional_client import await_coordinator
@@ -143,10 +143,10 @@ class Member:
 
 def send_heartbeats(port: int) -> None:
     """The process of the members: a round for each line of its input."""
-    client = connect_when_possible(port)
+    client = connect_with_retries(port)
     wanted = CreatableTopic(name=TOPIC, num_partitions=MEMBERS_EACH, replication_factor=1)
     client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5)
-    client.produce_when_possible(TOPIC, MEMBERS_EACH - 1)
+    client.produce_with_retries(TOPIC, MEMBERS_EACH - 1)
     await_coordinator(client, "micro-0", GROUP_KEY)
     if "--classic" in sys.argv:
         members = [Member(port, f"micro-{group}", "") for group in range(CLASSIC_GROUPS)]

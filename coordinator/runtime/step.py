@@ -103,7 +103,7 @@ def write_error(error: ErrorCode) -> ErrorCode:
 
 SETTLED_AT_ONCE: Final = 8
 """The most entries of the heap that one call corrects. In a group of 10,000 members all entries may be out of date, and
-correcting them at once would hold the event loop for 20 ms."""
+correcting them at once would hold the event loop for 8 ms."""
 
 
 class Timers(Generic[KeyT]):
