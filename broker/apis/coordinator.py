@@ -116,7 +116,7 @@ def heartbeat_hook(
     def hook(services: Services, route: Route) -> HeartbeatHook:
         logs_all = services.has_authorizer and services.config.flag("moldau.audit.log.allowed")
         repeated = (lambda context, request: None) if logs_all else partial(event_of, services)
-        return HeartbeatHook(route, services.groups, services.environment.monotonic_ms, repeated)
+        return HeartbeatHook(route, services.groups, services.environment, repeated)
 
     return hook
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.network.route import ClientConnection, FrameAnswer, FrameHook, RequestContext, Route
+from moldau.broker.runtime.environment import Environment
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import Access, AclOperation, ResourceKind
@@ -29,61 +30,54 @@ REPLY_SIZE: Final = struct.Struct(">i").pack
 HEAD: Final = struct.Struct(">hhi").unpack_from
 
 
-class RepeatedHeartbeat:
-    """The frame of a settled heartbeat, its reply, and the state machine of its group."""
-
-    __slots__ = ("body", "head", "heartbeat", "reply_size", "reply_tail", "runner", "size")
-
-    def __init__(self, frame: memoryview, reply_tail: bytes, runner: GroupRunner, heartbeat: SettledHeartbeat) -> None:
-        """`reply_tail` is the reply after its correlation id."""
-        self.size = len(frame)
-        self.head = bytes(frame[:4])
-        self.body = bytes(frame[BODY_POSITION:])
-        self.reply_size = REPLY_SIZE(4 + len(reply_tail))
-        self.reply_tail = reply_tail
-        self.runner = runner
-        self.heartbeat = heartbeat
-
-
 class HeartbeatHook(FrameHook):
-    """The hook of one connection, for the heartbeats of one kind of group."""
+    """The hook of one connection, for the heartbeats of one kind of group. There are as many as members, so what it
+    keeps is small.
+    """
 
     def __init__(
         self,
         route: Route,
         groups: Groups,
-        monotonic_ms: Callable[[], int],
+        environment: Environment,
         event_of: Callable[[RequestContext, object], AboutGroup | None],
     ) -> None:
         """`event_of` makes the event of a request for the state machine; None if the request must not be answered
         here."""
         super().__init__(route)
         self._groups = groups
-        self._monotonic_ms = monotonic_ms
+        self._environment = environment
         self._event_of = event_of
-        self._repeated: RepeatedHeartbeat | None = None
-        """The last decoded heartbeat; None if the next one must be decoded."""
+        self._heartbeat: SettledHeartbeat | None = None
+        """The last decoded heartbeat; None if the next one must be decoded. The four below belong to it."""
+        self._version = 0
+        self._body = b""
+        """Its frame after the correlation id."""
+        self._reply_tail = b""
+        """The reply after the correlation id."""
+        self._runner: GroupRunner | None = None
         self._access: Access | None = None
-        """The access of the client by which `_repeated` was allowed, while the access has this stamp."""
+        """The access of the client by which the heartbeat was allowed, while the access has this stamp."""
         self._stamp = 0
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> FrameAnswer | None:
-        repeated = self._repeated
-        if (
-            repeated is None
-            or len(frame) != repeated.size
-            or bytes(frame[:4]) != repeated.head
-            or bytes(frame[BODY_POSITION:]) != repeated.body
-        ):
+        heartbeat, body = self._heartbeat, self._body
+        if heartbeat is None or len(frame) != BODY_POSITION + len(body):
             return None
-        if (
-            not self._is_allowed(connection.access, repeated)
-            or not repeated.runner.is_idle
-            or not repeated.runner.shard.prolong_session(repeated.heartbeat, self._monotonic_ms())
-        ):
-            self._repeated = None
+        key, version, _ = HEAD(frame)
+        if key != self.route.key or version != self._version or bytes(frame[BODY_POSITION:]) != body:
             return None
-        return b"".join((repeated.reply_size, frame[4:BODY_POSITION], repeated.reply_tail))
+        runner = self._runner
+        if (
+            runner is None
+            or not self._is_allowed(connection.access, heartbeat)
+            or not runner.is_idle
+            or not runner.shard.prolong_session(heartbeat, self._environment.monotonic_ms())
+        ):
+            self._forget()
+            return None
+        tail = self._reply_tail
+        return b"".join((REPLY_SIZE(4 + len(tail)), frame[4:BODY_POSITION], tail))
 
     def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
         _, version, correlation_id = HEAD(frame)
@@ -91,30 +85,33 @@ class HeartbeatHook(FrameHook):
 
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
         self.client_id = context.client_id
-        self._repeated = self._learned(context, frame, request)
-        self._access = None
-        return self._repeated is not None
-
-    def _learned(self, context: RequestContext, frame: memoryview, request: object) -> RepeatedHeartbeat | None:
+        self._forget()
         event = self._event_of(context, request) if len(frame) <= FRAME_SIZE_MAX else None
         if event is None:
-            return None
+            return False
         runner = self._groups.runner_of(event.group_id)
         if isinstance(runner, ErrorCode) or not runner.is_idle:
-            return None
+            return False
         heartbeat = runner.shard.settled_heartbeat(event)
         if heartbeat is None:
-            return None
+            return False
         tail = encode(heartbeat.response, context.version)
-        if context.version >= self.route.reply_flexible_from:
-            tail = b"\0" + tail
-        return RepeatedHeartbeat(frame, tail, runner, heartbeat._replace(response=None))
+        self._reply_tail = b"\0" + tail if context.version >= self.route.reply_flexible_from else tail
+        self._body = bytes(frame[BODY_POSITION:])
+        self._version = context.version
+        self._runner = runner
+        self._heartbeat = heartbeat._replace(response=None)
+        return True
 
-    def _is_allowed(self, access: Access, repeated: RepeatedHeartbeat) -> bool:
+    def _forget(self) -> None:
+        self._heartbeat = self._runner = self._access = None
+        self._body = self._reply_tail = b""
+
+    def _is_allowed(self, access: Access, heartbeat: SettledHeartbeat) -> bool:
         """Whether the client may read the group. A decision is used again until it may have changed."""
         stamp = access.stamp
         if access is not self._access or stamp != self._stamp:
-            group_id = repeated.heartbeat.timer.group_id
+            group_id = heartbeat.timer.group_id
             if not access.allows(AclOperation.READ, ResourceKind.GROUP, group_id, logs_denied=False):
                 return False  # The rule of the API refuses the frame, and logs that.
             self._access, self._stamp = access, stamp
