@@ -31,11 +31,12 @@ class ErasingProcess:
 
     async def start(self) -> None:
         """Start the process, unless it runs. Raises `WorkerDied`, an OSError."""
-        from moldau.storage.erasure.erasing import serve_erasing
-
         self._is_idle = False
         if self._work is not None:
             return
+        await self._environment.offload(import_erasure)
+        from moldau.storage.erasure.erasing import serve_erasing
+
         work = self._environment.in_process(serve_erasing)
         try:
             await work.next_event()
@@ -78,6 +79,13 @@ class ErasingProcess:
         if self._work is not None:
             self._work.close()
             self._work = None
+
+
+def import_erasure() -> None:
+    """Import the modules with which records are erased. Most brokers never need them. The import takes 20 ms of CPU,
+    for which the event loop must not wait.
+    """
+    import moldau.storage.erasure.receipts  # noqa: F401
 
 
 async def _handled(

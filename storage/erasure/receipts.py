@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from moldau.protocol.erase_orders import EraseOrder, unpacked_runs
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.erasure.erasing import ErasedRecords, SegmentErased
+from moldau.storage.files.log_paths import receipt_path
 from moldau.storage.files.port import FileSystem, write_atomically
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
@@ -85,10 +86,6 @@ class OrderReceipt:
     def records_erased(self) -> int:
         """The number of records that this replica erased from its own files."""
         return sum(each.records_erased for each in self.segments)
-
-
-def receipt_path(directory: str, order_id: str) -> str:
-    return f"{directory}/erase-receipt-{order_id}.json"
 
 
 def read_or_new_receipt(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -> OrderReceipt:

@@ -27,6 +27,11 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 OFFSET_DIGITS = 20
 
 
+def receipt_path(directory: str, order_id: str) -> str:
+    """The path of the receipt of an erase order (`storage/erasure/receipts.py`) in the directory of a log."""
+    return f"{directory}/erase-receipt-{order_id}.json"
+
+
 class PartitionDirectory(NamedTuple):
     """The parts of a partition directory's name."""
 

@@ -34,6 +34,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, HEADER_SIZE
 from moldau.replication.partition import ACKS_ALL
 from moldau.security.access import AclOperation
+from moldau.storage.files.log_paths import receipt_path
 from moldau.storage.log.append import AppendResult
 
 if TYPE_CHECKING:
@@ -131,8 +132,6 @@ def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> lis
 
 def _receipt(services: Services, directory: str, order_id: str) -> bytes:
     """The whole receipt of an erase order for one partition; empty if this broker has not begun the order."""
-    from moldau.storage.erasure.receipts import receipt_path
-
     try:
         return bytes(services.environment.fs.read(receipt_path(directory, order_id)))
     except OSError:
