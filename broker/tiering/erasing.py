@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.erasing_process import ErasingProcess
+from moldau.broker.replicas.log_eraser import RUNS_OF_PASS_MAX, OrderInProgress
 from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
@@ -150,7 +151,8 @@ class RemoteEraser:
             is_searched = all(_is_for_deletion(followed, each) for each in left)
             (orders.searched.add if is_searched else orders.searched.discard)(offset)
             if order is not None and left and leader_epoch is not None:
-                if await self._erase(partition, followed, leader_epoch, offset, order, left, process):
+                of_pass = await self._orders_from(partition, offset, order)
+                if await self._erase(partition, followed, leader_epoch, of_pass, left, process):
                     return True  # The next call looks again.
                 is_pinned = True
             if not is_searched:
@@ -203,6 +205,20 @@ class RemoteEraser:
         receipt.tier = receipt.tier or TierReceipt()
         return receipt
 
+    async def _orders_from(self, partition: Partition, offset: int, order: EraseOrder) -> list[OrderInProgress]:
+        """The erase order at an offset of the log, and those after it that the local files have carried out as well,
+        with their receipts: as many as one pass may have.
+        """
+        found = [OrderInProgress(offset, order, await self._receipt(partition, offset, order))]
+        runs_count = len(order.runs)
+        for each in [each for each in partition.log.erase_orders.tiered if each > offset]:
+            later = erase_order_at(partition.log.segments, each)
+            runs_count += 0 if later is None else len(later.runs)
+            if later is None or runs_count > RUNS_OF_PASS_MAX:
+                break
+            found.append(OrderInProgress(each, later, await self._receipt(partition, each, later)))
+        return found
+
     async def _write(self, partition: Partition, receipt: OrderReceipt) -> None:
         from moldau.storage.erasure.receipts import write_receipt
 
@@ -238,15 +254,15 @@ class RemoteEraser:
         partition: Partition,
         followed: FollowedRemoteLog,
         epoch: int,
-        offset: int,
-        order: EraseOrder,
+        orders: Sequence[OrderInProgress],
         left: Sequence[RemoteSegment],
         process: ErasingProcess,
     ) -> bool:
-        """Rewrite or delete each remote segment in `left`, because it may have a record that an erase order erases.
-        Returns False if pins, which forbid the deletion, hold all of them.
+        """Rewrite or delete each remote segment in `left`, because it may have a record that the first of the erase
+        orders erases. A rewritten segment is without the records of all of them, so that it is downloaded once.
+        Returns False if pins, which forbid the deletion, hold all segments.
         """
-        receipt = await self._receipt(partition, offset, order)
+        receipt = orders[0].receipt
         tier = receipt.tier
         assert tier is not None
         pinned: list[str] = []
@@ -256,7 +272,7 @@ class RemoteEraser:
                 continue
             is_remain = segment.state is SegmentState.COPY_SEGMENT_STARTED
             if segment.state is SegmentState.COPY_SEGMENT_FINISHED and not _is_replaced(followed, segment):
-                await self._rewrite(partition, followed, epoch, segment, receipt, packed_runs_of(order), process)
+                await self._rewrite(partition, followed, epoch, segment, orders, process)
                 if not _is_replaced(followed, segment):
                     continue
             if not await self._copier.remove(followed, segment, is_remain=is_remain):
@@ -272,11 +288,10 @@ class RemoteEraser:
         followed: FollowedRemoteLog,
         epoch: int,
         segment: RemoteSegment,
-        receipt: OrderReceipt,
-        runs: bytes,
+        orders: Sequence[OrderInProgress],
         process: ErasingProcess,
     ) -> None:
-        """Search one remote segment for records of an erase order, and replace it if it has any."""
+        """Search one remote segment for records of erase orders, and replace it if it has any."""
         from moldau.storage.erasure.erasing import SegmentErased
         from moldau.storage.erasure.receipts import add_object_to_receipt
 
@@ -287,6 +302,7 @@ class RemoteEraser:
         async with workplace.directory("erasing", partition) as directory:
             await self._download(followed, segment, directory)
             check()
+            runs = tuple(packed_runs_of(each.order) for each in orders)
             request = _request(partition, segment, runs, directory, self._settings)
             throttle = Throttle(self._settings, environment)
 
@@ -300,15 +316,18 @@ class RemoteEraser:
 
             await process.carry_out(request, on_event)
             check()
+            erased_end_offset = orders[-1].offset + 1
             if erased is None:
-                lineage = known._replace(erased_end_offset=receipt.offset + 1)
+                lineage = known._replace(erased_end_offset=erased_end_offset)
                 await self._replacements.keep(followed, segment.segment_id, lineage)
                 return
-            assert receipt.tier is not None
             new_id = environment.entropy(ID_SIZE)
-            add_object_to_receipt(receipt.tier, segment, new_id, erased)
-            await self._write(partition, receipt)
-            lineage = replacing_lineage([segment], known.cleaned_end_offset, receipt.offset + 1)
+            for each, of_order in zip(orders, erased.erased, strict=True):
+                if of_order.records_count:
+                    assert each.receipt.tier is not None
+                    add_object_to_receipt(each.receipt.tier, segment, new_id, erased, of_order)
+                    await self._write(partition, each.receipt)
+            lineage = replacing_lineage([segment], known.cleaned_end_offset, erased_end_offset)
             await self._replacements.replace(followed, [segment], _rewritten(erased), new_id, lineage, check)
             self.segments_erased += 1
 
@@ -336,7 +355,7 @@ def _is_replaced(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
 
 
 def _request(
-    partition: Partition, segment: RemoteSegment, runs: bytes, directory: str, settings: DynamicConfig
+    partition: Partition, segment: RemoteSegment, runs: tuple[bytes, ...], directory: str, settings: DynamicConfig
 ) -> EraseRequest:
     """The erase request for a remote segment that was downloaded into a directory of its own."""
     from moldau.storage.erasure.erasing import EraseRequest, SegmentToErase
@@ -346,7 +365,7 @@ def _request(
         directory=directory,
         truncation_count=0,
         segments=(SegmentToErase(SegmentSize(segment.start_offset, segment.size), segment.last_offset + 1, None),),
-        orders=(runs,),
+        orders=runs,
         index_interval_bytes=config.index_interval_bytes,
         expanded_bytes_max=config.expanded_bytes_max,
         expanded_record_bytes_max=config.expanded_record_bytes_max,

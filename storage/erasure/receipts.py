@@ -142,10 +142,11 @@ def write_segment_receipts(
             write_receipt(fs, directory, receipt)
 
 
-def add_object_to_receipt(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased) -> None:
-    """Enter a rewritten remote segment in the receipt of the one order of a request. The caller writes the receipt
-    before the new remote segment is read."""
-    (of_order,) = erased.erased
+def add_object_to_receipt(
+    tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased, of_order: ErasedRecords
+) -> None:
+    """Enter a rewritten remote segment in the receipt of an order that has erased `of_order` from it. The caller writes
+    the receipt before the new remote segment is read."""
     entry = ObjectReceipt(
         uuid_text(segment.segment_id),
         uuid_text(replaced_by),

@@ -87,9 +87,9 @@ def are_equal(cluster: Cluster) -> bool:
     return len(replicas(cluster)) == len(cluster.nodes) and len(ends) == 1
 
 
-async def sent_order(cluster: Cluster, node_id: int, *runs: Run, acks: int = -1) -> Any:
+async def sent_order(cluster: Cluster, node_id: int, *runs: Run, acks: int = -1, order_id: bytes = ORDER_ID) -> Any:
     """The answer of a node to an order."""
-    order = erase_order_batch(order_of(ORDER_ID, PREDICATE_HASH, runs), 1000)
+    order = erase_order_batch(order_of(order_id, PREDICATE_HASH, runs), 1000)
     client = await cluster.connect(node_id)
     reply = await client.ask(produce_request(TOPIC, order, acks=acks), 9)
     client.close()
@@ -133,8 +133,8 @@ async def consumed(cluster: Cluster, node_id: int) -> set[int]:
     return found
 
 
-async def receipt(cluster: Cluster, node_id: int) -> str:
-    name = receipt_setting(0, ORDER_ID.hex(), 0)
+async def receipt(cluster: Cluster, node_id: int, order_id: bytes = ORDER_ID) -> str:
+    name = receipt_setting(0, order_id.hex(), 0)
     resource = DescribeConfigsResource(resource_type=2, resource_name=TOPIC, configuration_keys=[name])
     client = await cluster.connect(node_id)
     reply = await client.ask(DescribeConfigsRequest(resources=[resource]), 4)

@@ -75,10 +75,10 @@ def records_in(data: bytes) -> list[tuple[int, bytes]]:
     ]
 
 
-def left_of(stage: Stage, order_offset: int) -> list[tuple[int, bytes]]:
-    """All records that were written but those that are named. The order has one offset, and no record."""
+def left_of(stage: Stage, *order_offsets: int) -> list[tuple[int, bytes]]:
+    """All records that were written but those that are named. Each order has one offset, and no record."""
     records = [value for _, value in expected(stage.count)]
-    offsets = [each for each in range(stage.count + 1) if each != order_offset]
+    offsets = [each for each in range(stage.count + len(order_offsets)) if each not in order_offsets]
     return [(offset, value) for offset, value in zip(offsets, records, strict=True) if offset not in NAMED]
 
 
@@ -124,6 +124,31 @@ def test_no_object_and_no_replica_keeps_a_record_that_the_order_names(seed: int)
         assert_receipts_tell(stage, before, stored, tier)
 
     told(seed, story, properties=PROPERTIES)
+
+
+def test_orders_that_follow_each_other_rewrite_a_remote_segment_once() -> None:
+    async def story(stage: Stage) -> None:
+        await filled(stage)
+        ids, offsets, leader = (b"1" * 16, b"2" * 16), [], stage.leader_id()
+        for order_id, named in zip(ids, (sorted(NAMED)[::2], sorted(NAMED)[1::2]), strict=True):
+            answer = await sent_order(stage.cluster, leader, *runs_from(named), order_id=order_id)
+            assert not answer.error_code
+            offsets.append(int(answer.base_offset))
+        await stage.cluster.until(lambda: is_forgotten(stage), "both orders are carried out", 120)
+        assert await stage.read() == left_of(stage, *offsets)
+        assert not objects_with(stage, NAMED)
+        tiers = [json.loads(await receipt(stage.cluster, leader, order_id))["tier"] for order_id in ids]
+        assert all(each["done_ms"] is not None for each in tiers)
+        first, second = ({told["segment_id"]: told for told in each["objects"]} for each in tiers)
+        both = first.keys() & second.keys()
+        assert both
+        assert all(first[each]["replaced_by"] == second[each]["replaced_by"] for each in both)
+        by_order = [
+            {each for told in found.values() for run in told["erased"] for each in run} for found in (first, second)
+        ]
+        assert not by_order[0] & by_order[1]
+
+    told(0, story, properties=PROPERTIES)
 
 
 def assert_receipts_tell(
