@@ -70,7 +70,7 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
             case Hunt.SWARM:
                 yield Run(TAILORED, seed)
             case Hunt.STORIES:
-                yield from (Run(path, seed) for path in stages.FIRST_STORIES + stages.STORIES)
+                yield from (Run(path, seed) for path in stages.EARLIEST_STORIES + stages.FIRST_STORIES + stages.STORIES)
             case Hunt.SOCKETS:
                 yield Run(stages.REPLIES_OF_FILES, seed)
             case Hunt.TABLES:

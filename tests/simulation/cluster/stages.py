@@ -282,7 +282,7 @@ SCRIPTS: Final = (
     *disabled.ALL,
 )
 FIRST_STORIES: Final = (
-    *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index", "erasure")),
+    *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")),
     "tests/unit/kraft/controller/security/test_token_control.py",
     "tests/unit/tables/values/test_bounds.py",
     "tests/unit/storage/log/test_derived_files.py",
@@ -313,9 +313,9 @@ FIRST_STORIES: Final = (
         )
     ),
 )
-"""One second each; those of the erasure, of derived files, of the search, of the lag, of log directories and of
-settling five.
-"""
+"""One second each, those of derived files, of the search, of the lag, of log directories and of settling five."""
+EARLIEST_STORIES: Final = ("tests/simulation/test_erasure.py",)
+"""Four seconds. The scripts, which come after them, take most of the first minute."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
@@ -366,7 +366,7 @@ KINDS: Final[dict[str, Runner]] = {
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
-    **{path: of_stories(path) for path in (*FIRST_STORIES, *STORIES, *LONG_STORIES)},
+    **{path: of_stories(path) for path in (*EARLIEST_STORIES, *FIRST_STORIES, *STORIES, *LONG_STORIES)},
 }
 
 EAGER: Final = tuple(family.name for family in FAMILIES)
@@ -379,6 +379,7 @@ OPENING: Final = (
     Stage((SHARE_GROUPS,), 48, at_once=24),
     Stage((TRANSACTIONS, LOG_CLEANER, LOG_ERASER), 8, at_once=8),
     Stage((LOG_ERASER,), 40, at_once=20),
+    Stage(EARLIEST_STORIES),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),
     Stage((SESSIONS, WAITS, TURNS), 2, at_once=4),

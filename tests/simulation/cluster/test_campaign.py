@@ -41,7 +41,7 @@ def test_every_kind_of_the_opening_is_known_and_named_once() -> None:
     runs = [run for together in opening(7) for run in together]
     assert {run.kind for run in runs} <= set(KINDS)
     assert len({run.name for run in runs}) == len(runs)
-    told = stages.FIRST_STORIES + stages.STORIES + stages.LONG_STORIES
+    told = stages.EARLIEST_STORIES + stages.FIRST_STORIES + stages.STORIES + stages.LONG_STORIES
     assert len(KINDS) == 20 + len(FAMILIES) + len(stages.SCRIPTS) + len(told), "two kinds of one name"
 
 
