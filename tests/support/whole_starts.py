@@ -79,7 +79,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         return repair(self, topic, partition, *args)
 
     with (
-        patch.multiple(LogDirectory, load=watched_load, fail=watched_fail),
+        patch.multiple(LogDirectory, load_log=watched_load, take_offline=watched_fail),
         patch.object(DamagedLogs, "repair_log", watched_repair),
         patch.object(LocalLogs, "__init__", watched_open),
         patch.object(Quorum, "_halt", watched_halt),
