@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from building.aside import PLAIN, Aside
+from building.aside import PLAIN, BackgroundBuild
 from building.extensions import remove_compiled, remove_stale
 
 
@@ -28,8 +28,8 @@ def main(arguments: list[str] | None = None) -> str:
     if asked.remove_stale:
         return remove_stale()
     if asked.begin:
-        return Aside().begin()
-    return Aside().compile_aside() if asked.aside else Aside().compile_now()
+        return BackgroundBuild().begin()
+    return BackgroundBuild().compile_aside() if asked.aside else BackgroundBuild().compile_now()
 
 
 if __name__ == "__main__":

@@ -45,11 +45,11 @@ COMPILED: Final = "the hot path is compiled"
 PLAIN: Final = "the hot path runs as plain Python"
 
 
-class Busy(Exception):
+class BuildInProgress(Exception):
     """Another process is compiling for this checkout."""
 
 
-class Aside:
+class BackgroundBuild:
     """Compiles the hot path of a checkout in its folder `.compiled`."""
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -101,7 +101,7 @@ class Aside:
                         stderr=output,
                         start_new_session=True,
                     )
-        except Busy:
+        except BuildInProgress:
             remove_compiled(self._root)
         return f"{PLAIN} this time: it is being compiled in the background for the next start (log: {LOG})"
 
@@ -116,7 +116,7 @@ class Aside:
         try:
             with self._locked(waits=False):
                 return ""
-        except Busy:
+        except BuildInProgress:
             return f"compiled modules are being made in the background for a later start (log: {LOG})"
 
     def compile_aside(self) -> str:
@@ -154,7 +154,9 @@ class Aside:
             copy_tree(self._root, work)
             digest = digest_of(work)
             compile_tree(work, COMPILED_SOURCES, GROUP, self._root / "requirements.lock")
-            run(["-c", TRY, ",".join(NEEDED_BY_TABLES), ",".join(FOR_TABLES), *COMPILED_SOURCES], work, NOT_LOADED)
+            run(
+                ["-c", LOAD_TEST, ",".join(NEEDED_BY_TABLES), ",".join(FOR_TABLES), *COMPILED_SOURCES], work, NOT_LOADED
+            )
             finished = work / "finished"
             for name in (*EXTENSIONS, LIBRARY):
                 (finished / name).parent.mkdir(parents=True, exist_ok=True)
@@ -203,20 +205,20 @@ class Aside:
 
     @contextmanager
     def _locked(self, *, waits: bool) -> Iterator[None]:
-        """Hold the lock of the checkout. Raises `Busy` if another process holds it and this one does not wait. The
-        system releases the lock when its process ends.
+        """Hold the lock of the checkout. Raises `BuildInProgress` if another process holds it and this one does not
+        wait. The system releases the lock when its process ends.
         """
         self._folder.mkdir(exist_ok=True)
         with (self._folder / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             except BlockingIOError:
-                raise Busy from None
+                raise BuildInProgress from None
             yield
 
 
 NOT_LOADED: Final = "the extension modules cannot be loaded"
-TRY: Final = """
+LOAD_TEST: Final = """
 import sys
 from importlib import import_module
 from importlib.util import find_spec

@@ -79,7 +79,7 @@ def undated_misfits(batch: pa.RecordBatch) -> list[Misfit]:
     return found
 
 
-def are_dated(times_us: NDArray[np.int64]) -> bool:
+def have_possible_years(times_us: NDArray[np.int64]) -> bool:
     """Whether all timestamps (microseconds) are in the years of a `datetime`."""
     return not len(times_us) or bool(times_us.min() >= TIMES_US[0] and times_us.max() <= TIMES_US[1])
 
@@ -161,7 +161,7 @@ class TypedColumn:
         """The names of the columns of records from which this column is made."""
         return [self.name, *([HEADERS] if self._form.reads_headers else [])]
 
-    def decode(self, batch: pa.RecordBatch) -> Decoded:
+    def decode(self, batch: pa.RecordBatch) -> DecodedColumn:
         """Decode the values of a batch of records. Values that cannot be decoded are returned as misfits. Raises
         `RegistryNotReached`, or `Refused` if a library is missing; then nothing is known about the values themselves.
         """
@@ -180,9 +180,9 @@ class TypedColumn:
                 made = None
             found.append(made)
         if self.type is None:
-            return Decoded([], misfits, deleted)
+            return DecodedColumn([], misfits, deleted)
         column = self._column(found, misfits)
-        return Decoded(column.flatten() if self._is_flat else [column], misfits, deleted)
+        return DecodedColumn(column.flatten() if self._is_flat else [column], misfits, deleted)
 
     def meet(self, batch: pa.RecordBatch) -> None:
         """Widen the type of the column for the schemas that the values of a batch of records name, without decoding
@@ -254,7 +254,7 @@ class TypedColumn:
             return pa.array(decoded, self.type)
 
 
-class Decoded(NamedTuple):
+class DecodedColumn(NamedTuple):
     """The decoded columns of a batch of keys or values."""
 
     arrays: Sequence[pa.Array]

@@ -22,7 +22,7 @@ SMALL_SIZE: Final = 8 << 20
 """The size (bytes) below which a file is small. One small file at a time is in memory, decompressed."""
 
 
-def compact(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -> int:
+def compact_files(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -> int:
     """Join the small files of a claimed table, with a commit for each group of them, until no group has `files_min`
     files. Returns the number of files that were replaced. If another program commits meanwhile, the compaction ends.
 

@@ -32,8 +32,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from moldau.lake.columns import PLACE
 from moldau.lake.dead_letters import SUFFIX
-from moldau.lake.ledger import Taken
-from moldau.lake.offset_runs import WORD, Tally, added, tallies
+from moldau.lake.ledger import TakenRecords
+from moldau.lake.offset_runs import WORD, Tally, add_tallies, tallies
 from moldau.lake.orphans import unneeded_data
 from moldau.lake.sink import Attempt, LakeTable, NewTable, SinkPorts, ledger_of
 from moldau.lake.stored_rows import rows_of_file, stored_rows
@@ -44,7 +44,7 @@ CHUNK_SIZE: Final = 4 << 20
 
 
 @dataclass(slots=True)
-class TableErased:
+class ErasureResult:
     """The result of erasing rows from one table."""
 
     table: str
@@ -107,7 +107,7 @@ def check_follows(table: Table, topic: str, cluster_id: str | None) -> None:
         raise Refused(f"table {name} is of cluster {known.cluster_id}, and this is {cluster_id}")
 
 
-def erase_rows(catalog: Catalog, table: Table, offsets: ErasedOffsets, ports: SinkPorts) -> list[TableErased]:
+def erase_rows(catalog: Catalog, table: Table, offsets: ErasedOffsets, ports: SinkPorts) -> list[ErasureResult]:
     """Erase the rows of erased records from the table of a topic, and from the table of its dead letters. The caller
     has checked the table (`check_follows`). Returns a result for each of the two tables that exists.
 
@@ -180,9 +180,9 @@ class TableErasure:
         self._offsets = offsets
         self._ports = ports
         self._lake_table = LakeTable(catalog, name, ports)
-        self._erased = TableErased(".".join(name))
+        self._erased = ErasureResult(".".join(name))
 
-    def run(self) -> TableErased:
+    def run(self) -> ErasureResult:
         """Erase the rows, and return the result. Raises what `erase_rows` raises."""
         table = self._loaded()
         if not any(self._named(table, each) for each in table.snapshots()) and not self._strays(table):
@@ -223,12 +223,12 @@ class TableErasure:
         gone: dict[int, Tally] = {}
         try:
             for task in tasks:
-                gone = added(gone, self._rewrite(attempt, task))
+                gone = add_tallies(gone, self._rewrite(attempt, task))
             self._erased.written = [self._stated(attempt.table, each.file_path) for each in attempt.files.finish()]
         except BaseException:
             attempt.discard()
             raise
-        never = {each: Taken(Tally(-tally.number, -tally.hashes & WORD)) for each, tally in gone.items()}
+        never = {each: TakenRecords(Tally(-tally.number, -tally.hashes & WORD)) for each, tally in gone.items()}
         attempt.commit(attempt.ledger.offsets, never if attempt.ledger.mode == "append" else {})
         self._ports.step("rows erased")
 
@@ -241,7 +241,7 @@ class TableErasure:
             is_erased = self._offsets.among(batch)
             rows = batch.filter(is_erased)
             count += len(rows)
-            gone = added(gone, tallies(rows))
+            gone = add_tallies(gone, tallies(rows))
             attempt.add(batch.filter(pc.invert(is_erased)))
         attempt.replace(task.file)
         self._erased.rows += count

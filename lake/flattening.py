@@ -22,7 +22,7 @@ from moldau.lake.keys import KEY, PREFIX
 from moldau.tables.values.registry import ValueNotDecoded
 from moldau.tables.values.value_types import list_of
 
-TAKEN: Final = (KEY, "partition", "offset", "timestamp", "headers", "value")
+RESERVED_COLUMNS: Final = (KEY, "partition", "offset", "timestamp", "headers", "value")
 """The names of the columns that each table has."""
 Change = Callable[[Any], Any]
 
@@ -65,7 +65,7 @@ def column_name(path: Sequence[str], column: str) -> str:
     joined = "_".join(map(_lower, path))
     if column == KEY:
         return f"{PREFIX}{joined}"
-    return f"value_{joined}" if joined in TAKEN or joined.startswith(PREFIX) else joined
+    return f"value_{joined}" if joined in RESERVED_COLUMNS or joined.startswith(PREFIX) else joined
 
 
 def _lower(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from sqlalchemy.exc import SQLAlchemyError
 
 from moldau.lake.follower import Follower, FollowProgress
-from moldau.lake.metrics import Measured
+from moldau.lake.metrics import FollowerMetrics
 from moldau.lake.opening import CATALOG_ERRORS, FollowChoices, identifier_of
 from moldau.lake.sink import CommitConflict, LakeTable
 from moldau.protocol.primitives import MalformedMessage
@@ -32,7 +32,7 @@ class NameTaken(Refused):
     """The table of another followed topic has the same name."""
 
 
-PASSING: Final = (
+TRANSIENT_ERRORS: Final = (
     NameTaken,
     CommitConflict,
     OSError,
@@ -42,7 +42,7 @@ PASSING: Final = (
     *CATALOG_ERRORS,
 )
 """The errors after which a topic is tried again, because their cause is outside of the topic."""
-FAILURES: Final = (Refused, CorruptCheckpoint, MalformedMessage, *PASSING)
+FAILURES: Final = (Refused, CorruptCheckpoint, MalformedMessage, *TRANSIENT_ERRORS)
 Opened: TypeAlias = tuple[Follower, LakeTable]
 
 
@@ -117,9 +117,9 @@ class FollowedTopics:
         while waiting and not self._is_stopping():
             waiting = [each for each in waiting if not self._is_stopping() and self._is_behind_after_a_round(each)]
 
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[FollowerMetrics]:
         """The progress of each topic with its labels, for the metrics."""
-        return [Measured(each.progress, each.table_name, each.name) for each in list(self.topics.values())]
+        return [FollowerMetrics(each.progress, each.table_name, each.name) for each in list(self.topics.values())]
 
     def _is_behind_after_a_round(self, topic: FollowedTopic) -> bool:
         try:
@@ -147,7 +147,7 @@ class FollowedTopics:
         said = str(problem) if isinstance(problem, (Refused, OSError)) else f"{type(problem).__name__}: {problem}"
         if said != topic.failure:
             self._say(topic.name, said)
-        topic.failure, topic.is_ended = said, not isinstance(problem, PASSING)
+        topic.failure, topic.is_ended = said, not isinstance(problem, TRANSIENT_ERRORS)
         topic.closed()
 
 

@@ -19,13 +19,13 @@ from itertools import count
 from typing import Final
 
 from moldau.lake.columns import Columns
-from moldau.lake.compaction import compact
+from moldau.lake.compaction import compact_files
 from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SUSPEND, CountedMisfits, RoundRows
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
-from moldau.lake.upsert import Changes, match_changed_keys, rows_that_stay, without_older
+from moldau.lake.upsert import KeyChanges, match_changed_keys, rows_that_stay, without_older
 from moldau.tables.refusals import Refused
 
 CONFLICTS_MAX: Final = 20
@@ -34,7 +34,7 @@ SWEEP_COMMITS: Final = 1_000
 """The number of commits after which the follower deletes the files that only expired snapshots have named."""
 
 
-class StopAsked(Exception):
+class StopRequested(Exception):
     """The process is asked to end, so the round is given up."""
 
 
@@ -73,7 +73,7 @@ class FollowSettings:
     round_size: int
     """About how many bytes of segments a round reads."""
     misfits: str = SUSPEND
-    """What happens to a record that does not fit: `suspend`, `skip` or `dead-letter`."""
+    """The treatment of a record that does not fit: `suspend`, `skip` or `dead-letter`."""
     has_headers: bool = False
     compacts_from: int | None = None
     """The number of small files of a partition from which on they are joined; None disables compaction."""
@@ -129,7 +129,7 @@ class Follower:
                 break
             try:
                 self._round(ends)
-            except StopAsked:
+            except StopRequested:
                 return True
             except CommitConflict as conflict:
                 self._note_conflict(conflict)
@@ -145,7 +145,7 @@ class Follower:
     def _compact(self) -> None:
         if self._settings.compacts_from is None:
             return
-        joined = compact(self._table, self._settings.compacts_from, self._ports.is_stopping)
+        joined = compact_files(self._table, self._settings.compacts_from, self._ports.is_stopping)
         self.progress.compacted_count += joined
         if joined:
             self._ports.say(f"{joined:,} small files were joined")
@@ -166,13 +166,13 @@ class Follower:
             self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets
         )
         round_rows = RoundRows(self._columns, misfits, attempt.evolve)
-        changes = Changes() if attempt.ledger.mode == "upsert" else None
+        changes = KeyChanges() if attempt.ledger.mode == "upsert" else None
         try:
             if not attempt.has(self._columns.schema):
                 attempt.evolve(self._columns)
             for batch in self._reading.batches(tasks, self._columns.read_names):
                 if self._ports.is_stopping():
-                    raise StopAsked
+                    raise StopRequested
                 if changes is None:
                     attempt.add(round_rows.rows(batch))
                 else:
@@ -186,7 +186,7 @@ class Follower:
         self._ledger = attempt.commit(reached, misfits.taken)
         self._note_commit(attempt, misfits)
 
-    def _apply(self, attempt: Attempt, changes: Changes) -> None:
+    def _apply(self, attempt: Attempt, changes: KeyChanges) -> None:
         """Apply the changes of a round to a table by key: files with a row of a changed key are rewritten."""
         metadata, io, target = attempt.metadata, attempt.table.io, attempt.files.schema
         rows, keys = changes.rows_and_keys(target)
@@ -196,7 +196,7 @@ class Follower:
             attempt.add(batch)
         for task in stored.files:
             if self._ports.is_stopping():
-                raise StopAsked
+                raise StopRequested
             attempt.replace(task.file)
             for stays in rows_that_stay(metadata, io, task, target, keys):
                 attempt.add(stays)

@@ -57,8 +57,9 @@ class ShapedType(NamedTuple):
 
 
 class ValueReading(NamedTuple):
-    """What the bytes of a value tell before they are decoded: its kind, its type, and how to decode it. Values of one
-    kind may share this object."""
+    """The facts about a value's bytes that are known before they are decoded: its kind, its type, and the decoder.
+    Values of one kind may share this object.
+    """
 
     kind: Hashable
     """The kind of the value. `shaped_type` returns the same for all values of one kind."""

@@ -28,7 +28,7 @@ def key_names(names: Iterable[str]) -> list[str]:
     return [name for name in names if name == KEY or name.startswith(PREFIX)]
 
 
-def identities(rows: Rows) -> pa.Array:
+def key_identities(rows: Rows) -> pa.Array:
     """The identity of the key of each row, as binary; null if the key is null."""
     leaves = [array for _, array in scalar_fields_of(rows)]
     if len(leaves) == 1 and is_bytes(leaves[0].type):
@@ -78,11 +78,11 @@ def _in_partitions(rows: Rows) -> pa.Array:
     """The identity of the key of each row together with the row's partition, as binary."""
     partitions = rows.column("partition").cast(pa.large_string()).cast(pa.large_binary())
     partitions = partitions.combine_chunks() if isinstance(partitions, pa.ChunkedArray) else partitions
-    return pc.binary_join_element_wise(partitions, identities(rows), pa.scalar(b":", pa.large_binary()))
+    return pc.binary_join_element_wise(partitions, key_identities(rows), pa.scalar(b":", pa.large_binary()))
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ChangedKeys:
     """The keys that the changes of a round concern."""
 
     identities: pa.Array
@@ -96,7 +96,7 @@ class Keys:
     older than that of another partition. It has replaced the row of its partition nevertheless."""
 
     @classmethod
-    def of(cls, rows: pa.Table, others: Callable[[], pa.Table | None] = lambda: None) -> Keys:
+    def of(cls, rows: pa.Table, others: Callable[[], pa.Table | None] = lambda: None) -> ChangedKeys:
         """The keys of changed rows. `rows` has each key once; `others` returns the older changes of other partitions,
         None if there are none. It is called if an older change may matter."""
         bounds = {}
@@ -111,21 +111,21 @@ class Keys:
             found = others()
             return None if found is None else _in_partitions(found)
 
-        return cls(identities(rows), partitions, timestamps, bounds, in_partitions)
+        return cls(key_identities(rows), partitions, timestamps, bounds, in_partitions)
 
     def __len__(self) -> int:
         return len(self.identities)
 
     def has(self, rows: Rows) -> pa.Array:
         """For each row, whether its key is among these keys."""
-        return pc.is_in(identities(rows), value_set=self.identities)
+        return pc.is_in(key_identities(rows), value_set=self.identities)
 
     def are_older(self, rows: Rows) -> pa.Array:
         """For each row of a table, whether the change of its key is older than the row, which comes from another
         partition. A key is in several partitions if the topic was given more of them. Of two equal timestamps the one
         in the higher partition counts as the later one. A row whose own partition has a change of its key is not the
         last of its partition any more, so it is not newer than a change."""
-        changed = pc.index_in(identities(rows), value_set=self.identities)
+        changed = pc.index_in(key_identities(rows), value_set=self.identities)
         partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
         is_higher = pc.greater(rows.column("partition"), partitions)
         is_later = pc.greater(rows.column("timestamp"), timestamps)
@@ -136,7 +136,7 @@ class Keys:
             is_moved = pc.and_not(is_moved, pc.is_in(_in_partitions(rows), value_set=others))
         return pc.fill_null(pc.and_(is_moved, pc.or_(is_later, is_tied)), False)
 
-    def without(self, left_out: pa.Array) -> Keys:
+    def without(self, left_out: pa.Array) -> ChangedKeys:
         """Return these keys without those whose identities are in `left_out`."""
         stays = pc.invert(pc.is_in(self.identities, value_set=left_out))
         arrays = {name: getattr(self, name).filter(stays) for name in ("identities", "partitions", "timestamps")}
@@ -168,7 +168,7 @@ class Keys:
         return True
 
 
-NO_KEYS: Final = Keys(
+NO_KEYS: Final = ChangedKeys(
     pa.array([], pa.large_binary()), pa.array([], pa.int32()), pa.array([], pa.timestamp("us", "UTC"))
 )
 

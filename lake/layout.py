@@ -97,7 +97,7 @@ class PartitionRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the files of a table are written now: their partitions and the order of their rows."""
+    """The present layout of a table's files: their partitions and the order of their rows."""
 
     unit: str | None = None
     """The unit of `timestamp` by which the table is partitioned; None if it is not partitioned by time."""

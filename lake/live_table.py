@@ -28,17 +28,24 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns, are_dated
+from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns, have_possible_years
 from moldau.lake.data_files import aligned_to_schema
-from moldau.lake.keys import NO_KEYS, Keys
+from moldau.lake.keys import NO_KEYS, ChangedKeys
 from moldau.lake.ledger import Ledger
-from moldau.lake.opening import columns_of, loaded, opened_catalog
+from moldau.lake.opening import columns_of, load_table, opened_catalog
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order
 from moldau.lake.table_form import GivenForms
-from moldau.lake.upsert import IS_DELETION, Changes, match_changed_keys, rows_and_keys_of, rows_that_stay, without_older
+from moldau.lake.upsert import (
+    IS_DELETION,
+    KeyChanges,
+    match_changed_keys,
+    rows_and_keys_of,
+    rows_that_stay,
+    without_older,
+)
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.decoding.last_of_keys import LastOfKeys, NotChosen, chooses_by_keys, last_of_keys
 from moldau.tables.engines.topic_dataset import TopicDataset
@@ -71,7 +78,7 @@ class Tail:
         self.slices: tuple[Slice, ...] = tuple(
             each for task in reading.tasks(ledger.offsets, self.ends) for each in task
         )
-        self._settled: tuple[pa.Table, Keys] | None = None
+        self._settled: tuple[pa.Table, ChangedKeys] | None = None
         if isinstance(columns, DecodedColumns):
             for each in self.slices:
                 for batch in reading.batches([(each,)], columns.needed_names):
@@ -87,7 +94,7 @@ class Tail:
         for batch in self._reading.batches([(wanted,)], read):
             yield making.rows(batch)
 
-    def changes(self, source: PinnedTable, files: Sequence[StoredFile]) -> tuple[pa.Table, Keys]:
+    def changes(self, source: PinnedTable, files: Sequence[StoredFile]) -> tuple[pa.Table, ChangedKeys]:
         """Return the last row of each key in the tail, unless the tail deletes it, and all keys of the tail. Keys whose
         row in one of the table's `files` is later are left out. The result stays in memory from the first scan on."""
         if self._settled is None:
@@ -98,26 +105,26 @@ class Tail:
             self._settled = without_older(rows, keys, older, source.target)
         return self._settled
 
-    def _rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, Keys]:
+    def _rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, ChangedKeys]:
         """Return the last row of each key, unless the tail deletes it, and all keys. Raises what `changes` raises."""
         if isinstance(self._columns, RawColumns) and self.slices and chooses_by_keys():
             with suppress(NotChosen):  # A misfit: all records are read, and the first misfit is found.
                 return self._chosen_rows_and_keys(target)
-        changes = Changes()
+        changes = KeyChanges()
         making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits))
         for batch in self._reading.batches([self.slices], self._columns.read_names):
             making.collect(changes, batch)
         return changes.rows_and_keys(target)
 
-    def _chosen_rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, Keys]:
+    def _chosen_rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, ChangedKeys]:
         """Return what `_rows_and_keys` does, without decoding the values that count no more. Raises `NotChosen` if a
         record is a misfit."""
-        last = last_of_keys(self.slices, self._columns.read_names, are_dated)
+        last = last_of_keys(self.slices, self._columns.read_names, have_possible_years)
         rows = [self._columns.rows(each) for each in last.rows]
         if last.is_exact and rows:
             batches = [each.batch.append_column(IS_DELETION, each.deletes) for each in rows]
             return rows_and_keys_of(pa.Table.from_batches(batches), lambda: others_of(last), target)
-        changes = Changes()
+        changes = KeyChanges()
         for each in rows:
             changes.add(each.batch, each.deletes)
         for records in last.superseded():  # Without values, because another change of each key is later.
@@ -279,7 +286,7 @@ class LiveChoices:
     def _table(self) -> Table:
         catalog = opened_catalog(self.warehouse, self.catalog, self.catalog_properties or {})
         try:
-            return loaded(catalog, self.name)
+            return load_table(catalog, self.name)
         finally:
             catalog.close()
 

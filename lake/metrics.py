@@ -24,7 +24,7 @@ METRICS: Final = (
 """The name, the type and the help text of each metric."""
 
 
-class Measured(NamedTuple):
+class FollowerMetrics(NamedTuple):
     """The progress of a follower, with the labels of its metrics."""
 
     progress: FollowProgress
@@ -32,7 +32,7 @@ class Measured(NamedTuple):
     topic: str
 
 
-def metrics_text(followers: Iterable[Measured], now_ms: int) -> str:
+def metrics_text(followers: Iterable[FollowerMetrics], now_ms: int) -> str:
     """Make the text of the metrics of all followers, at the time `now_ms`."""
     samples = [dict(_samples(each, now_ms)) for each in followers]
     lines = []
@@ -42,7 +42,7 @@ def metrics_text(followers: Iterable[Measured], now_ms: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _samples(measured: Measured, now_ms: int) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _samples(measured: FollowerMetrics, now_ms: int) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield each metric of a follower: its name, and its values by labels."""
     progress, table, topic = measured
     labels = f'table="{table}",topic="{topic}"'

@@ -30,7 +30,7 @@ RUNS_MAX: Final = 4_096
 WORD: Final = (1 << 64) - 1
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """A run of rows of one partition with ascending offsets."""
 
     partition: int
@@ -39,20 +39,20 @@ class Run(NamedTuple):
     rows: int
 
 
-class Runs(NamedTuple):
+class OffsetRuns(NamedTuple):
     """The runs of a data file, in the order of its rows."""
 
-    runs: Sequence[Run]
+    runs: Sequence[OffsetRun]
     is_ordered: bool = True
 
     def to_json(self) -> str:
         return json.dumps({"is_ordered": self.is_ordered, "runs": self.runs})
 
     @classmethod
-    def of_json(cls, text: bytes) -> Runs:
+    def of_json(cls, text: bytes) -> OffsetRuns:
         """Parse the runs in the metadata of a file. Raises ValueError, KeyError and TypeError for another text."""
         parsed = json.loads(text)
-        return cls([Run(*map(int, each)) for each in parsed["runs"]], bool(parsed["is_ordered"]))
+        return cls([OffsetRun(*map(int, each)) for each in parsed["runs"]], bool(parsed["is_ordered"]))
 
     def faults(self, partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> Iterator[str]:
         """Yield a message for each run that does not agree with the partitions and offsets of the file's rows. If the
@@ -78,8 +78,8 @@ class RunsBuilder:
     """Builds the runs of a data file while it is written."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
-        self._unordered: dict[int, Run] | None = None
+        self._runs: list[OffsetRun] = []
+        self._unordered: dict[int, OffsetRun] | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add the next rows of the file."""
@@ -88,24 +88,24 @@ class RunsBuilder:
             self._join_unordered(found)
             return
         if self._runs and found and follows(self._runs[-1], found[0], gap=1):
-            found[0] = joined(self._runs.pop(), found[0])
+            found[0] = join_runs(self._runs.pop(), found[0])
         self._runs += found
         while len(self._runs) > RUNS_MAX and self._unordered is None:
             self._shorten()
 
     @property
-    def runs(self) -> Runs:
+    def runs(self) -> OffsetRuns:
         if self._unordered is not None:
-            return Runs(list(self._unordered.values()), is_ordered=False)
-        return Runs(self._runs)
+            return OffsetRuns(list(self._unordered.values()), is_ordered=False)
+        return OffsetRuns(self._runs)
 
     def _shorten(self) -> None:
         """Join neighbouring runs. If only few can be joined, the rows count as unordered from then on."""
-        shorter: list[Run] = []
+        shorter: list[OffsetRun] = []
         can_join = False
         for each in self._runs:
             if can_join and follows(shorter[-1], each):
-                shorter[-1], can_join = joined(shorter[-1], each), False
+                shorter[-1], can_join = join_runs(shorter[-1], each), False
             else:
                 shorter.append(each)
                 can_join = True
@@ -114,34 +114,34 @@ class RunsBuilder:
             self._join_unordered(self._runs)
         self._runs = shorter
 
-    def _join_unordered(self, runs: Sequence[Run]) -> None:
+    def _join_unordered(self, runs: Sequence[OffsetRun]) -> None:
         assert self._unordered is not None
         for each in runs:
             known = self._unordered.get(each.partition, each)
             count = each.rows if known is each else known.rows + each.rows
             first, last = min(known.first, each.first), max(known.last, each.last)
-            self._unordered[each.partition] = Run(each.partition, first, last, count)
+            self._unordered[each.partition] = OffsetRun(each.partition, first, last, count)
 
 
-def dense_runs(partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> list[Run]:
+def dense_runs(partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> list[OffsetRun]:
     """Divide rows into the longest possible dense runs."""
     if not len(offsets):
         return []
     ends = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(offsets) != 1))
     firsts, lasts = np.r_[0, ends + 1], np.r_[ends, len(offsets) - 1]
     places = zip(partitions[firsts].tolist(), offsets[firsts].tolist(), offsets[lasts].tolist(), strict=True)
-    return [Run(partition, first, last, last - first + 1) for partition, first, last in places]
+    return [OffsetRun(partition, first, last, last - first + 1) for partition, first, last in places]
 
 
-def follows(before: Run, after: Run, gap: int | None = None) -> bool:
+def follows(before: OffsetRun, after: OffsetRun, gap: int | None = None) -> bool:
     """Whether the offsets of two neighbouring runs ascend, within one partition. If `gap` is given, it must be the
     distance between the two runs."""
     is_next = after.first > before.last if gap is None else after.first == before.last + gap
     return before.partition == after.partition and is_next
 
 
-def joined(before: Run, after: Run) -> Run:
-    return Run(before.partition, before.first, after.last, before.rows + after.rows)
+def join_runs(before: OffsetRun, after: OffsetRun) -> OffsetRun:
+    return OffsetRun(before.partition, before.first, after.last, before.rows + after.rows)
 
 
 class Tally(NamedTuple):
@@ -174,6 +174,6 @@ def tallies(rows: pa.RecordBatch) -> dict[int, Tally]:
     return {int(each): tally(offsets[partitions == each]) for each in np.unique(partitions)}
 
 
-def added(first: Tallies, second: Tallies) -> dict[int, Tally]:
+def add_tallies(first: Tallies, second: Tallies) -> dict[int, Tally]:
     """Return the sum of two tallies for each partition."""
     return {each: first.get(each, Tally()).plus(second.get(each, Tally())) for each in {**first, **second}}

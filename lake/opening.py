@@ -177,7 +177,7 @@ def default_identifier(topic: str) -> tuple[str, ...]:
     return NAMESPACE, re.sub(r"\W", "_", topic, flags=re.ASCII)
 
 
-def loaded(catalog: Catalog, name: str) -> Table:
+def load_table(catalog: Catalog, name: str) -> Table:
     """Load the table of a topic, or the table of this name with namespaces. Raises `Refused` if there is none."""
     tried = [default_identifier(name)]
     if "." in name:

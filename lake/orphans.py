@@ -38,7 +38,7 @@ def attempt_id(random: bytes) -> UUID:
     return UUID(bytes=MARK + bytes([0x80 | random[0] & 0x0F, random[1], 0x80 | random[2] & 0x3F]) + random[3:])
 
 
-def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
+def delete_orphans(table: Table, *, owns_metadata: bool) -> list[str]:
     """Delete the orphans of a table that this process has claimed. Returns their paths. `owns_metadata`: this program
     made the table, so old versions of its metadata are deleted, too. Raises OSError."""
     io = table.io
@@ -48,7 +48,7 @@ def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
     found = list(_candidates(table, io, owns_metadata=owns_metadata))
     if not found:
         return []
-    needed = {_path(io, each) for each in referenced(table)}
+    needed = {_path(io, each) for each in referenced_files(table)}
     orphans = [(fs, path) for fs, path in found if path not in needed]
     for fs, path in orphans:
         fs.delete_file(path)
@@ -61,7 +61,7 @@ def unneeded_data(table: Table) -> list[tuple[FileSystem, str]]:
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         return []
-    needed = {_path(io, each) for each in referenced(table)}
+    needed = {_path(io, each) for each in referenced_files(table)}
     found = _files_below(table, io, "write.data.path", "data")
     return [(fs, each.path) for fs, each in found if each.extension == "parquet" and each.path not in needed]
 
@@ -72,7 +72,7 @@ def has_attempts(table: Table) -> bool:
     return isinstance(io, PyArrowFileIO) and any(True for _ in _candidates(table, io, owns_metadata=False))
 
 
-def referenced(table: Table) -> Iterator[str]:
+def referenced_files(table: Table) -> Iterator[str]:
     """Yield the locations of all files that the snapshots of a table need, and of the versions of its metadata."""
     yield table.metadata_location
     yield from (each.metadata_file for each in table.metadata.metadata_log)

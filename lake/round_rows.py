@@ -14,15 +14,15 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.lake.columns import Columns, Misfit, Rows, undated_misfits, without_misfits
 from moldau.lake.keys import KEY
-from moldau.lake.ledger import Taken
-from moldau.lake.offset_runs import Tally, added, tallies
-from moldau.lake.upsert import Changes
+from moldau.lake.ledger import TakenRecords
+from moldau.lake.offset_runs import Tally, add_tallies, tallies
+from moldau.lake.upsert import KeyChanges
 from moldau.tables.values.registry import ValueNotDecoded
 
 SUSPEND, SKIP, DEAD_LETTER = "suspend", "skip", "dead-letter"
 
 
-class Letters(Protocol):
+class DeadLetterTable(Protocol):
     """A table that stores the records that do not fit."""
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
@@ -67,7 +67,7 @@ class CountedMisfits(Misfits):
     """Treats the misfits of a round that will be committed: the records that are read are counted, and misfits may
     become dead letters."""
 
-    def __init__(self, topic: str, action: str, letters: Letters | None, offsets: Mapping[int, int]) -> None:
+    def __init__(self, topic: str, action: str, letters: DeadLetterTable | None, offsets: Mapping[int, int]) -> None:
         super().__init__(topic, action)
         self._letters = letters
         self._stored = set() if letters is None else letters.stored_since(offsets)
@@ -75,23 +75,23 @@ class CountedMisfits(Misfits):
         self._unfit: dict[int, Tally] = {}
 
     @property
-    def taken(self) -> dict[int, Taken]:
+    def taken(self) -> dict[int, TakenRecords]:
         """The records of each partition that were read in the round, as tallies."""
-        return {each: Taken(read, self._unfit.get(each, Tally())) for each, read in self._read.items()}
+        return {each: TakenRecords(read, self._unfit.get(each, Tally())) for each, read in self._read.items()}
 
     def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count the records of a batch. Returns those that are not dead letters already. After a crash between the two
         commits of a round, some are."""
-        self._read = added(self._read, tallies(batch))
+        self._read = add_tallies(self._read, tallies(batch))
         if not self._stored:
             return batch
         places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
         is_new = pa.array([place not in self._stored for place in places], pa.bool_())
-        self._unfit = added(self._unfit, tallies(batch.filter(pc.invert(is_new))))
+        self._unfit = add_tallies(self._unfit, tallies(batch.filter(pc.invert(is_new))))
         return batch.filter(is_new)
 
     def _left_out(self, rows: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        self._unfit = added(self._unfit, tallies(rows))
+        self._unfit = add_tallies(self._unfit, tallies(rows))
         if self._letters is not None:
             self._letters.add(rows, [each.reason for each in misfits])
 
@@ -115,7 +115,7 @@ class RoundRows:
         what `DecodedColumns.rows` raises."""
         return self._rows(self._dated(batch)).batch
 
-    def collect(self, changes: Changes, batch: pa.RecordBatch) -> None:
+    def collect(self, changes: KeyChanges, batch: pa.RecordBatch) -> None:
         """Add the records of a batch to the changes of keys. In a table by key, a record without a key is a misfit, and
         a misfit does not count among the records of its key. Raises what `rows` raises."""
         found = self._rows(self._kept(self._dated(batch), without_key))

@@ -41,8 +41,8 @@ from pyiceberg.typedef import EMPTY_DICT
 from moldau.lake.columns import Columns
 from moldau.lake.data_files import FILE_SIZE_MAX, AttemptFiles, Step
 from moldau.lake.layout import TIME_COLUMN, UNITS, ChosenLayout
-from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, Taken, ledger_in
-from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, has_attempts, sweep
+from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, TakenRecords, ledger_in
+from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, delete_orphans, has_attempts
 from moldau.tables.refusals import Refused
 from moldau.tables.values.value_types import can_hold
 
@@ -164,7 +164,7 @@ class LakeTable:
     def sweep(self) -> list[str]:
         """Delete the orphans of the claimed table. Returns their paths. Raises OSError."""
         table = self._catalog.load_table(self._identifier)
-        swept = sweep(table, owns_metadata=OWNED in table.metadata.properties)
+        swept = delete_orphans(table, owns_metadata=OWNED in table.metadata.properties)
         self._ports.step("swept")
         return swept
 
@@ -337,7 +337,11 @@ class Attempt:
         self._replaced.append(file)
 
     def commit(
-        self, offsets: Mapping[int, int], taken: Mapping[int, Taken] = NOTHING_TAKEN, *, changes_rows: bool = True
+        self,
+        offsets: Mapping[int, int],
+        taken: Mapping[int, TakenRecords] = NOTHING_TAKEN,
+        *,
+        changes_rows: bool = True,
     ) -> Ledger:
         """Commit the rows of the attempt. The table then has the topic up to `offsets`. Returns the new ledger.
         `taken`: the records that were read for the commit. `changes_rows`: False if the removed files have the same

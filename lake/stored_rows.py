@@ -45,7 +45,7 @@ def stored_rows(
     `names`: the columns to read (None: all). `partition` and `offset` are added to them if the file has deleted rows.
     `batch_rows`: the most rows of a batch; None: as many as have about `BATCH_SIZE` bytes. Raises OSError.
     """
-    is_left = undeleted(metadata, io, task)
+    is_left = undeleted_filter(metadata, io, task)
     if names is not None and task.delete_files:
         names = {*names, *PLACE[:2]}
     with io.new_input(task.file.file_path).open() as stream:
@@ -85,7 +85,9 @@ def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask
     return sorted(tasks, key=lambda task: int.from_bytes((task.file.lower_bounds or {}).get(offset, b""), "little"))
 
 
-def undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> Callable[[pa.RecordBatch], pa.Array] | None:
+def undeleted_filter(
+    metadata: TableMetadata, io: FileIO, task: FileScanTask
+) -> Callable[[pa.RecordBatch], pa.Array] | None:
     """Return a function that tells, for each of some rows of a file, whether it is not deleted, by `partition` and
     `offset`. Return None if another program has deleted no row of the file. Raises OSError."""
     if not task.delete_files:
@@ -113,7 +115,7 @@ def _columns(
     by_id = {_id_of(field): array for field, array in zip(source, arrays, strict=True)}
     found = [by_id.get(_id_of(field)) for field in target]
     return [
-        pa.nulls(count, field.type) if array is None else fitted(array, field.type)
+        pa.nulls(count, field.type) if array is None else cast_to_type(array, field.type)
         for field, array in zip(target, found, strict=True)
     ]
 
@@ -124,7 +126,7 @@ def _id_of(field: pa.Field) -> bytes | str:
     return found
 
 
-def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
+def cast_to_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert an array to another type that can hold its values. Nulls are kept at every level."""
     if array.type.equals(target, check_metadata=True):
         return array
@@ -137,12 +139,12 @@ def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
         columns = _columns(source, children, [target.field(each) for each in range(target.num_fields)], len(array))
         return pa.StructArray.from_arrays(columns, fields=list(target), mask=mask)
     if pa.types.is_map(target):
-        keys, items = fitted(array.keys, target.key_type), fitted(array.items, target.item_type)
+        keys, items = cast_to_type(array.keys, target.key_type), cast_to_type(array.items, target.item_type)
         return pa.MapArray.from_arrays(array.offsets, keys, items, type=target, mask=mask)
     if pa.types.is_large_list(target):
-        values = fitted(array.values, target.value_type)
+        values = cast_to_type(array.values, target.value_type)
         return pa.LargeListArray.from_arrays(array.offsets.cast(pa.int64()), values, type=target, mask=mask)
     if pa.types.is_list(target):
-        values = fitted(array.values, target.value_type)
+        values = cast_to_type(array.values, target.value_type)
         return pa.ListArray.from_arrays(array.offsets.cast(pa.int32()), values, type=target, mask=mask)
     return array.cast(target)

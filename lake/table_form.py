@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from moldau.lake.columns import Columns, DecodedColumns, RawColumns, TypedColumn, raw_schema, read_columns
-from moldau.lake.flattening import TAKEN
+from moldau.lake.flattening import RESERVED_COLUMNS
 from moldau.lake.forms import (
     BINARY,
     CONNECT,
@@ -147,7 +147,11 @@ def stored_type(schema: pa.Schema, name: str, form: TableForm) -> pa.DataType | 
     if not form.is_flat:
         return plain_type(schema.field(name).type) if name in schema.names else None
     keys = key_names(schema.names)
-    names = keys if name == KEY else [each for each in schema.names if each not in keys and each not in TAKEN[:-1]]
+    names = (
+        keys
+        if name == KEY
+        else [each for each in schema.names if each not in keys and each not in RESERVED_COLUMNS[:-1]]
+    )
     return pa.struct([pa.field(each, plain_type(schema.field(each).type)) for each in names]) if names else None
 
 

@@ -21,7 +21,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
 from moldau.lake.columns import PLACE
-from moldau.lake.keys import NO_KEYS, Keys, identities, key_names
+from moldau.lake.keys import NO_KEYS, ChangedKeys, key_identities, key_names
 from moldau.lake.stored_rows import stored_rows
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ GROUPS_PER_ROW_MAX: Final = 8
 are at most so many for each row."""
 
 
-class Changes:
+class KeyChanges:
     """Collects the last change of each key, from the records of a round in any order."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Changes:
         if self._size > 2 * max(self._settled_size, FILE_SIZE_MAX // 4):
             self._settle()
 
-    def rows_and_keys(self, target: pa.Schema | None = None) -> tuple[pa.Table, Keys]:
+    def rows_and_keys(self, target: pa.Schema | None = None) -> tuple[pa.Table, ChangedKeys]:
         """Return the last row of each key that is not deleted, and all keys, also the deleted ones. The keys have the
         types that they have in a table with the columns `target`; None: the types that they have in the changes."""
         if not self._kept:
@@ -65,14 +65,14 @@ class Changes:
         chosen = _last_of_keys(places, in_partitions)
         self._keep(chosen)
         others = changed.take(np.setdiff1d(in_partitions, chosen)) if len(chosen) < len(in_partitions) else None
-        return rows_and_keys_of(joined(self._kept), lambda: others, target)
+        return rows_and_keys_of(join_batches(self._kept), lambda: others, target)
 
     def last_in_partitions(self) -> pa.Table:
         """Return the last change of each key in each partition, with the column `IS_DELETION`."""
         if not self._kept:
             return pa.table({})
         self._settle()
-        return joined(self._kept)
+        return join_batches(self._kept)
 
     def _settle(self) -> None:
         """Drop all changes except the last one of each key in each partition. Which partition's change counts is
@@ -81,7 +81,7 @@ class Changes:
         self._size = self._settled_size = sum(each.nbytes for each in self._kept)
 
     def _keys_and_places(self) -> pa.Table:
-        return joined([each.select([*key_names(each.schema.names), *PLACE]) for each in self._kept])
+        return join_batches([each.select([*key_names(each.schema.names), *PLACE]) for each in self._kept])
 
     def _keep(self, chosen: NDArray[np.int64]) -> None:
         """Keep only the changes at these indexes."""
@@ -96,19 +96,19 @@ class Changes:
 
 def rows_and_keys_of(
     last: pa.Table, others: Callable[[], pa.Table | None], target: pa.Schema | None
-) -> tuple[pa.Table, Keys]:
+) -> tuple[pa.Table, ChangedKeys]:
     """Return the rows of the last changes that are not deletions, and the keys of all. `last` has the column
     `IS_DELETION`; `others` returns the changes that are the last in their partition alone. `target`: see
-    `Changes.rows_and_keys`."""
+    `KeyChanges.rows_and_keys`."""
 
     def in_table(rows: pa.Table | None) -> pa.Table | None:
-        return rows if rows is None or target is None else keyed(rows, target)
+        return rows if rows is None or target is None else key_columns(rows, target)
 
     rows = last.filter(pc.invert(last[IS_DELETION])) if pc.any(last[IS_DELETION]).as_py() else last
-    return rows.drop_columns([IS_DELETION]), Keys.of(in_table(last), lambda: in_table(others()))
+    return rows.drop_columns([IS_DELETION]), ChangedKeys.of(in_table(last), lambda: in_table(others()))
 
 
-def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """Join batches in the widest types of their columns, because a key has another identity if its schema has a further
     field."""
     tables = [pa.Table.from_batches([each]) for each in batches]
@@ -126,7 +126,7 @@ class Places(NamedTuple):
     @classmethod
     def of(cls, rows: pa.Table) -> Places:
         columns = (rows[name].combine_chunks().to_numpy().astype(np.int64, copy=False) for name in PLACE)
-        return cls(_numbered(identities(rows)), *columns)
+        return cls(_numbered(key_identities(rows)), *columns)
 
 
 def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
@@ -160,7 +160,7 @@ def _is_greatest(groups: NDArray[np.int64], values: NDArray[np.int64]) -> NDArra
     return is_greatest
 
 
-def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
+def key_columns(rows: pa.Table, target: pa.Schema) -> pa.Table:
     """Return the key columns, partitions, offsets and timestamps of rows, in the types of the table with the columns
     `target`."""
     fields = [target.field(name) for name in (*key_names(target.names), *PLACE)]
@@ -181,7 +181,7 @@ class MatchedKeys(NamedTuple):
 
 
 def match_changed_keys(
-    metadata: TableMetadata, io: FileIO, tasks: Iterable[FileScanTask], target: pa.Schema, keys: Keys
+    metadata: TableMetadata, io: FileIO, tasks: Iterable[FileScanTask], target: pa.Schema, keys: ChangedKeys
 ) -> MatchedKeys:
     """Search the files of a table, whose columns are `target`, for changed keys. Raises OSError."""
     files, older = [], [NO_KEYS.identities]
@@ -193,19 +193,23 @@ def match_changed_keys(
         for rows in stored_rows(metadata, io, task, target, names, KEYED_ROWS):
             found = rows.filter(keys.has(rows))
             are_older = keys.are_older(found)
-            older.append(identities(found.filter(are_older)))
+            older.append(key_identities(found.filter(are_older)))
             is_replaced = is_replaced or not pc.all(are_older).as_py()
         if is_replaced:
             files.append(task)
     return MatchedKeys(files, pa.concat_arrays(older))
 
 
-def without_older(rows: pa.Table, keys: Keys, older: pa.Array, target: pa.Schema) -> tuple[pa.Table, Keys]:
+def without_older(
+    rows: pa.Table, keys: ChangedKeys, older: pa.Array, target: pa.Schema
+) -> tuple[pa.Table, ChangedKeys]:
     """Return changed rows and keys without those that are in `older`: their change is older than the row
     of the table."""
     if not len(older):
         return rows, keys
-    return rows.filter(pc.invert(pc.is_in(identities(keyed(rows, target)), value_set=older))), keys.without(older)
+    return rows.filter(pc.invert(pc.is_in(key_identities(key_columns(rows, target)), value_set=older))), keys.without(
+        older
+    )
 
 
 def rows_that_stay(
@@ -213,7 +217,7 @@ def rows_that_stay(
     io: FileIO,
     task: FileScanTask,
     target: pa.Schema,
-    keys: Keys,
+    keys: ChangedKeys,
     names: Collection[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file whose keys are not changed, in the columns of `target`. `names`: the columns to read
@@ -230,7 +234,7 @@ def rows_that_stay(
 
 
 def _are_changed(
-    metadata: TableMetadata, io: FileIO, task: FileScanTask, target: pa.Schema, keys: Keys
+    metadata: TableMetadata, io: FileIO, task: FileScanTask, target: pa.Schema, keys: ChangedKeys
 ) -> NDArray[np.bool_]:
     """For each row of a file, whether its key is one of `keys`; empty if the bounds of its columns say that none is.
     Raises OSError."""

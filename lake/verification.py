@@ -33,14 +33,14 @@ from pyiceberg.table import FileScanTask, Table
 from moldau.lake.columns import PLACE
 from moldau.lake.dead_letters import SUFFIX
 from moldau.lake.forms import BINARY, CONNECT, JSON, REGISTRY
-from moldau.lake.keys import KEY, identities, key_names
-from moldau.lake.ledger import OFFSETS, Ledger, Taken
-from moldau.lake.offset_runs import RUNS, Runs, tally
+from moldau.lake.keys import KEY, key_identities, key_names
+from moldau.lake.ledger import OFFSETS, Ledger, TakenRecords
+from moldau.lake.offset_runs import RUNS, OffsetRuns, tally
 from moldau.lake.reading import TopicReading
 from moldau.lake.sink import ledger_of
-from moldau.lake.stored_rows import in_order, rows_of_file, undeleted
+from moldau.lake.stored_rows import in_order, rows_of_file, undeleted_filter
 from moldau.lake.table_form import TableForm, form_of
-from moldau.lake.upsert import IS_DELETION, Changes
+from moldau.lake.upsert import IS_DELETION, KeyChanges
 from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ Place: TypeAlias = "tuple[Any, ...]"
 
 
 @dataclass(slots=True)
-class Verified:
+class VerificationResult:
     """The result of a verification."""
 
     rows_count: int = 0
@@ -118,9 +118,9 @@ class Verification:
         except NoSuchTableError:
             self._letters = None
         self._keys: list[pa.Table] = []
-        self.found = Verified(is_counted=ledger.taken is not None)
+        self.found = VerificationResult(is_counted=ledger.taken is not None)
 
-    def run(self, reading: TopicReading | None = None) -> Verified:
+    def run(self, reading: TopicReading | None = None) -> VerificationResult:
         """Verify the table. With `reading`, its rows are also compared with the log. Raises OSError, and what a read of
         the log raises."""
         rows, letters = self._rows_of(self._table, self.name), Rows()
@@ -170,12 +170,12 @@ class Verification:
             self.found.foreign_count += 1
         else:
             self._compare_runs(written, stored, where)
-        is_left = undeleted(table.metadata, table.io, task)
+        is_left = undeleted_filter(table.metadata, table.io, task)
         yield from stored if is_left is None else (batch.filter(is_left(batch)) for batch in stored)
 
     def _compare_runs(self, written: bytes, stored: Sequence[pa.RecordBatch], where: str) -> None:
         try:
-            runs = Runs.of_json(written)
+            runs = OffsetRuns.of_json(written)
         except (ValueError, KeyError, TypeError) as problem:
             self._say(f"{where}: its runs cannot be parsed: {problem}")
             return
@@ -194,14 +194,14 @@ class Verification:
         both, counts = np.unique(np.r_[rows, letters], return_counts=True)
         self._name(where, "more than once in the table and its dead letters", both[counts > 1])
         self._name(where, f"past the end of the table, {end}", rows[rows >= end])
-        taken = Taken() if self.ledger.taken is None else self.ledger.taken.get(partition, Taken())
+        taken = TakenRecords() if self.ledger.taken is None else self.ledger.taken.get(partition, TakenRecords())
         self.found.misfits_count += taken.misfits.number
         if self.ledger.taken is None:
             return
         if self.ledger.mode == "append":
             have = tally(rows).plus(taken.misfits)
             if have != taken.records:
-                self._say(f"{where}: {differing(len(rows), taken)}")
+                self._say(f"{where}: {difference_text(len(rows), taken)}")
         have_letters = tally(letters)
         if have_letters.number > taken.misfits.number:
             self._say(
@@ -215,7 +215,7 @@ class Verification:
         return 0 if ledger is None else ledger.offsets.get(partition, 0)
 
     def _compare_keys(self) -> None:
-        counted = pc.value_counts(identities(pa.concat_tables(self._keys)))
+        counted = pc.value_counts(key_identities(pa.concat_tables(self._keys)))
         twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
         if len(twice):
             named = ", ".join(map(repr, twice[:SHOWN_MAX].to_pylist()))
@@ -237,7 +237,9 @@ class Verification:
             table, log = rows.offsets(partition), found.offsets(partition)
             known = np.r_[table, letters.offsets(partition)]
             missing = np.setdiff1d(log, known)
-            skipped = (self.ledger.taken or {}).get(partition, Taken()).misfits.number - len(letters.offsets(partition))
+            skipped = (self.ledger.taken or {}).get(partition, TakenRecords()).misfits.number - len(
+                letters.offsets(partition)
+            )
             if len(missing) > max(0, skipped):
                 self._name(where, "in the log, and neither in the table nor a misfit", missing)
             self._name(where, "in the table, and not in the log", np.setdiff1d(table[table >= starts[partition]], log))
@@ -245,7 +247,7 @@ class Verification:
     def _compare_log_by_key(self, reading: TopicReading, starts: Mapping[int, int], until: Mapping[int, int]) -> None:
         """Compare the rows of a table by key with the log, in which the last record of each key must be the row of the
         key."""
-        changes, read = Changes(), Rows()
+        changes, read = KeyChanges(), Rows()
         for batch in reading.batches(reading.tasks(starts, until), [KEY, *PLACE, "value"]):
             read.add(np.asarray(batch.column("partition")), np.asarray(batch.column("offset")))
             batch = batch.filter(pc.is_valid(batch.column(KEY)))
@@ -271,7 +273,7 @@ class Verification:
 
     def _has_all(self, partition: int, read: Rows) -> bool:
         """Whether the log still has all records of a partition that were read for the table."""
-        taken = None if self.ledger.taken is None else self.ledger.taken.get(partition, Taken())
+        taken = None if self.ledger.taken is None else self.ledger.taken.get(partition, TakenRecords())
         return taken is not None and tally(read.offsets(partition)) == taken.records
 
     def _name(self, where: str, text: str, offsets: NDArray[np.int64]) -> None:
@@ -317,7 +319,7 @@ class LastRecords:
         """`rows`: the last change of each key in each partition, with the column `IS_DELETION`."""
         if not rows.num_rows:
             return cls(frozenset(), ())
-        numbers = np.asarray(identities(rows).dictionary_encode().indices)
+        numbers = np.asarray(key_identities(rows).dictionary_encode().indices)
         is_alone = (np.bincount(numbers) == 1)[numbers]
         of_one = rows.filter(pa.array(is_alone)).filter(~pc.field(IS_DELETION))
         moved = rows.append_column("number", pa.array(numbers)).filter(pa.array(~is_alone))
@@ -357,7 +359,7 @@ def _places(rows: pa.Table, form: TableForm) -> list[Place]:
     return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
-def differing(count: int, taken: Taken) -> str:
+def difference_text(count: int, taken: TakenRecords) -> str:
     """A sentence on how `count` rows differ from the records that were read."""
     wanted = taken.records.number - taken.misfits.number
     said = f"{taken.records.number:,} records were taken, of which {taken.misfits.number:,} did not fit"

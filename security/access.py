@@ -19,7 +19,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class AclOperation(IntEnum):
-    """What a principal may do to a resource."""
+    """An operation of a principal on a resource, with its code in requests and records."""
 
     ANY = 1
     ALL = 2

@@ -38,19 +38,19 @@ class DelegationToken(NamedTuple):
         """Whether the principal may renew the token: it is the owner or one of the renewers. Having requested the token
         does not suffice.
         """
-        return any(is_same(principal, each) for each in (self.owner, *self.renewers))
+        return any(is_same_principal(principal, each) for each in (self.owner, *self.renewers))
 
     def is_known_to(self, principal: Principal) -> bool:
         """Whether the principal may see the token without an ACL: it requested the token, or may renew it."""
-        return is_same(principal, self.requester) or self.may_be_renewed_by(principal)
+        return is_same_principal(principal, self.requester) or self.may_be_renewed_by(principal)
 
 
 def may_hold_tokens(principal: Principal) -> bool:
     """Whether the principal may send requests about delegation tokens: it has authenticated, and not by a token."""
-    return not principal.is_token_authenticated and not is_same(principal, ANONYMOUS)
+    return not principal.is_token_authenticated and not is_same_principal(principal, ANONYMOUS)
 
 
-def is_same(one: Principal, other: Principal) -> bool:
+def is_same_principal(one: Principal, other: Principal) -> bool:
     """Whether two principals have the same type and name. One of them may be authenticated by a delegation token, and
     the other not.
     """

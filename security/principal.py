@@ -11,7 +11,7 @@ from moldau.protocol.late_tuple import NamedTuple
 USER: Final = "User"
 """The only type of principal that authentication produces. ACLs may name other types."""
 WILDCARD: Final = "User:*"
-"""In an ACL: every principal of the type User."""
+"""The principal of an ACL that stands for every principal of the type User."""
 
 
 class Principal(NamedTuple):

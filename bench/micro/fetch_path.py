@@ -33,12 +33,12 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.network.slow_requests import SlowRequests
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import LocalEnvironment
-from moldau.broker.runtime.file_sending import IN_MEMORY, FileSending, Part, SentFrom
+from moldau.broker.runtime.file_sending import IN_MEMORY, FileSending, HandOverOwner, Part
 from moldau.broker.runtime.loop_steps import LoopSteps
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
@@ -101,7 +101,7 @@ class ImmediateSender:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def send(self, owner: SentFrom, socket: int, parts: list[Part]) -> bool:
+    def send(self, owner: HandOverOwner, socket: int, parts: list[Part]) -> bool:
         sent = sum(
             os.write(socket, cast("bytes", data)) if file == IN_MEMORY else size for data, file, _, size in parts
         )
@@ -167,7 +167,7 @@ def assemble_broker(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Li
             broker.purgatory,
             clock := request_clock(loop),
             Transcoder(broker.environment, RequestMemory(None, loop)),
-            Turns(clock, loop.call_soon),
+            TurnScheduler(clock, loop.call_soon),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

@@ -32,7 +32,7 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.network.slow_requests import SlowRequests
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
@@ -137,7 +137,7 @@ def assemble_broker(directory: str, loop: asyncio.AbstractEventLoop) -> Listener
             broker.purgatory,
             clock := request_clock(loop),
             Transcoder(broker.environment, RequestMemory(None, loop)),
-            Turns(clock, NEXT_ITERATION.append),
+            TurnScheduler(clock, NEXT_ITERATION.append),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

@@ -16,7 +16,7 @@ from moldau.broker.apis.lists import AtMost, OnePass, bounded_handler
 from moldau.broker.apis.needs import Rule, controller_asks, guarded_handler
 from moldau.broker.apis.parts import Parts, handler_in_parts
 from moldau.broker.apis.services import Services
-from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRole, RequestContext, Route
+from moldau.broker.network.route import FrameHook, Handler, ListenerRole, RequestContext, Route, RouteBinding
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
@@ -151,8 +151,10 @@ class Api(Generic[Request]):
 
 def bind(
     find: Callable[[], Api[Any]], role: ListenerRole, services: Services, *, is_guarded: bool, wrap: Wrap | None
-) -> Binding:
-    """Make the `Binding` that the route of an API needs at its first request. `find` imports the module of the API."""
+) -> RouteBinding:
+    """Make the `RouteBinding` that the route of an API needs at its first request. `find` imports the module of the
+    API.
+    """
     api = find()
     handle = api.broker if role is ListenerRole.BROKER else api.controller
     assert handle is not None, f"{api.name} is not served behind a listener of this role"
@@ -166,7 +168,7 @@ def bind(
         answer = handler_in_parts(parts, lambda: services.long_requests, answer)
     if wrap is not None:
         answer = wrap(answer)
-    return Binding(
+    return RouteBinding(
         api.request,
         response_class_of(api.request),
         answer,

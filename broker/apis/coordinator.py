@@ -16,7 +16,7 @@ from moldau.broker.apis.needs import GROUP_OPERATIONS, Answer, Rule, change_resp
 from moldau.broker.apis.parts import Answering
 from moldau.broker.coordinators.heartbeat_hook import HeartbeatHook
 from moldau.broker.network.route import RequestContext, Route
-from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
+from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, call_with_response
 from moldau.coordinator.group.description import complete_descriptions
 from moldau.coordinator.group.group import AboutGroup
 from moldau.coordinator.runtime.machine import Waiter
@@ -37,7 +37,7 @@ PartT = TypeVar("PartT")
 
 
 class EventRunner(Protocol[EventT_contra]):
-    """What a handler uses of a `ShardRunner`."""
+    """The part of a `ShardRunner` that a handler uses."""
 
     def submit(self, event: EventT_contra) -> None: ...
 
@@ -85,7 +85,7 @@ def join_answers(
     if not answers:
         reply.complete(response_of([]))
     for place, answer in enumerate(answers):
-        when_ready(answer, partial(answered, place))
+        call_with_response(answer, partial(answered, place))
     return reply
 
 

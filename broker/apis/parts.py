@@ -70,7 +70,7 @@ class ListPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How the requests of an API are cut into parts."""
+    """The rules by which the requests of an API are cut into parts."""
 
     lists: tuple[ListPath, ...]
     size: int = SIZE

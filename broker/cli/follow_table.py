@@ -217,7 +217,7 @@ def partitions_of(text: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def forms_of(arguments: argparse.Namespace) -> GivenForms:
-    """How keys and values are decoded, from the arguments."""
+    """The forms by which keys and values are decoded, from the arguments."""
     from moldau.lake.table_form import GivenForms
 
     envelope = None if arguments.envelope == "none" else arguments.envelope

@@ -85,7 +85,7 @@ class CommandError(Exception):
 
 
 def reason_of(problem: Exception) -> str:
-    """What went wrong, without the number of the error and the name of the file, which a message has already."""
+    """The reason of an error, without the number of the error and the name of the file, which a message has already."""
     return getattr(problem, "strerror", None) or str(problem)
 
 

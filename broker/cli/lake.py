@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from moldau.lake.verification import Verified
+    from moldau.lake.verification import VerificationResult
 
 DESCRIPTION: Final = """\
 Count each offset of a topic in the Iceberg table that `moldau follow-table` keeps of it: once in the table, among its
@@ -70,16 +70,16 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     return 1 if found.findings else 0
 
 
-def verify_table(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, Verified]:
+def verify_table(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, VerificationResult]:
     """Verify the table that the arguments name. Returns its name and the result. Raises as `Verification.run`."""
-    from moldau.lake.opening import loaded, opened_catalog
+    from moldau.lake.opening import load_table, opened_catalog
     from moldau.lake.reading import TopicReading
     from moldau.lake.verification import Verification
     from moldau.storage.files.local_files import LocalFiles
 
     is_shown = invocation.errors.is_terminal if arguments.progress is None else arguments.progress
     catalog = opened_catalog(arguments.warehouse, arguments.catalog, properties_of(arguments))
-    table = loaded(catalog, arguments.table)
+    table = load_table(catalog, arguments.table)
     verification = Verification(catalog, table, invocation.errors.show if is_shown else lambda _: None)
     reading, ledger = None, verification.ledger
     if arguments.path is not None:
@@ -88,7 +88,7 @@ def verify_table(arguments: argparse.Namespace, invocation: Invocation) -> tuple
     return verification.name, verification.run(reading)
 
 
-def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
+def lines_of(name: str, found: VerificationResult, *, has_path: bool) -> list[str]:
     """The result of a verification as lines of text. `has_path`: whether the table was compared with the log."""
     unfit = f"{found.misfits_count:,} records that did not fit ({found.letters_count:,} dead letters)"
     lines = [f"{name}: {found.rows_count:,} rows in {found.files_count:,} files, {unfit}"]

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from moldau.broker.cli import lake
 from moldau.broker.cli.invocation import CommandError, Invocation, is_of_output, reason_of
 from moldau.broker.cli.spark_session import add_isolation
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         finally:
             invocation.errors.erase()
     if arguments.output:
-        invocation.errors.say(f"{plural(count, 'row')}: {arguments.output}")
+        invocation.errors.say(f"{count_with_noun(count, 'row')}: {arguments.output}")
     return 0
 
 

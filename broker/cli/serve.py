@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.format_storage import check_cluster_id
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, load_config, reason_of
 from moldau.broker.release import form
-from moldau.broker.runtime.progress import duration, size
+from moldau.broker.runtime.progress import byte_size_text, short_duration_text
 
 if TYPE_CHECKING:
     from moldau.broker.cli.processes.shell import Report
@@ -351,7 +351,7 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
     yield "data", ", ".join(report.data)
     yield "metrics", report.metrics or "off (--override moldau.http.listener=http://127.0.0.1:9464 turns them on)"
     yield "console", report.console or "off (--override moldau.console=true turns it on, if the metrics are on)"
-    yield "found", f"{recovery_text(report)}; serving after {duration(report.start_ms / 1000)}"
+    yield "found", f"{recovery_text(report)}; serving after {short_duration_text(report.start_ms / 1000)}"
     first = next(iter(report.listeners.values()), None)
     if first is not None:
         yield "try", first_record(first)
@@ -382,11 +382,11 @@ def recovery_text(report: StartReport) -> str:
         return "new directories, formatted now" if report.formatted else "no partitions"
     opened = report.recovered
     partitions = f"{opened.partitions:,} partition{'' if opened.partitions == 1 else 's'}"
-    took = duration(opened.duration_ms / 1000)
+    took = short_duration_text(opened.duration_ms / 1000)
     damaged = f", {opened.damaged:,} of them damaged and not served (see the log)" if opened.damaged else ""
     if opened.was_clean:
         return f"{partitions} of a node that was stopped cleanly{damaged}, opened in {took}"
-    return f"{partitions} after an unclean stop{damaged}, {size(opened.checked_size)} checked in {took}"
+    return f"{partitions} after an unclean stop{damaged}, {byte_size_text(opened.checked_size)} checked in {took}"
 
 
 def as_json(report: StartReport) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from moldau.broker.cli.invocation import Invocation
 from moldau.broker.config.listeners import HttpAddress
-from moldau.broker.http.server import Answer, HttpRequest, HttpServer
+from moldau.broker.http.server import HttpRequest, HttpResponse, HttpServer
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.tasks import Tasks
 from moldau.lake.followed_topics import FAILURES, FollowedTopics, Opened, topics_like
@@ -134,8 +134,8 @@ class TableFollower:
                 self._invocation.out.say(table.metadata_location)
 
     async def _serve(self, address: HttpAddress, topics: FollowedTopics, environment: LocalEnvironment) -> None:
-        async def metrics(_: HttpRequest) -> Answer:
-            return Answer(200, CONTENT_TYPE, metrics_text(topics.measured(), environment.wall_ms()))
+        async def metrics(_: HttpRequest) -> HttpResponse:
+            return HttpResponse(200, CONTENT_TYPE, metrics_text(topics.measured(), environment.wall_ms()))
 
         tasks = Tasks(lambda reason: self._invocation.errors.say(f"moldau: {reason}", "red"))
         loop = asyncio.get_running_loop()

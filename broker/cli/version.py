@@ -25,9 +25,9 @@ def outlook() -> str:
     root = Path(moldau.__file__).parents[1]
     if is_compiled() or not (root / "building" / "aside.py").is_file():
         return ""
-    from building.aside import Aside
+    from building.aside import BackgroundBuild
 
-    return Aside(root).outlook()
+    return BackgroundBuild(root).outlook()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,7 @@ _ONLY_PER_LISTENER = frozenset(
 )
 
 
-def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> str | None:
+def broker_change_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> str | None:
     """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None if they may. `changed` has all
     settings of one level after the change: that of all brokers (`at_default_level`) or that of one broker. `layers` are
     the settings in force. Unknown names are accepted, as in Apache Kafka."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from moldau.broker.config.altering import broker_refusal
+from moldau.broker.config.altering import broker_change_refusal
 from moldau.broker.config.catalogue import (
     base_name,
     broker_catalogue,
@@ -86,7 +86,7 @@ class CatalogueRules:
             if name
             else BrokerLayers(layers.static, existing, layers.dynamic_broker)
         )
-        message = broker_refusal(before, settings, at_default_level=not name)
+        message = broker_change_refusal(before, settings, at_default_level=not name)
         return None if message is None else ApiError(ErrorCode.INVALID_REQUEST, message)
 
     def is_list(self, resource_type: int, name: str) -> bool:

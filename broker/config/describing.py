@@ -11,7 +11,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
 from moldau.broker.config.setting import Catalogue, Scope, ValueType
 from moldau.broker.config.topics import topic_defaults
-from moldau.broker.config.values import InvalidValue, parse, text_of
+from moldau.broker.config.values import InvalidValue, parse, value_text
 from moldau.protocol.late_dataclass import dataclass
 
 
@@ -50,7 +50,7 @@ def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
     for name in sorted(names):
         synonyms = layers.synonyms(name)
         is_settled = name in broker_catalogue() or config.settings.is_set(name)
-        text = text_of(config.settings.value(name)) if is_settled else synonyms[0].value if synonyms else None
+        text = value_text(config.settings.value(name)) if is_settled else synonyms[0].value if synonyms else None
         entries.append(_broker_entry(name, text, synonyms))
     return entries
 
@@ -170,6 +170,6 @@ def describe_resource(
 
 def _text_as_kafka_writes_it(catalogue: Catalogue, name: str, text: str) -> str | None:
     try:
-        return text_of(parse(catalogue[name], text))
+        return value_text(parse(catalogue[name], text))
     except InvalidValue:
         return text  # A value that another version wrote is shown unchanged.

@@ -13,9 +13,9 @@ from moldau.broker.config.reasons import REASONS, advice_for, refusal_of
 from moldau.broker.config.rules import broken_rules
 from moldau.broker.config.setting import HIDDEN, Password, Setting, Stance, Value
 from moldau.broker.config.tiering import METADATA_TOPIC_SETTINGS
-from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
+from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, value_text
 
-FOLDERS: Final = ("log.dir", "log.dirs", "metadata.log.dir")
+FOLDER_SETTINGS: Final = ("log.dir", "log.dirs", "metadata.log.dir")
 """Settings whose values are directories."""
 # Prefixes of settings for plug-ins, none of which is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
@@ -112,14 +112,14 @@ class _Reading:
             self.problems.append(f"{problem} ({name} takes {allowed_text(setting)})")
             return
         self.values[name] = value
-        folder = (text_of(value) or "") if name in FOLDERS else ""
+        folder = (value_text(value) or "") if name in FOLDER_SETTINGS else ""
         if folder.startswith("~"):
             self.warnings.append(f"{name}={folder}: ~ is a home folder in a shell alone; here it is a folder ~.")
         if value != default_value(setting):
             self._judge(name, setting, value)
 
     def _judge(self, name: str, setting: Setting, value: Value) -> None:
-        shown = text_of(value)
+        shown = value_text(value)
         reason = REASONS.get(setting.reason_key, "")
         if setting.stance is Stance.REFUSED and value not in ((), "", None):
             default = setting.default_text

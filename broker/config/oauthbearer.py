@@ -28,9 +28,9 @@ LOGIN_HANDLERS: Final = (
     _PACKAGE + "OAuthBearerLoginCallbackHandler",
     _PACKAGE + "secured.OAuthBearerLoginCallbackHandler",
 )
-ALLOWED: Final = "moldau.oauthbearer.allowed.urls"
-JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
-TOKENS: Final = "sasl.oauthbearer.token.endpoint.url"
+ALLOWED_URLS_SETTING: Final = "moldau.oauthbearer.allowed.urls"
+JWKS_URL_SETTING: Final = "sasl.oauthbearer.jwks.endpoint.url"
+TOKEN_URL_SETTING: Final = "sasl.oauthbearer.token.endpoint.url"
 JWKS_BACKOFF: Final = (
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
@@ -54,7 +54,7 @@ class ProviderEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class OauthServerSettings:
-    """How a listener checks the tokens of its clients."""
+    """The rules by which a listener checks the tokens of its clients."""
 
     keys: ProviderEndpoint | None
     """The endpoint with the keys that sign tokens; None if tokens are accepted without a signature."""
@@ -68,7 +68,7 @@ class OauthServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class OauthLoginSettings:
-    """How this node gets the token with which it logs in to another node: from an identity provider, or as an unsecured
+    """The source of the token with which this node logs in to another node: an identity provider, or an unsecured
     token.
     """
 
@@ -88,7 +88,7 @@ def oauth_server_settings(config: ListenerConfig, listener: str) -> OauthServerS
     # for signed ones is named.
     of = _OfMechanism(config, listener)
     return OauthServerSettings(
-        keys=of.endpoint(JWKS, JWKS_BACKOFF),
+        keys=of.endpoint(JWKS_URL_SETTING, JWKS_BACKOFF),
         refresh_ms=config.settings.integer(of.name("sasl.oauthbearer.jwks.endpoint.refresh.ms")),
         issuer=of.text("sasl.oauthbearer.expected.issuer"),
         audiences=config.settings.entries(of.name("sasl.oauthbearer.expected.audience")),
@@ -101,7 +101,7 @@ def oauth_server_settings(config: ListenerConfig, listener: str) -> OauthServerS
 def oauth_login_settings(config: ListenerConfig, listener: str) -> OauthLoginSettings:
     of, settings = _OfMechanism(config, listener), config.settings
     return OauthLoginSettings(
-        tokens=of.endpoint(TOKENS, LOGIN_BACKOFF),
+        tokens=of.endpoint(TOKEN_URL_SETTING, LOGIN_BACKOFF),
         client_id=of.text("sasl.oauthbearer.client.credentials.client.id"),
         client_secret=settings.password(of.name("sasl.oauthbearer.client.credentials.client.secret")),
         scope=of.text("sasl.oauthbearer.scope"),
@@ -113,7 +113,7 @@ def oauth_login_settings(config: ListenerConfig, listener: str) -> OauthLoginSet
 
 
 def allowed_urls(config: ListenerConfig) -> tuple[str, ...]:
-    return config.settings.entries(ALLOWED)
+    return config.settings.entries(ALLOWED_URLS_SETTING)
 
 
 def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
@@ -124,14 +124,14 @@ def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
     for each in config.listeners:
         if each.security_protocol in SASL_PROTOCOLS and NAME in sasl_settings(config, each.name).mechanisms:
             of = _OfMechanism(config, each.name)
-            yield from of.broken(SERVER_HANDLER, SIGNED_HANDLERS, JWKS)
+            yield from of.broken(SERVER_HANDLER, SIGNED_HANDLERS, JWKS_URL_SETTING)
             yield from of.unverified()
     for listener in outgoing_listeners(config):
         if (
             config.listener_protocols.get(listener) in SASL_PROTOCOLS
             and login_settings(config, listener).mechanism == NAME
         ):
-            yield from _OfMechanism(config, listener).broken(LOGIN_HANDLER, LOGIN_HANDLERS, TOKENS)
+            yield from _OfMechanism(config, listener).broken(LOGIN_HANDLER, LOGIN_HANDLERS, TOKEN_URL_SETTING)
 
 
 class _OfMechanism:
@@ -174,7 +174,7 @@ class _OfMechanism:
         if handler in UNSECURED_HANDLERS and url is not None:
             yield f"{self.name(handler_name)} asks for unsecured tokens, and {self.name(url_name)} is set"
         if url is not None and url not in allowed_urls(self._config):
-            yield f"{self.name(url_name)}: {url} is not among the URLs of {ALLOWED}"
+            yield f"{self.name(url_name)}: {url} is not among the URLs of {ALLOWED_URLS_SETTING}"
 
     def unverified(self) -> Iterator[str]:
         """Report each claim of signed tokens that must be verified, but for which no expected value is set.
@@ -199,7 +199,7 @@ class _OfMechanism:
         ):
             allowed, expected = self.name(allowing), self.name(expecting)
             is_wanted = settings.is_set(allowed) and not settings.flag(allowed)
-            if is_wanted and self.text(JWKS) is not None and not is_expected:
+            if is_wanted and self.text(JWKS_URL_SETTING) is not None and not is_expected:
                 yield f"{allowed} is false, and {expected} is not set: the {claim} of a token could not be verified"
 
     def _timeout_ms(self, name: str) -> int:

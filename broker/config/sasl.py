@@ -21,7 +21,7 @@ NO_KERBEROS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """How clients of a listener authenticate by SASL."""
+    """The settings of the SASL logins of a listener's clients."""
 
     listener: str
     mechanisms: tuple[str, ...]
@@ -61,7 +61,7 @@ def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
 
 
 def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
-    """How this node logs in to a listener of another node: with the mechanism for controllers, or with that between
+    """The settings with which this node logs in to a listener of another node: those of controllers, or those between
     brokers.
     """
     is_controller = listener in config.controller_listener_names

@@ -62,7 +62,7 @@ class Stance(Enum):
 
 
 class Scope(Enum):
-    """How a broker setting may be changed at run time."""
+    """The scope in which a broker setting may be changed at run time."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"

@@ -11,7 +11,7 @@ from moldau.broker.config.catalogue import topic_catalogue
 from moldau.broker.config.config import Config, ConfigValues, object_of_settings
 from moldau.broker.config.setting import Stance, Value
 from moldau.broker.config.tiering import copy_lag, local_retention, tiering_refusal
-from moldau.broker.config.values import InvalidValue, default_value, parse, text_of
+from moldau.broker.config.values import InvalidValue, default_value, parse, value_text
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_batch import TimestampType
 from moldau.storage.log_config import LogConfig
@@ -49,7 +49,7 @@ def topic_values(config: Config, overrides: Mapping[str, str]) -> ConfigValues:
 def topic_defaults(config: Config) -> dict[str, str | None]:
     """The value of each setting of a topic that has no setting of its own, as DescribeConfigs shows it."""
     values = topic_values(config, {})
-    return {name: text_of(values.value(name)) for name in topic_catalogue()}
+    return {name: value_text(values.value(name)) for name in topic_catalogue()}
 
 
 def _broker_value(config: Config, name: str, defaults_from: tuple[str, ...]) -> Value:

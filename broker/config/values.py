@@ -81,7 +81,7 @@ def parse_type(name: str, kind: ValueType, text: str) -> Value:
     return Password(text) if kind is ValueType.PASSWORD else trimmed
 
 
-def text_of(value: Value) -> str | None:
+def value_text(value: Value) -> str | None:
     """Format a value like Apache Kafka's DescribeConfigs does; None for None."""
     if value is None:
         return None
@@ -132,9 +132,11 @@ def _check(setting: Setting, value: Value) -> None:
         assert isinstance(value, (int, float))
         _check_range(setting.name, value, rule)
     elif rule == "one-of" and value not in choices:
-        raise _refusal(setting.name, text_of(value), "String must be one of: " + ", ".join(choices))
+        raise _refusal(setting.name, value_text(value), "String must be one of: " + ", ".join(choices))
     elif rule == "any-case" and str(value).upper() not in [choice.upper() for choice in choices]:
-        raise _refusal(setting.name, text_of(value), "String must be one of (case insensitive): " + ", ".join(choices))
+        raise _refusal(
+            setting.name, value_text(value), "String must be one of (case insensitive): " + ", ".join(choices)
+        )
     elif rule in ("list", "non-empty-list"):
         assert isinstance(value, tuple)
         _check_list(setting.name, value, choices, may_be_empty=rule == "list")
@@ -147,7 +149,7 @@ def _check(setting: Setting, value: Value) -> None:
 def _check_range(name: str, value: float, rule: str) -> None:
     bounds, _, extra = rule.partition("|")
     low, _, high = bounds.partition("..")
-    shown = text_of(value)
+    shown = value_text(value)
     if extra:
         if not (float(low) <= value <= float(high) or value == float(extra)):
             raise _refusal(name, shown, f"Value must be between {low} and {high} or equal to {extra}")

@@ -18,7 +18,7 @@ PARTITIONS_MAX: Final = 1_000
 """The most partitions of one change. The form of its preview has a field for each partition."""
 
 
-class Changed(NamedTuple):
+class ChangeResult(NamedTuple):
     """A change that was made."""
 
     what: str
@@ -28,7 +28,7 @@ class Changed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Preview:
+class ChangePreview:
     """A preview of a change. The form on its page sends `fields` and `confirm=yes` to `action`, which makes the
     change.
     """
@@ -45,7 +45,7 @@ class Preview:
     notes: list[str] = field(default_factory=list)
 
 
-Change = Callable[[Visit, Mapping[str, str]], Awaitable[Changed | Preview]]
+Change = Callable[[Visit, Mapping[str, str]], Awaitable[ChangeResult | ChangePreview]]
 
 
 def is_confirmed(form: Mapping[str, str]) -> bool:
@@ -53,7 +53,7 @@ def is_confirmed(form: Mapping[str, str]) -> bool:
     return form.get("confirm") == "yes"
 
 
-def number(form: Mapping[str, str], name: str, default: int, bits: int = 32) -> int:
+def number_in_form(form: Mapping[str, str], name: str, default: int, bits: int = 32) -> int:
     """Read a whole number from a field of a form; `default` if the field is empty. Raises `Refusal` if it does not fit
     into a signed number of `bits` bits.
     """
@@ -65,7 +65,7 @@ def number(form: Mapping[str, str], name: str, default: int, bits: int = 32) -> 
     raise Refusal(400, f"{name} is {text[:40]!r}, and must be a whole number of at most {bits} bits")
 
 
-def refuse_error(code: int, message: str | None = None) -> None:
+def raise_refusal(code: int, message: str | None = None) -> None:
     """Raise `Refusal` if the error code of a response is not 0."""
     if code:
         raise Refusal(409, f"not changed: {message or error_name(code)}")

@@ -12,14 +12,14 @@ from typing import Final
 from moldau.broker.console.change import (
     PARTITIONS_MAX,
     Change,
-    Changed,
-    Preview,
+    ChangePreview,
+    ChangeResult,
     is_confirmed,
-    number,
-    refuse_error,
+    number_in_form,
+    raise_refusal,
 )
 from moldau.broker.console.groups import BY_NAME_VERSION, SHARE, committed_offsets, coordinator_of, group_of
-from moldau.broker.console.page import Refusal, Visit, decimal, gather, path_to
+from moldau.broker.console.page import Refusal, Visit, decimal, gather_results, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
 from moldau.broker.console.topic_changes import (
     add_partitions,
@@ -49,7 +49,7 @@ from moldau.protocol.messages.write_txn_markers import (
 TARGETS: Final = ("earliest", "latest", "time", "offset", "shift")
 
 
-async def change_offsets(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
+async def change_offsets(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Change the committed offsets of a group without members. The first form is answered with a preview of the
     offsets. The form of the preview holds these offsets, so exactly what was shown is committed.
     """
@@ -69,12 +69,12 @@ async def change_offsets(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
         answer = await visit.client.ask(request, OffsetCommitResponse, broker_id=coordinator, version=BY_NAME_VERSION)
         for topic_answer in answer.topics:
             for each in topic_answer.partitions:
-                refuse_error(each.error_code)
-        return Changed(f"offsets of group {group_id} set to {offsets}", path_to("groups", group_id))
+                raise_refusal(each.error_code)
+        return ChangeResult(f"offsets of group {group_id} set to {offsets}", path_to("groups", group_id))
     return await _preview(visit, form, group_id, coordinator)
 
 
-async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordinator: int) -> Preview:
+async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordinator: int) -> ChangePreview:
     group = await group_of(visit.client, group_id, coordinator)
     if group.kind == SHARE:
         raise Refusal(400, "the offsets of a share group are not changed here")
@@ -87,8 +87,10 @@ async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordin
     target = form.get("to", TARGETS[0])
     if target not in TARGETS:
         raise Refusal(400, f"to must be one of {', '.join(TARGETS)}")
-    at = number(form, "at", 0, 64)
-    firsts, lasts = await gather(offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST))
+    at = number_in_form(form, "at", 0, 64)
+    firsts, lasts = await gather_results(
+        offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST)
+    )
     at_time = await offsets_of(visit.client, keys, at) if target == "time" else {}
     rows: list[list[str | int | None]] = []
     fields = {}
@@ -106,7 +108,7 @@ async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordin
         after = min(max(wanted, firsts[key]), lasts[key])
         rows.append([*key, before, after, None if before is None else after - before])
         fields[f"offset:{key[1]}:{key[0]}"] = str(after)
-    return Preview(
+    return ChangePreview(
         f"Change the offsets of {group_id}",
         path_to("groups", group_id, "offsets"),
         path_to("groups", group_id),
@@ -133,18 +135,18 @@ def _confirmed(form: Mapping[str, str]) -> dict[Partition, int]:
     return found
 
 
-async def end_transaction(visit: Visit, form: Mapping[str, str]) -> Changed:
+async def end_transaction(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     """Abort a hanging transaction in one partition: write an abort marker with the producer epoch and the coordinator
     epoch that its leader reported.
     """
-    name, index = form.get("topic", ""), number(form, "partition", -1)
+    name, index = form.get("topic", ""), number_in_form(form, "partition", -1)
     leader = leader_of(visible_topic(visit, name), index)
     marker = WritableTxnMarker(
-        producer_id=number(form, "producer_id", -1, 64),
-        producer_epoch=number(form, "producer_epoch", -1, 16),
+        producer_id=number_in_form(form, "producer_id", -1, 64),
+        producer_epoch=number_in_form(form, "producer_epoch", -1, 16),
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[index])],
-        coordinator_epoch=max(number(form, "coordinator_epoch", 0), 0),
+        coordinator_epoch=max(number_in_form(form, "coordinator_epoch", 0), 0),
     )
     answer = await visit.client.ask(
         WriteTxnMarkersRequest(markers=[marker]),
@@ -152,8 +154,8 @@ async def end_transaction(visit: Visit, form: Mapping[str, str]) -> Changed:
         broker_id=leader,
         version=1,
     )
-    refuse_error(answer.markers[0].topics[0].partitions[0].error_code)
-    return Changed(f"transaction of producer {marker.producer_id} in {name}-{index} aborted", "/transactions")
+    raise_refusal(answer.markers[0].topics[0].partitions[0].error_code)
+    return ChangeResult(f"transaction of producer {marker.producer_id} in {name}-{index} aborted", "/transactions")
 
 
 CHANGES: Final[Mapping[str, Change]] = {

@@ -18,7 +18,7 @@ from moldau.broker.console.nodes import (
     traffic_of,
     worst_lags,
 )
-from moldau.broker.console.page import SLICE, Page, Refusal, Visit, decimal, error_name, gather
+from moldau.broker.console.page import SLICE, Page, Refusal, Visit, decimal, error_name, gather_results
 from moldau.broker.coordinators.node_status import WorstLag
 from moldau.broker.release import KAFKA_VERSION
 from moldau.kraft.features import METADATA_VERSION_NAMES
@@ -171,8 +171,8 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
         image.provenance.end_offset,
         counts,
         traffic_of(states.values()),
-        total_of(each.used_bytes for each in states.values()),
-        total_of(each.free_bytes for each in states.values()),
+        sum_of_known(each.used_bytes for each in states.values()),
+        sum_of_known(each.free_bytes for each in states.values()),
         worst_lags(visit, states.values()),
         brokers,
         racks_of(brokers),
@@ -183,7 +183,7 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
     )
 
 
-def total_of(sizes: Iterable[int | None]) -> int | None:
+def sum_of_known(sizes: Iterable[int | None]) -> int | None:
     """The sum of the sizes that are known; None if no size is known."""
     known = [each for each in sizes if each is not None]
     return sum(known) if known else None
@@ -378,7 +378,7 @@ async def describe_directories(visit: Visit) -> Directories:
             errors.append(str(unanswered))
 
     brokers = visit.ports.cluster.image.cluster.brokers
-    await gather(*(ask(broker_id) for broker_id, broker in brokers.items() if not broker.fenced))
+    await gather_results(*(ask(broker_id) for broker_id, broker in brokers.items() if not broker.fenced))
     return Directories(dict(sorted(found.items())), errors)
 
 

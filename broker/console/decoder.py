@@ -2,7 +2,7 @@
 has the questions to the process, and its limits.
 
 page ──▶ Decoder ──▶ LimitedWork ──▶ the process: console/decoding/work.py
-                                └──▶ it ends: `WorkEnded`, which the page says; the next question starts another
+                                └──▶ it ends: `WorkProcessEnded`, which the page says; the next question starts another
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from moldau.broker.console.decoding.counting import Counted, RecordsNeeded, count_batches
+from moldau.broker.console.decoding.counting import RecordCount, RecordsNeeded, count_batches
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.messages.fetch import AbortedTransaction
@@ -20,9 +20,9 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage
 
 if TYPE_CHECKING:
     from moldau.broker.config.setting import Password
-    from moldau.broker.console.decoding.selection import Piece, Selected, Wanted
-    from moldau.broker.console.decoding.work import Place, Question, Searched
-    from moldau.broker.runtime.limited_work import LimitedWork
+    from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, SelectedRecords
+    from moldau.broker.console.decoding.work import FilePlace, Question, SearchResult
+    from moldau.broker.runtime.limited_work import LimitedWorker
 
 REGISTRY: Final = "moldau.console.schema.registry"
 """The setting that names a schema registry."""
@@ -49,8 +49,8 @@ class Decoder:
         self._environment = environment
         self._spawn = spawn
         self._registry = None if registry is None else registry.reveal()
-        self._work: LimitedWork | None = None
-        self._searches: LimitedWork | None = None
+        self._work: LimitedWorker | None = None
+        self._searches: LimitedWorker | None = None
         """The worker process for searches, so that no page waits for a search."""
 
     async def _ask(self, question: Question, asker: str) -> object:
@@ -58,33 +58,35 @@ class Decoder:
             self._work = self._limited_work()
         return await self._work.ask(question, asker)
 
-    def _limited_work(self) -> LimitedWork:
+    def _limited_work(self) -> LimitedWorker:
         from moldau.broker.console.decoding.work import answers
-        from moldau.broker.runtime.limited_work import LimitedWork
-        from moldau.broker.runtime.work_reply import Limits
+        from moldau.broker.runtime.limited_work import LimitedWorker
+        from moldau.broker.runtime.work_reply import WorkerLimits
 
-        return LimitedWork(
+        return LimitedWorker(
             self._environment,
             self._spawn,
             partial(answers, registry=self._registry),
-            Limits(MEMORY_MAX, QUESTION_CPU_S),
+            WorkerLimits(MEMORY_MAX, QUESTION_CPU_S),
             wall_s=QUESTION_S,
             idle_s=IDLE_S,
             waiting_max=WAITING_MAX,
         )
 
-    async def select(self, piece: Piece, wanted: Wanted, asker: str) -> Selected:
-        """Select the records of a piece that match `wanted`. Raises `WorkEnded`."""
+    async def select(self, piece: FetchedPiece, wanted: RecordFilter, asker: str) -> SelectedRecords:
+        """Select the records of a piece that match `wanted`. Raises `WorkProcessEnded`."""
         from pickle import PickleBuffer
 
         from moldau.broker.console.decoding.work import selected
 
         piece = piece._replace(records=PickleBuffer(piece.records))
-        return cast("Selected", await self._ask(partial(selected, piece=piece, wanted=wanted), asker))
+        return cast("SelectedRecords", await self._ask(partial(selected, piece=piece, wanted=wanted), asker))
 
-    async def search(self, piece: Piece, wanted: Wanted, place: Place | None, asker: str) -> Searched | None:
+    async def search(
+        self, piece: FetchedPiece, wanted: RecordFilter, place: FilePlace | None, asker: str
+    ) -> SearchResult | None:
         """Search a piece for records that match `wanted`. If `place` is given, the worker process reads the batches
-        from that place in a file; the result is None if they are not there any more. Raises `WorkEnded`.
+        from that place in a file; the result is None if they are not there any more. Raises `WorkProcessEnded`.
         """
         from pickle import PickleBuffer
 
@@ -94,26 +96,26 @@ class Decoder:
             self._searches = self._limited_work()
         piece = piece._replace(records=PickleBuffer(piece.records))
         question: Question = partial(searched, piece=piece, wanted=wanted, place=place)
-        return cast("Searched | None", await self._searches.ask(question, asker))
+        return cast("SearchResult | None", await self._searches.ask(question, asker))
 
     async def compiles(self, pattern: str, asker: str) -> bool:
-        """Whether a pattern is a valid regular expression of RE2. Raises `WorkEnded`."""
+        """Whether a pattern is a valid regular expression of RE2. Raises `WorkProcessEnded`."""
         from moldau.broker.console.decoding.work import compiles
 
         return bool(await self._ask(partial(compiles, pattern=pattern), asker))
 
     async def count(
         self,
-        so_far: Counted,
+        so_far: RecordCount,
         records: BytesLike,
         aborted: Sequence[AbortedTransaction],
         asker: str,
         *,
         dates_roughly: bool = False,
-    ) -> tuple[Counted, bool]:
+    ) -> tuple[RecordCount, bool]:
         """Count the records in fetched batches. Returns the new count, and whether all batches could be read. A batch
         is counted in this process if its header is enough, otherwise in the worker process. With `dates_roughly`, the
-        header is enough for nearly all batches. Raises `WorkEnded`.
+        header is enough for nearly all batches. Raises `WorkProcessEnded`.
         """
         from pickle import PickleBuffer
 
@@ -129,11 +131,11 @@ class Decoder:
         else:
             return told, True
         question: Question = partial(counted, so_far=so_far, records=PickleBuffer(records), aborted=aborted)
-        return cast("tuple[Counted, bool]", await self._ask(question, asker))
+        return cast("tuple[RecordCount, bool]", await self._ask(question, asker))
 
     async def assignments(self, encoded: list[bytes], asker: str) -> list[dict[str, list[int]] | None]:
         """Decode the assignments of members: the partitions by topic, or None for an assignment that cannot be decoded.
-        Raises `WorkEnded`.
+        Raises `WorkProcessEnded`.
         """
         from moldau.broker.console.decoding.work import assignments
 

@@ -9,7 +9,7 @@ from typing import Final
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.page import error_name
 from moldau.broker.console.partitions import Partition
-from moldau.broker.runtime.limited_work import WorkEnded
+from moldau.broker.runtime.limited_work import WorkProcessEnded
 from moldau.protocol.messages import consumer_group_describe, share_group_describe, streams_group_describe
 from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -40,7 +40,7 @@ class MemberRow:
 
 
 @dataclass(slots=True)
-class Described:
+class DescribedMembers:
     """The members of a group, and details about the group, as its coordinator describes them."""
 
     members: list[MemberRow] = field(default_factory=list)
@@ -55,23 +55,23 @@ class Described:
         self.assigned.update(assigned)
 
 
-async def describe_members(client: KafkaClient, group_id: str, kind: str, coordinator: int) -> Described:
+async def describe_members(client: KafkaClient, group_id: str, kind: str, coordinator: int) -> DescribedMembers:
     """Describe the members of a group of this type, by a request to its coordinator. Raises `Unanswered`."""
     described = await _KINDS.get(kind, _describe_classic)(client, group_id, coordinator)
     described.members.sort(key=lambda each: (each.client_id, each.id))
     return described
 
 
-async def _describe_classic(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+async def _describe_classic(client: KafkaClient, group_id: str, coordinator: int) -> DescribedMembers:
     answer = await client.ask(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse, broker_id=coordinator)
     (group,) = answer.groups
-    made = Described(error=group.error_message or error_name(group.error_code))
+    made = DescribedMembers(error=group.error_message or error_name(group.error_code))
     made.details = {"protocol type": group.protocol_type, "assignor": group.protocol_data}
     is_consumer = group.protocol_type == CONSUMER
     encoded = [bytes(each.member_assignment) for each in group.members if is_consumer and each.member_assignment]
     try:
         decoded = iter(await client.ports.decoder.assignments(encoded, client.asker))
-    except WorkEnded as ended:
+    except WorkProcessEnded as ended:
         made.error = f"the assignments were not decoded: {ended}"
         is_consumer = False
     for each in group.members:
@@ -98,7 +98,7 @@ async def _describe_classic(client: KafkaClient, group_id: str, coordinator: int
     return made
 
 
-async def _describe_consumer(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+async def _describe_consumer(client: KafkaClient, group_id: str, coordinator: int) -> DescribedMembers:
     request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     answer = await client.ask(request, ConsumerGroupDescribeResponse, broker_id=coordinator)
     (group,) = answer.groups
@@ -114,7 +114,7 @@ async def _describe_consumer(client: KafkaClient, group_id: str, coordinator: in
     return made
 
 
-async def _describe_share(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+async def _describe_share(client: KafkaClient, group_id: str, coordinator: int) -> DescribedMembers:
     request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     answer = await client.ask(request, ShareGroupDescribeResponse, broker_id=coordinator)
     (group,) = answer.groups
@@ -125,8 +125,8 @@ async def _describe_share(client: KafkaClient, group_id: str, coordinator: int) 
     return made
 
 
-def _described(group: consumer_group_describe.DescribedGroup | share_group_describe.DescribedGroup) -> Described:
-    made = Described(error=group.error_message or error_name(group.error_code))
+def _described(group: consumer_group_describe.DescribedGroup | share_group_describe.DescribedGroup) -> DescribedMembers:
+    made = DescribedMembers(error=group.error_message or error_name(group.error_code))
     made.details = {
         "assignor": group.assignor_name,
         "group epoch": str(group.group_epoch),
@@ -157,11 +157,11 @@ def _row(
     )
 
 
-async def _describe_streams(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+async def _describe_streams(client: KafkaClient, group_id: str, coordinator: int) -> DescribedMembers:
     request = StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     answer = await client.ask(request, StreamsGroupDescribeResponse, broker_id=coordinator)
     (group,) = answer.groups
-    made = Described(error=group.error_message or error_name(group.error_code))
+    made = DescribedMembers(error=group.error_message or error_name(group.error_code))
     subtopologies = (group.topology.subtopologies or []) if group.topology is not None else []
     sources = {each.subtopology_id: [*each.source_topics, *_names(each)] for each in subtopologies}
     made.details = {
@@ -187,7 +187,7 @@ async def _describe_streams(client: KafkaClient, group_id: str, coordinator: int
     return made
 
 
-_KINDS: Final[Mapping[str, Callable[[KafkaClient, str, int], Awaitable[Described]]]] = {
+_KINDS: Final[Mapping[str, Callable[[KafkaClient, str, int], Awaitable[DescribedMembers]]]] = {
     "classic": _describe_classic,
     "consumer": _describe_consumer,
     "share": _describe_share,

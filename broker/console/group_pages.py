@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moldau.broker.console.group_members import MemberRow, describe_members
-from moldau.broker.console.group_reasons import reasons
+from moldau.broker.console.group_reasons import explain_lag
 from moldau.broker.console.groups import (
     CommittedOffsets,
     ShareStates,
@@ -21,11 +21,11 @@ from moldau.broker.console.groups import (
     share_states,
 )
 from moldau.broker.console.kafka_client import KafkaClient
-from moldau.broker.console.lag import Budget, Ends, PartitionLag, ends_of, partition_lags
-from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Rows, Visit, choose
+from moldau.broker.console.lag import CountingBudget, PartitionEnds, PartitionLag, ends_of, partition_lags
+from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Rows, Visit, choose_names
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
-from moldau.broker.console.remembered import lags_of_last_hour, outline
-from moldau.broker.reasons.explain import Sentence
+from moldau.broker.console.remembered import lags_of_last_hour, sparkline_points
+from moldau.broker.reasons.explain import Finding
 from moldau.security.access import AclOperation, ResourceKind
 
 KINDS: Final = ("", "classic", "consumer", "share", "streams")
@@ -73,7 +73,7 @@ async def describe_groups(visit: Visit) -> GroupList:
     listed, errors = await list_groups(visit.client)
     found = {each.id: each for each in listed if kind in ("", each.kind)}
     size = SORTED_MAX if sort == "lag" else ROWS_MAX
-    names, total, next_page = await choose(found, visit, lambda name: True, size)
+    names, total, next_page = await choose_names(found, visit, lambda name: True, size)
     rows = [GroupRow(*found[name]) for name in names]
     compared = len(names) if sort == "lag" and total > len(names) else 0
     offsets = await committed_offsets(visit.client, [found[name] for name in names])
@@ -87,16 +87,16 @@ async def describe_groups(visit: Visit) -> GroupList:
         elif next_page is not None:
             next_page = visit.link(skip=None, after=names[-1])
         rows = heapq.nsmallest(end, rows, key=lambda each: (-bounds[each.id], each.id))[skipped:]
-    budget = Budget(*LIST_BUDGET)
+    budget = CountingBudget(*LIST_BUDGET)
     rows = [await _with_lag(visit.client, row, offsets[row.id], ends, budget) for row in rows]
     if sort == "lag":
         rows.sort(key=lambda each: (-(each.records or 0), each.id))
     hours = await lags_of_last_hour(visit.client, {row.id: row.coordinator for row in rows})
-    rows = [replace(row, trend=increase_over(hours.get(row.id, []))) for row in rows]
+    rows = [replace(row, trend=lag_increase(hours.get(row.id, []))) for row in rows]
     return GroupList(visit.field("q"), kind, sort, Rows(rows, total, next_page), errors, compared)
 
 
-async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dict[int, Ends]:
+async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dict[int, PartitionEnds]:
     """The start and end offsets of all partitions in which groups have offsets, by isolation level."""
     keys: dict[int, dict[Partition, None]] = {READ_UNCOMMITTED: {}, READ_COMMITTED: {}}
     for each in offsets:
@@ -104,7 +104,9 @@ async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dic
     return {isolation: await ends_of(client, found, isolation) for isolation, found in keys.items() if found}
 
 
-async def lag_upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mapping[int, Ends]) -> dict[str, int]:
+async def lag_upper_bounds(
+    offsets: Mapping[str, CommittedOffsets], ends: Mapping[int, PartitionEnds]
+) -> dict[str, int]:
     """An upper bound of the lag of each group, by which the list is sorted: the sum of end offset minus committed
     offset over its partitions. The computation lets other tasks of the event loop run.
     """
@@ -124,7 +126,7 @@ async def lag_upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mappin
 
 
 async def _with_lag(
-    client: KafkaClient, row: GroupRow, of: CommittedOffsets, ends: Mapping[int, Ends], budget: Budget
+    client: KafkaClient, row: GroupRow, of: CommittedOffsets, ends: Mapping[int, PartitionEnds], budget: CountingBudget
 ) -> GroupRow:
     """Add the lag to the row of a group. Records are counted as far as the budget allows."""
     if not of.offsets:
@@ -136,7 +138,7 @@ async def _with_lag(
 
 
 async def _lags(
-    client: KafkaClient, of: CommittedOffsets, ends: Ends, budget: Budget, states: ShareStates
+    client: KafkaClient, of: CommittedOffsets, ends: PartitionEnds, budget: CountingBudget, states: ShareStates
 ) -> list[PartitionLag]:
     return await partition_lags(client, of.offsets, ends, budget, of.isolation, finished_offsets(states))
 
@@ -153,7 +155,7 @@ def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | Non
     )
 
 
-def increase_over(points: Sequence[int | None]) -> int | None:
+def lag_increase(points: Sequence[int | None]) -> int | None:
     """The last known point minus the first one; None if fewer than two points are known."""
     known = [each for each in points if each is not None]
     return known[-1] - known[0] if len(known) > 1 else None
@@ -176,7 +178,7 @@ class GroupDescription:
     records: int | None
     is_exact: bool
     behind_ms: int | None
-    reasons: list[Sentence]
+    reasons: list[Finding]
     """Explanations why the group lags, rebalances or skips records."""
     history: list[int | None]
     """The lag in records in the last hour: one point each minute, the oldest first, None if it was not known."""
@@ -196,11 +198,11 @@ async def describe_group(visit: Visit) -> GroupDescription:
         offsets.offsets.setdefault(key, None)
     ends = await ends_of(visit.client, offsets.offsets, offsets.isolation)
     states = await share_states(visit.client, group_id, offsets, ends.last)
-    lags = await _lags(visit.client, offsets, ends, Budget(*GROUP_BUDGET), states)
+    lags = await _lags(visit.client, offsets, ends, CountingBudget(*GROUP_BUDGET), states)
     lags = [replace(each, metadata=offsets.metadata.get((each.topic, each.partition), "")) for each in lags]
     records, is_exact, behind_ms = total_lag(lags)
     told = (group_id, group.kind, group.state)
-    found = await reasons(visit.client, told, coordinator, described.members, lags, ends, states)
+    found = await explain_lag(visit.client, told, coordinator, described.members, lags, ends, states)
     hour = (await lags_of_last_hour(visit.client, {group_id: coordinator})).get(group_id, [])
     return GroupDescription(
         group_id,
@@ -216,7 +218,7 @@ async def describe_group(visit: Visit) -> GroupDescription:
         behind_ms,
         found,
         hour,
-        outline(hour),
+        sparkline_points(hour),
         [each for each in (described.error, offsets.error) if each],
     )
 

@@ -8,23 +8,23 @@ from typing import Final
 from moldau.broker.console.group_members import MemberRow
 from moldau.broker.console.groups import ShareStates
 from moldau.broker.console.kafka_client import KafkaClient
-from moldau.broker.console.lag import Ends, PartitionLag
+from moldau.broker.console.lag import PartitionEnds, PartitionLag
 from moldau.broker.console.remembered import history_of
-from moldau.broker.reasons.explain import Sentence, explain
-from moldau.broker.reasons.facts import GroupFacts, MemberFacts, PartitionFacts, redelivered
+from moldau.broker.reasons.explain import Finding, explain_group
+from moldau.broker.reasons.facts import GroupFacts, MemberFacts, PartitionFacts, redelivered_records
 
 SHARE: Final = "share"
 
 
-async def reasons(
+async def explain_lag(
     client: KafkaClient,
     group: tuple[str, str, str],
     coordinator: int,
     members: Sequence[MemberRow],
     lags: Sequence[PartitionLag],
-    ends: Ends,
+    ends: PartitionEnds,
     states: ShareStates,
-) -> list[Sentence]:
+) -> list[Finding]:
     """Explain the state of a group. `group` has its id, type and state."""
     history = await history_of(client, group[0], coordinator)
     commits = {} if history is None else history.commits_ms or {}
@@ -43,10 +43,10 @@ async def reasons(
             each.behind_ms,
             commits.get((each.topic, each.partition)),
             readers.get((each.topic, each.partition)),
-            redelivered(states.get((each.topic, each.partition)) or ()),
+            redelivered_records(states.get((each.topic, each.partition)) or ()),
             each.records if group[1] == SHARE else None,
         )
         for each in lags
     ]
     facts = [MemberFacts(each.id, each.client_id, each.host, each.instance_id) for each in members]
-    return explain(GroupFacts(*group, facts, partitions, history))
+    return explain_group(GroupFacts(*group, facts, partitions, history))

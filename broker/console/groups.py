@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.console.decoding.counting import OffsetSet
 from moldau.broker.console.kafka_client import TIMEOUT_MS, KafkaClient, Unanswered
-from moldau.broker.console.page import Refusal, error_name, gather
+from moldau.broker.console.page import Refusal, error_name, gather_results
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
 from moldau.broker.coordinators.share_state_persister import NO_WAITER
 from moldau.coordinator.share_coordinator.events import NO_EPOCH, ReadState, StateAnswer
@@ -79,7 +79,7 @@ async def list_groups(client: KafkaClient) -> tuple[list[Group], list[str]]:
         found.extend(_group(each, broker_id) for each in answer.groups)
 
     brokers = client.ports.cluster.image.cluster.brokers
-    await gather(*(ask(broker_id) for broker_id in sorted(brokers) if not brokers[broker_id].fenced))
+    await gather_results(*(ask(broker_id) for broker_id in sorted(brokers) if not brokers[broker_id].fenced))
     return found, errors
 
 
@@ -142,7 +142,7 @@ async def committed_offsets(
             for group_id in ids:
                 found[group_id].error = str(unanswered)
 
-    await gather(*(ask(*key) for key in by_coordinator))
+    await gather_results(*(ask(*key) for key in by_coordinator))
     return found
 
 
@@ -223,7 +223,7 @@ async def share_states(
         found[key] = await _state(client, share_key)
 
     for begin in range(0, len(keys), STATES_ASKED_MAX):
-        await gather(*(ask(*each) for each in keys[begin : begin + STATES_ASKED_MAX]))
+        await gather_results(*(ask(*each) for each in keys[begin : begin + STATES_ASKED_MAX]))
     return found
 
 

@@ -23,10 +23,10 @@ from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.listener import Listener
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.broker.runtime.pending import Pending, call_with_response
 from moldau.broker.runtime.worker import Offload
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.schema import fields_of, spec_of
@@ -99,12 +99,12 @@ class KafkaClient:
                 waiting.set_result(answer)
 
         if broker_id is None or broker_id == self.ports.config.node_id:
-            when_ready(self._serve(line, request, version), answered)
+            call_with_response(self._serve(line, request, version), answered)
             await asyncio.sleep(0)  # A page that asks this broker many times must not hold the loop.
         else:
-            when_ready(self._send(line, request, version, broker_id), answered)
+            call_with_response(self._send(line, request, version, broker_id), answered)
         answer = await waiting
-        if isinstance(answer, NoResponse):
+        if isinstance(answer, NoResponseReason):
             raise Unanswered(f"broker {broker_id}: {answer.name.lower().replace('_', ' ')}")
         assert isinstance(answer, response), f"{type(answer).__name__} answers {type(request).__name__}"
         return answer
@@ -146,7 +146,7 @@ class KafkaClient:
 
 def with_own_bytes(message: object) -> object:
     """Copy the byte fields of a response, so that they do not refer to the buffer of the channel."""
-    if isinstance(message, NoResponse):
+    if isinstance(message, NoResponseReason):
         return message
     for field in fields_of(type(message)):
         value = getattr(message, field.name)

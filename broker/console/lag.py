@@ -4,8 +4,9 @@ first one.
     committed offset ──▶ batches up to the last stable offset, without markers and aborted ones ──▶ their records
 
 The difference of two offsets would count markers, aborted records and what compaction removed. So the batches are read
-and their records counted, as far as a `Budget` allows. Beyond it the difference of the offsets is an upper bound. If
-the committed offset lies inside a batch, the records of the batch are decoded in a worker process (console/decoder.py).
+and their records counted, as far as a `CountingBudget` allows. Beyond it the difference of the offsets is an upper
+bound. If the committed offset lies inside a batch, the records of the batch are decoded in a worker process
+(console/decoder.py).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.broker.console.decoding.counting import NO_OFFSETS, Counted, OffsetSet
+from moldau.broker.console.decoding.counting import NO_OFFSETS, OffsetSet, RecordCount
 from moldau.broker.console.kafka_client import KafkaClient, Unanswered
-from moldau.broker.console.page import SLICE, gather
+from moldau.broker.console.page import SLICE, gather_results
 from moldau.broker.console.partitions import EARLIEST, LATEST, READ_COMMITTED, Partition, offsets_of, own_ends
-from moldau.broker.runtime.limited_work import WorkEnded
+from moldau.broker.runtime.limited_work import WorkProcessEnded
 from moldau.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.primitives import BytesLike
 
@@ -31,7 +32,7 @@ PIECE_SIZE: Final = 1 << 17
 """The most bytes of one Fetch. Its batches are counted in one step."""
 
 
-class Budget:
+class CountingBudget:
     """The bytes that may still be read to count records: of one page, and of each partition."""
 
     def __init__(self, page: int, partition: int) -> None:
@@ -61,7 +62,7 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Ends:
+class PartitionEnds:
     """The start offsets and the end offsets of partitions, as their leaders report them."""
 
     first: Mapping[Partition, int]
@@ -69,7 +70,9 @@ class Ends:
     """The last stable offsets, or the high watermarks."""
 
 
-async def ends_of(client: KafkaClient, partitions: Iterable[Partition], isolation: int = READ_COMMITTED) -> Ends:
+async def ends_of(
+    client: KafkaClient, partitions: Iterable[Partition], isolation: int = READ_COMMITTED
+) -> PartitionEnds:
     """Get the start and end offsets of partitions: from this broker's own logs, and by requests to the other
     leaders.
     """
@@ -77,17 +80,19 @@ async def ends_of(client: KafkaClient, partitions: Iterable[Partition], isolatio
     first = {key: ends[0] for key, ends in own.items()}
     last = {key: ends[1] for key, ends in own.items()}
     if others:
-        further = await gather(offsets_of(client, others, EARLIEST), offsets_of(client, others, LATEST, isolation))
+        further = await gather_results(
+            offsets_of(client, others, EARLIEST), offsets_of(client, others, LATEST, isolation)
+        )
         first |= further[0]
         last |= further[1]
-    return Ends(first, last)
+    return PartitionEnds(first, last)
 
 
 async def partition_lags(
     client: KafkaClient,
     committed: Mapping[Partition, int | None],
-    ends: Ends,
-    budget: Budget,
+    ends: PartitionEnds,
+    budget: CountingBudget,
     isolation: int = READ_COMMITTED,
     finished: Mapping[Partition, OffsetSet | None] | None = None,
 ) -> list[PartitionLag]:
@@ -109,7 +114,7 @@ async def partition_lags(
             lags.append(PartitionLag(*key, offset, end, 0, True, 0, is_past_end=offset > end))
             continue
         left_out = (finished or {}).get(key, NO_OFFSETS)
-        counted = Counted(begin, end, left_out or NO_OFFSETS)
+        counted = RecordCount(begin, end, left_out or NO_OFFSETS)
         counted = await count_unread(client, key, counted, budget, isolation)
         is_exact = counted.offset >= end and left_out is not None
         records = counted.records + counted.offsets_left
@@ -123,12 +128,12 @@ async def partition_lags(
 async def count_unread(
     client: KafkaClient,
     key: Partition,
-    counted: Counted,
-    budget: Budget,
+    counted: RecordCount,
+    budget: CountingBudget,
     isolation: int,
     *,
     dates_roughly: bool = False,
-) -> Counted:
+) -> RecordCount:
     """Continue a count of records, as far as the budget, the leader and the worker process allow. Returns the new
     count.
     """
@@ -145,7 +150,7 @@ async def count_unread(
             counted, is_whole = await client.ports.decoder.count(
                 counted, bytes(fetched.records), fetched.aborted, client.asker, dates_roughly=dates_roughly
             )
-        except WorkEnded as ended:
+        except WorkProcessEnded as ended:
             log.warning("records of %s-%d from offset %d on are not counted: %s", *key, before, ended)
             return counted
         if not is_whole or counted.offset == before:
@@ -154,7 +159,7 @@ async def count_unread(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Fetched:
+class FetchedPartition:
     """The answer of a partition's leader to one Fetch."""
 
     error: int
@@ -168,7 +173,7 @@ class Fetched:
 
 async def fetch(
     client: KafkaClient, key: Partition, offset: int, size: int, isolation: int, *, wait_ms: int = 0
-) -> Fetched | None:
+) -> FetchedPartition | None:
     """Fetch from the leader of a partition, beginning at `offset`: about `size` bytes, but at least one batch if there
     is one. None if the leader does not answer.
     """
@@ -195,7 +200,7 @@ async def fetch(
     found = answer.responses[0].partitions[0]
     records = found.records or b""
     assert isinstance(records, (bytes, bytearray, memoryview)), "a client in the process gets no slices of files"
-    return Fetched(
+    return FetchedPartition(
         found.error_code,
         records,
         found.aborted_transactions or [],

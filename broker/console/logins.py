@@ -25,7 +25,7 @@ from moldau.broker.console.kafka_client import CLIENT_ID, ConsolePorts
 from moldau.broker.console.page import Refusal
 from moldau.broker.http.server import HttpRequest
 from moldau.broker.network.route import FrameHook, RequestContext, Route
-from moldau.broker.runtime.pending import when_ready
+from moldau.broker.runtime.pending import call_with_response
 from moldau.protocol.schema import spec_of
 from moldau.security.access import Access
 from moldau.security.principal import ANONYMOUS
@@ -73,7 +73,7 @@ class LoginClient(StandInConnection):
         self.hook: FrameHook | None = None
 
 
-class Outcome(NamedTuple):
+class LoginOutcome(NamedTuple):
     """The result of a SASL exchange that succeeded."""
 
     access: Access
@@ -168,7 +168,7 @@ class Logins:
         """End the session that the cookie of a request names."""
         self._sessions.pop(session_id_of(request), None)
 
-    async def _outcome(self, request: HttpRequest, form: Mapping[str, str]) -> Outcome:
+    async def _outcome(self, request: HttpRequest, form: Mapping[str, str]) -> LoginOutcome:
         """Log a user in. At most `LOGINS_MAX` logins run at the same time. Raises `Refusal`."""
         protocol = self._ports.config.listener_protocols[self._ports.listener.name]
         if protocol in ENCRYPTED and not is_loopback(request.client_host):
@@ -185,7 +185,7 @@ class Logins:
         finally:
             self._under_way -= 1
 
-    async def _first_login(self, client_host: str, mechanisms: list[ClientMechanism]) -> Outcome:
+    async def _first_login(self, client_host: str, mechanisms: list[ClientMechanism]) -> LoginOutcome:
         """Try SASL mechanisms one after the other, and return the outcome of the first that succeeds. If all fail,
         raises the `LoginFailed` of the last one.
         """
@@ -195,7 +195,7 @@ class Logins:
                 return await self._exchange(client_host, each)
         return await self._exchange(client_host, last)
 
-    async def _exchange(self, client_host: str, mechanism: ClientMechanism) -> Outcome:
+    async def _exchange(self, client_host: str, mechanism: ClientMechanism) -> LoginOutcome:
         """Make a SASL exchange with the listener inside the process. Raises `LoginFailed`."""
         from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
         from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -208,20 +208,22 @@ class Logins:
         connection.authentication = authentication
         try:
             hello = SaslHandshakeRequest(mechanism=mechanism.name)
-            await done(authentication.handshake(self._context(connection, hello, 1), hello))
+            await response_when_complete(authentication.handshake(self._context(connection, hello, 1), hello))
             message: bytes | None = mechanism.first()
             answer = SaslAuthenticateResponse()
             for _ in range(STEPS_MAX):
                 if message is None:
                     break
                 request = SaslAuthenticateRequest(auth_bytes=message)
-                given = await done(authentication.authenticate(self._context(connection, request, 2), request))
+                given = await response_when_complete(
+                    authentication.authenticate(self._context(connection, request, 2), request)
+                )
                 assert isinstance(given, SaslAuthenticateResponse)
                 answer = given
                 if answer.error_code:
                     raise LoginFailed(answer.error_message or "the login failed")
                 message = await ports.offload(partial(mechanism.answer, bytes(answer.auth_bytes)))
-            return Outcome(connection.access, answer.session_lifetime_ms)
+            return LoginOutcome(connection.access, answer.session_lifetime_ms)
         finally:
             authentication.closed()
 
@@ -263,10 +265,10 @@ class Logins:
         raise Refusal(403, f"the listener offers {', '.join(offered)}: log in with a token")
 
 
-async def done(response: object) -> object:
+async def response_when_complete(response: object) -> object:
     """Wait for a handler's response, which may also be given already."""
     waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    when_ready(response, waiting.set_result)
+    call_with_response(response, waiting.set_result)
     return await waiting
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moldau.broker.console.kafka_client import Unanswered
-from moldau.broker.console.page import Visit, error_name, gather
-from moldau.broker.coordinators.node_status import LAGS_MAX, STATUS_SETTING, ToldStatus, WorstLag
+from moldau.broker.console.page import Visit, error_name, gather_results
+from moldau.broker.coordinators.node_status import LAGS_MAX, STATUS_SETTING, ReportedStatus, WorstLag
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -36,7 +36,7 @@ class LogDirectory:
 class NodeState:
     """The status and the disk usage of a broker. A field that the user may not see is None."""
 
-    status: ToldStatus | None = None
+    status: ReportedStatus | None = None
     up_ms: int | None = None
     used_bytes: int | None = None
     free_bytes: int | None = None
@@ -68,17 +68,17 @@ async def states_of(visit: Visit, broker_ids: Iterable[int]) -> dict[int, NodeSt
         used = sum(each.replicas_bytes for each in directories)
         return broker_id, NodeState(status, _up_ms(visit, status), used, free_bytes(directories))
 
-    return dict(await gather(*map(ask, broker_ids)))
+    return dict(await gather_results(*map(ask, broker_ids)))
 
 
-async def _status_of(visit: Visit, broker_id: int) -> ToldStatus | None:
+async def _status_of(visit: Visit, broker_id: int) -> ReportedStatus | None:
     resource = DescribeConfigsResource(
         resource_type=ResourceType.BROKER, resource_name=str(broker_id), configuration_keys=[STATUS_SETTING]
     )
     request = DescribeConfigsRequest(resources=[resource])
     answer = await visit.client.ask(request, DescribeConfigsResponse, broker_id=broker_id)
     told = [each.value for result in answer.results for each in result.configs if each.name == STATUS_SETTING]
-    return ToldStatus.from_json(told[0]) if told and told[0] else None
+    return ReportedStatus.from_json(told[0]) if told and told[0] else None
 
 
 async def log_directories(visit: Visit, broker_id: int) -> list[LogDirectory]:
@@ -102,7 +102,7 @@ async def log_directories(visit: Visit, broker_id: int) -> list[LogDirectory]:
     return found
 
 
-def _up_ms(visit: Visit, status: ToldStatus | None) -> int | None:
+def _up_ms(visit: Visit, status: ReportedStatus | None) -> int | None:
     if status is None or not status.started_ms:
         return None
     return max(visit.ports.environment.wall_ms() - status.started_ms, 0)

@@ -145,7 +145,7 @@ class Rows(Generic[T]):
     """The address of the next part; None if this is the last one."""
 
 
-async def choose(
+async def choose_names(
     names: Iterable[str], visit: Visit, is_shown: Callable[[str], bool], size: int = ROWS_MAX
 ) -> tuple[list[str], int, str | None]:
     """Choose the names for one page: the first `size` names after the query parameter `after` that contain the text of
@@ -175,7 +175,7 @@ async def choose(
     return kept, total, visit.link(after=kept[-1]) if has_more else None
 
 
-async def gather(*asked: Awaitable[T]) -> list[T]:
+async def gather_results(*asked: Awaitable[T]) -> list[T]:
     """Wait for several requests at the same time, and return their results in order."""
     return list(await asyncio.gather(*asked))
 

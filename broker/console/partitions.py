@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Final
 
 from moldau.broker.console.kafka_client import KafkaClient, Unanswered
-from moldau.broker.console.page import SLICE, gather
+from moldau.broker.console.page import SLICE, gather_results
 from moldau.kraft.image.topics import NO_LEADER, Topic
 from moldau.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -62,16 +62,16 @@ async def ask_leaders(
             await asyncio.sleep(0)
 
     async def ask_one(leader: int) -> None:
-        for named in pieces(by_leader[leader]):
+        for named in partition_pieces(by_leader[leader]):
             try:
                 await ask(leader, named)
             except Unanswered:
                 return
 
-    await gather(*(ask_one(leader) for leader in by_leader))
+    await gather_results(*(ask_one(leader) for leader in by_leader))
 
 
-def pieces(keys: Sequence[Partition]) -> Iterator[dict[str, list[int]]]:
+def partition_pieces(keys: Sequence[Partition]) -> Iterator[dict[str, list[int]]]:
     """Split partitions into pieces of at most `ASKED_MAX`. Each piece has the partition indexes by topic."""
     for begin in range(0, len(keys), ASKED_MAX):
         named: dict[str, list[int]] = {}
@@ -188,7 +188,7 @@ async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tu
             await asyncio.sleep(0)
 
     async def ask(broker_id: int) -> None:
-        for named in pieces(by_broker[broker_id]):
+        for named in partition_pieces(by_broker[broker_id]):
             request = DescribeLogDirsRequest(
                 topics=[DescribableLogDirTopic(topic=name, partitions=each) for name, each in named.items()]
             )
@@ -202,7 +202,7 @@ async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tu
                         if not partition.is_future_key:
                             found[topic.name, partition.partition_index, broker_id] = partition.partition_size
 
-    await gather(*(ask(broker_id) for broker_id in by_broker if client.ports.cluster.is_alive(broker_id)))
+    await gather_results(*(ask(broker_id) for broker_id in by_broker if client.ports.cluster.is_alive(broker_id)))
     return found
 
 

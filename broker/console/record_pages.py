@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
-from moldau.broker.console.decoding.selection import ShownRecord, Wanted
+from moldau.broker.console.decoding.selection import RecordFilter, ShownRecord
 from moldau.broker.console.decoding.signs import ANYWHERE
 from moldau.broker.console.decoding.texts import FORMS
 from moldau.broker.console.lag import fetch
-from moldau.broker.console.page import Page, Refusal, Visit, as_json, decimal, gather
+from moldau.broker.console.page import Page, Refusal, Visit, as_json, decimal, gather_results
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
-from moldau.broker.console.record_reading import Budget, Found, Reader, not_decoded, piece_of
+from moldau.broker.console.record_reading import ReadBudget, ReadRecords, RecordReader, not_decoded, piece_of
 from moldau.broker.console.topic_pages import INTERNAL, visible_topic
-from moldau.broker.runtime.limited_work import WorkEnded
+from moldau.broker.runtime.limited_work import WorkProcessEnded
 from moldau.kraft.image.topics import Topic
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.tables.values.masks import Masks, mask_rule
@@ -101,20 +101,20 @@ async def describe_records(visit: Visit) -> RecordList:
     at = visit.whole_number("at", 0)
     before = visit.whole_number("before", 0)
     froms = await offsets_of(visit.client, keys, at) if begin == TIME else {}
-    budget = Budget(PAGE_BYTES, PAGE_EXPANDED, visit.ports.environment.monotonic_ms() + PAGE_MS)
-    reader = Reader(visit.client, wanted, budget)
+    budget = ReadBudget(PAGE_BYTES, PAGE_EXPANDED, visit.ports.environment.monotonic_ms() + PAGE_MS)
+    reader = RecordReader(visit.client, wanted, budget)
     errors = [f"the leader of {name}-{key[1]} does not answer" for key in keys if key not in ends]
 
-    async def read(key: Partition) -> Found:
+    async def read(key: Partition) -> ReadRecords:
         first, end = starts[key], ends[key]
         if begin == NEWEST:
-            return await reader.back(key, first, min(before or end, end), limit, PAGE_CHARACTERS)
+            return await reader.read_backward(key, first, min(before or end, end), limit, PAGE_CHARACTERS)
         if begin == OFFSET:
             first = max(first, at)
         elif begin == TIME:
             offset = froms.get(key, -1)
             first = end if offset < 0 else max(first, offset)
-        return await reader.forward(key, first, end, limit, PAGE_CHARACTERS)
+        return await reader.read_forward(key, first, end, limit, PAGE_CHARACTERS)
 
     known = [key for key in keys if key in ends and key in starts]
     records: list[ShownRecord] = []
@@ -125,14 +125,16 @@ async def describe_records(visit: Visit) -> RecordList:
             errors.append(f"{key[0]}-{key[1]}: {found.error}")
         records += found.records
         is_complete &= found.is_end or len(found.records) >= limit
-        records, is_whole = shown(records, limit, is_newest=begin == NEWEST)
+        records, is_whole = page_records(records, limit, is_newest=begin == NEWEST)
         is_complete &= is_whole
     further = None
     if len(known) == 1 and not found.is_end:
         offset = found.next_offset
         further = visit.link(before=offset) if begin == NEWEST else visit.link(begin=OFFSET, at=offset)
-    tail = below(visit, "tail").link(begin=None, at=None, before=None, limit=None, since=None, until=None)
-    search = below(visit, "search").link(begin=begin if begin == OLDEST else None, at=None, before=None, whole=None)
+    tail = subpage_visit(visit, "tail").link(begin=None, at=None, before=None, limit=None, since=None, until=None)
+    search = subpage_visit(visit, "search").link(
+        begin=begin if begin == OLDEST else None, at=None, before=None, whole=None
+    )
     return RecordList(
         name,
         keys[0][1] if visit.field("partition") else None,
@@ -159,7 +161,7 @@ async def describe_records(visit: Visit) -> RecordList:
     )
 
 
-def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[list[ShownRecord], bool]:
+def page_records(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[list[ShownRecord], bool]:
     """Sort the records of a page, and cut the list to `limit` records and `PAGE_CHARACTERS` characters. The second
     value is False if the list was cut because of the characters.
     """
@@ -173,7 +175,7 @@ def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[l
     return records[:limit], True
 
 
-async def wanted_of(visit: Visit, topic: str) -> Wanted:
+async def wanted_of(visit: Visit, topic: str) -> RecordFilter:
     """The filters and formats in the query, for the records of a topic. Raises `Refusal`."""
     pattern = visit.field("find")
     find = pattern.join(ANYWHERE) if pattern else ""
@@ -181,13 +183,13 @@ async def wanted_of(visit: Visit, topic: str) -> Wanted:
         try:
             # RE2 may take long to compile an expression that fits into its memory.
             is_expression = await visit.ports.decoder.compiles(find, visit.client.asker)
-        except WorkEnded as ended:
+        except WorkProcessEnded as ended:
             raise Refusal(503, f"{pattern[:200]!r} was not compiled: {ended}") from None
         if not is_expression:
             raise Refusal(400, f"{pattern[:200]!r} is not an expression of RE2")
     key = visit.exact("key") or None
     contents = CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
-    return Wanted(
+    return RecordFilter(
         visit.choice("isolation", ISOLATIONS) == ISOLATIONS[0],
         None if key is None else key.encode("utf-8", "surrogateescape"),
         find,
@@ -220,20 +222,20 @@ def field_of(visit: Visit) -> tuple[str, str] | None:
     return (path, text) if given else None
 
 
-def below(visit: Visit, name: str) -> Visit:
+def subpage_visit(visit: Visit, name: str) -> Visit:
     """The visit of a page below this one: its path has the further step `name`, and its query is the same."""
     return Visit(visit.client, f"{visit.path}/{name}", visit.variables, visit.query)
 
 
 async def ranges_of(
-    visit: Visit, keys: list[Partition], wanted: Wanted
+    visit: Visit, keys: list[Partition], wanted: RecordFilter
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """The start offset and the end offset (exclusive) of the records in question, for each partition. They begin with
     the first record at or after the query's `since`, and end before the first one at or after `until`. Raises
     `Refusal`.
     """
     since, until = await times_of(visit, "since", keys), await times_of(visit, "until", keys)
-    starts, ends = await gather(
+    starts, ends = await gather_results(
         offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST, int(wanted.is_committed))
     )
     for key, end in ends.items():
@@ -347,7 +349,7 @@ def _resumed(last_event_id: str) -> dict[int, int]:
     return found
 
 
-async def _events(visit: Visit, offsets: dict[Partition, int], wanted: Wanted) -> AsyncIterator[bytes]:
+async def _events(visit: Visit, offsets: dict[Partition, int], wanted: RecordFilter) -> AsyncIterator[bytes]:
     environment = visit.ports.environment
     deadline_ms = environment.monotonic_ms() + TAIL_MS
     left = TAIL_BYTES
@@ -363,7 +365,7 @@ async def _events(visit: Visit, offsets: dict[Partition, int], wanted: Wanted) -
             if end == offsets[key]:
                 continue
             piece = await _piece(visit, key, offsets[key], end, wanted)
-            records = newest(records + piece.records)
+            records = newest_records(records + piece.records)
             offsets[key] = piece.next_offset
             left_out += piece.left_out
             left -= piece.size
@@ -389,7 +391,7 @@ class _Tail(NamedTuple):
     error: str = ""
 
 
-async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wanted) -> _Tail:
+async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: RecordFilter) -> _Tail:
     """Read one piece of a partition, and select the matching records in it. If the tail is far behind `end`, and
     no search filter is set, most of the offsets before `end` are skipped.
     """
@@ -406,12 +408,12 @@ async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wa
     piece = piece_of(key, fetched, offset, end, TAIL_ROWS, TAIL_CHARACTERS, newest=True)
     try:
         found = await visit.ports.decoder.select(piece, wanted, visit.client.asker)
-    except WorkEnded as ended:
+    except WorkProcessEnded as ended:
         return _Tail([], end, size, skipped, not_decoded(offset, ended))
     return _Tail(found.records, max(found.next_offset, offset), size, skipped + found.left_out)
 
 
-def newest(records: list[ShownRecord]) -> list[ShownRecord]:
+def newest_records(records: list[ShownRecord]) -> list[ShownRecord]:
     """The newest of the records, as many as one event may have. The oldest of them comes first."""
     records.sort(key=lambda each: (-each.timestamp, -each.partition, -each.offset))
     left = TAIL_CHARACTERS

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.broker.console.decoding.selection import Piece, Selected, ShownRecord, Wanted
+from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, SelectedRecords, ShownRecord
 from moldau.broker.console.kafka_client import KafkaClient
-from moldau.broker.console.lag import Fetched, fetch
+from moldau.broker.console.lag import FetchedPartition, fetch
 from moldau.broker.console.page import error_name
 from moldau.broker.console.partitions import Partition
-from moldau.broker.runtime.limited_work import WorkEnded
+from moldau.broker.runtime.limited_work import WorkProcessEnded
 
 PIECE_SIZE: Final = 1 << 18
 WINDOW_FIRST, WINDOW_MAX = 8, 10_000
@@ -27,8 +27,8 @@ whole, so the first one is small, in case records have a megabyte.
 
 
 @dataclass(slots=True)
-class Budget:
-    """How much one page may still read."""
+class ReadBudget:
+    """The limits on what one page may still read."""
 
     bytes_left: int
     """The stored bytes of batches that may still be read."""
@@ -39,7 +39,7 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Found:
+class ReadRecords:
     """The records that were read from a partition, and how far the read came."""
 
     records: list[ShownRecord]
@@ -52,19 +52,19 @@ class Found:
     """Whether matching records before the first one in `records` were left out."""
 
 
-class Reader:
+class RecordReader:
     """Reads records for one page, within its budget."""
 
-    def __init__(self, client: KafkaClient, wanted: Wanted, budget: Budget) -> None:
+    def __init__(self, client: KafkaClient, wanted: RecordFilter, budget: ReadBudget) -> None:
         self._client = client
         self._wanted = wanted
         self._budget = budget
 
-    async def forward(self, key: Partition, offset: int, end: int, limit: int, characters: int) -> Found:
+    async def read_forward(self, key: Partition, offset: int, end: int, limit: int, characters: int) -> ReadRecords:
         """The first matching records from `offset` to `end` (exclusive): at most `limit`, with about `characters`
         characters in all.
         """
-        found = Found([], offset, False)
+        found = ReadRecords([], offset, False)
         while found.next_offset < end and len(found.records) < limit and characters > 0:
             selected = await self._select(found, key, end, limit - len(found.records), characters, newest=False)
             if selected is None:
@@ -77,11 +77,11 @@ class Reader:
         found.is_end = found.next_offset >= end or (len(found.records) < limit and characters > 0)
         return found
 
-    async def back(self, key: Partition, first: int, end: int, limit: int, characters: int) -> Found:
+    async def read_backward(self, key: Partition, first: int, end: int, limit: int, characters: int) -> ReadRecords:
         """The last matching records from `first` to `end` (exclusive), in the order of their offsets: at most `limit`,
         with about `characters` characters in all. They are searched backward, in windows that grow.
         """
-        found = Found([], end, False)
+        found = ReadRecords([], end, False)
         size = min(limit, WINDOW_FIRST)
         while found.next_offset > first and len(found.records) < limit and characters > 0:
             low = max(first, found.next_offset - size)
@@ -96,11 +96,11 @@ class Reader:
         found.is_end = found.next_offset <= first
         return found
 
-    async def _window(self, key: Partition, low: int, end: int, limit: int, characters: int) -> Found:
+    async def _window(self, key: Partition, low: int, end: int, limit: int, characters: int) -> ReadRecords:
         """The last matching records from `low` to `end` (exclusive): at most `limit`, with about `characters`
         characters in all.
         """
-        found = Found([], low, False)
+        found = ReadRecords([], low, False)
         while found.next_offset < end:
             selected = await self._select(found, key, end, limit, characters, newest=True)
             if selected is None:
@@ -117,8 +117,8 @@ class Reader:
         return found
 
     async def _select(
-        self, found: Found, key: Partition, end: int, limit: int, characters: int, *, newest: bool
-    ) -> Selected | None:
+        self, found: ReadRecords, key: Partition, end: int, limit: int, characters: int, *, newest: bool
+    ) -> SelectedRecords | None:
         """Fetch the next piece of a partition, and select the matching records in it. Returns None if the read cannot
         continue: `found.error` has the reason, or is empty if the budget is used up.
         """
@@ -134,12 +134,12 @@ class Reader:
             found.error = error_name(fetched.error)
             return None
         if not fetched.records:
-            return Selected([], found.next_offset, 0)
+            return SelectedRecords([], found.next_offset, 0)
         budget.bytes_left -= len(fetched.records)
         piece = piece_of(key, fetched, found.next_offset, end, limit, characters, newest=newest)
         try:
             selected = await self._client.ports.decoder.select(piece, self._wanted, self._client.asker)
-        except WorkEnded as ended:
+        except WorkProcessEnded as ended:
             found.error = not_decoded(found.next_offset, ended)
             return None
         budget.expanded_left -= selected.expanded
@@ -147,13 +147,13 @@ class Reader:
 
 
 def piece_of(
-    key: Partition, fetched: Fetched, offset: int, end: int, limit: int, characters: int, *, newest: bool
-) -> Piece:
+    key: Partition, fetched: FetchedPartition, offset: int, end: int, limit: int, characters: int, *, newest: bool
+) -> FetchedPiece:
     """Make a piece, for the worker process, of the batches that were fetched from a partition."""
-    return Piece(key[1], fetched.records, tuple(fetched.aborted), offset, end, limit, characters, newest)
+    return FetchedPiece(key[1], fetched.records, tuple(fetched.aborted), offset, end, limit, characters, newest)
 
 
-def not_decoded(offset: int, ended: WorkEnded) -> str:
+def not_decoded(offset: int, ended: WorkProcessEnded) -> str:
     """The message of a page if the worker process has ended before it decoded the records from `offset` on."""
     return f"what is stored from offset {offset} on was not decoded: {ended}"
 

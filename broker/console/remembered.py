@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from moldau.broker.console.kafka_client import KafkaClient, Unanswered
-from moldau.broker.console.page import gather
+from moldau.broker.console.page import gather_results
 from moldau.broker.coordinators.lag_history import LAG_SETTING, POINTS
-from moldau.broker.reasons.facts import HISTORY_SETTING, History
+from moldau.broker.reasons.facts import GROUP_HISTORY_SETTING, History
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -20,7 +20,7 @@ from moldau.protocol.messages.describe_configs import (
 
 async def history_of(client: KafkaClient, group_id: str, coordinator: int) -> History | None:
     """The history of a group; None if its coordinator does not report it."""
-    value = (await _ask(client, coordinator, [group_id], HISTORY_SETTING)).get(group_id)
+    value = (await _ask(client, coordinator, [group_id], GROUP_HISTORY_SETTING)).get(group_id)
     return None if value is None else History.from_json(value)
 
 
@@ -32,7 +32,7 @@ async def lags_of_last_hour(client: KafkaClient, coordinators: Mapping[str, int]
     by_coordinator: dict[int, list[str]] = {}
     for group_id, coordinator in coordinators.items():
         by_coordinator.setdefault(coordinator, []).append(group_id)
-    told = await gather(*(_ask(client, each, ids, LAG_SETTING) for each, ids in by_coordinator.items()))
+    told = await gather_results(*(_ask(client, each, ids, LAG_SETTING) for each, ids in by_coordinator.items()))
     return {group_id: json.loads(value) for of in told for group_id, value in of.items()}
 
 
@@ -55,11 +55,11 @@ async def _ask(client: KafkaClient, coordinator: int, group_ids: list[str], sett
     }
 
 
-OUTLINE: Final = (600, 80)
+SPARKLINE_SIZE: Final = (600, 80)
 """The width and height of the plot of the last hour."""
 
 
-def outline(points: list[int | None], width: int = OUTLINE[0], height: int = OUTLINE[1]) -> str:
+def sparkline_points(points: list[int | None], width: int = SPARKLINE_SIZE[0], height: int = SPARKLINE_SIZE[1]) -> str:
     """The points of an SVG polyline for a series of numbers. The newest number is at the right edge, unknown ones are
     left out.
     """

@@ -19,11 +19,11 @@ from time import gmtime, strftime
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.console.decoding.texts import printable
+from moldau.broker.console.decoding.texts import escape_unprintable
 from moldau.broker.console.page import Refusal, as_json, path_to
-from moldau.broker.reasons.words import duration_text, plural
+from moldau.broker.reasons.words import count_with_noun, duration_text
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.progress import size
+from moldau.broker.runtime.progress import byte_size_text
 from moldau.broker.runtime.worker import Offload
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _jinja() -> JinjaEnvironment:
     filters: dict[str, Callable[..., str]] = {
         "size": size_text,
         "count": count_text,
-        "plural": plural,
+        "plural": count_with_noun,
         "duration": known_duration,
         "time": time_text,
         "rate": rate_text,
@@ -161,7 +161,7 @@ def shown_text(value: object) -> object:
     """Prepare a value for a template: characters of a text that a browser acts on are escaped. Any other value is
     returned unchanged, such as HTML that a macro has made.
     """
-    return printable(value) if type(value) is str else value
+    return escape_unprintable(value) if type(value) is str else value
 
 
 def count_text(value: int | None) -> str:
@@ -178,12 +178,12 @@ def rate_text(value: float | None) -> str:
 
 def byte_rate_text(value: float | None) -> str:
     """Format a number of bytes per second; a dash for None."""
-    return "–" if value is None else f"{size(round(value))}/s"
+    return "–" if value is None else f"{byte_size_text(round(value))}/s"
 
 
 def size_text(value: int | None) -> str:
     """Format a number of bytes with a unit; a dash for None or a negative number."""
-    return "–" if value is None or value < 0 else size(value)
+    return "–" if value is None or value < 0 else byte_size_text(value)
 
 
 def time_text(ms: int) -> str:

@@ -13,9 +13,9 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from moldau import __version__
-from moldau.broker.console.change import Change, Preview
+from moldau.broker.console.change import Change, ChangePreview
 from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
-from moldau.broker.console.decoding.texts import printable
+from moldau.broker.console.decoding.texts import escape_unprintable
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
 from moldau.broker.console.logins import Logins, check_embedding, check_form_key, check_origin, cookie_of
@@ -26,7 +26,16 @@ from moldau.broker.console.rendering import Renderer, file_of
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
 from moldau.broker.console.transaction_pages import PAGES as TRANSACTION_PAGES
-from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, Stream, host_of, is_address, plain
+from moldau.broker.http.server import (
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    Resources,
+    StreamResponse,
+    host_of,
+    is_ip_address,
+    plain_response,
+)
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 log = logging.getLogger("moldau.console")
@@ -91,7 +100,7 @@ class Console:
         return made
 
     def _page(self, page: Page) -> Handler:
-        async def show(request: HttpRequest) -> Answer:
+        async def show(request: HttpRequest) -> HttpResponse:
             wants_json = is_for_program(request)
             try:
                 visit = self._visit(request)
@@ -99,9 +108,9 @@ class Console:
                     return self._to_login(request, wants_json)
                 value = await page.describe(visit)
                 if wants_json:
-                    return Answer(200, JSON, await self._renderer.json(value), HEADERS)
+                    return HttpResponse(200, JSON, await self._renderer.json(value), HEADERS)
                 values = {"page": value, "visit": visit, **self._around(request)}
-                return Answer(200, HTML, await self._renderer.html(page.template, values), HEADERS)
+                return HttpResponse(200, HTML, await self._renderer.html(page.template, values), HEADERS)
             except Refusal as refusal:
                 return await self._refused(request, refusal)
             except Unanswered as unanswered:
@@ -122,20 +131,20 @@ class Console:
         return Visit(client, request.path, request.variables, request.query)
 
     def _stream(self, begin: Callable[[Visit, str], Awaitable[AsyncIterator[bytes]]]) -> Handler:
-        async def stream(request: HttpRequest) -> Answer | Stream:
+        async def stream(request: HttpRequest) -> HttpResponse | StreamResponse:
             try:
                 visit = self._visit(request)
                 if visit is None:
                     raise Refusal(401, "log in first")
                 events = await begin(visit, request.headers.get("last-event-id", ""))
             except Refusal as refusal:
-                return Answer(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
-            return Stream("text/event-stream; charset=utf-8", events, HEADERS)
+                return HttpResponse(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
+            return StreamResponse("text/event-stream; charset=utf-8", events, HEADERS)
 
         return stream
 
     def _change(self, change: Change) -> Handler:
-        async def make(request: HttpRequest) -> Answer:
+        async def make(request: HttpRequest) -> HttpResponse:
             try:
                 visit = self._visit(request)
                 if visit is None:
@@ -145,16 +154,18 @@ class Console:
                 check_form_key(self._logins.session_of(request), form.get("form_key", ""))
                 made = await change(visit, form)
             except Refusal as refusal:
-                log.info("refused to %s: %s %s", request.client_host, request.path, printable(str(refusal)))
+                log.info("refused to %s: %s %s", request.client_host, request.path, escape_unprintable(str(refusal)))
                 return await self._refused(request, refusal)
             except Unanswered as unanswered:
                 return await self._refused(request, Refusal(503, str(unanswered)))
-            if isinstance(made, Preview):
+            if isinstance(made, ChangePreview):
                 values = {"page": made, **self._around(request)}
-                return Answer(200, HTML, await self._renderer.html("preview.html", values), HEADERS)
+                return HttpResponse(200, HTML, await self._renderer.html("preview.html", values), HEADERS)
             principal = visit.client.access.principal
-            log.warning("%s at %s: %s", printable(str(principal)), request.client_host, printable(made.what))
-            return Answer(303, HTML, "", (*HEADERS, ("Location", made.location)))
+            log.warning(
+                "%s at %s: %s", escape_unprintable(str(principal)), request.client_host, escape_unprintable(made.what)
+            )
+            return HttpResponse(303, HTML, "", (*HEADERS, ("Location", made.location)))
 
         return make
 
@@ -167,24 +178,24 @@ class Console:
         another site has neither the cookie nor a password.
         """
 
-        async def answer(request: HttpRequest) -> Answer | Stream:
+        async def answer(request: HttpRequest) -> HttpResponse | StreamResponse:
             try:
                 if self._logins.is_needed:
                     check_embedding(request)
                     check_describes_cluster(await self._logins.access_of_program(request))
             except Refusal as refusal:
-                refused = plain(refusal.status, str(refusal))
+                refused = plain_response(refusal.status, str(refusal))
                 return refused._replace(headers=CHALLENGE) if refusal.status == 401 else refused
             return await handler(request)
 
         return answer if self._ports.config.flag("moldau.metrics.login") else handler
 
-    def _to_login(self, request: HttpRequest, wants_json: bool) -> Answer:
+    def _to_login(self, request: HttpRequest, wants_json: bool) -> HttpResponse:
         if wants_json:
-            return Answer(401, JSON, json.dumps({"error": "log in by POST /login first"}) + "\n", HEADERS)
-        return Answer(303, HTML, "", (*HEADERS, ("Location", "/login")))
+            return HttpResponse(401, JSON, json.dumps({"error": "log in by POST /login first"}) + "\n", HEADERS)
+        return HttpResponse(303, HTML, "", (*HEADERS, ("Location", "/login")))
 
-    async def show_login(self, request: HttpRequest) -> Answer:
+    async def show_login(self, request: HttpRequest) -> HttpResponse:
         """Show the login form."""
         try:
             self._check_host(request)
@@ -192,12 +203,12 @@ class Console:
             return await self._refused(request, refusal)
         return await self._login_form(request, 200, "")
 
-    async def _login_form(self, request: HttpRequest, status: int, error: str) -> Answer:
+    async def _login_form(self, request: HttpRequest, status: int, error: str) -> HttpResponse:
         logins = {"takes_password": self._logins.takes_password, "takes_token": self._logins.takes_token}
         html = await self._renderer.html("login.html", {"error": error, **logins, **self._around(request)})
-        return Answer(status, HTML, html, HEADERS)
+        return HttpResponse(status, HTML, html, HEADERS)
 
-    async def log_in(self, request: HttpRequest) -> Answer:
+    async def log_in(self, request: HttpRequest) -> HttpResponse:
         """Log a user in with the fields of the login form, and redirect the browser to the first page."""
         try:
             self._check_host(request)
@@ -212,9 +223,9 @@ class Console:
         except Refusal as refusal:
             return await self._login_form(request, refusal.status, str(refusal))
         cookie = ("Set-Cookie", cookie_of(request, session_id))
-        return Answer(303, HTML, "", (*HEADERS, ("Location", "/"), cookie))
+        return HttpResponse(303, HTML, "", (*HEADERS, ("Location", "/"), cookie))
 
-    async def log_out(self, request: HttpRequest) -> Answer:
+    async def log_out(self, request: HttpRequest) -> HttpResponse:
         """End the session of a request, and redirect the browser to the login form."""
         try:
             self._check_host(request)
@@ -224,13 +235,13 @@ class Console:
             return await self._refused(request, refusal)
         self._logins.log_out(request)
         cookie = ("Set-Cookie", f"{cookie_of(request, '')}; Max-Age=0")
-        return Answer(303, HTML, "", (*HEADERS, ("Location", "/login"), cookie))
+        return HttpResponse(303, HTML, "", (*HEADERS, ("Location", "/login"), cookie))
 
-    async def _refused(self, request: HttpRequest, refusal: Refusal) -> Answer:
+    async def _refused(self, request: HttpRequest, refusal: Refusal) -> HttpResponse:
         if is_for_program(request):
-            return Answer(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
+            return HttpResponse(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
         html = await self._renderer.html("refusal.html", {"refusal": refusal, **self._around(request)})
-        return Answer(refusal.status, HTML, html, HEADERS)
+        return HttpResponse(refusal.status, HTML, html, HEADERS)
 
     def _around(self, request: HttpRequest) -> dict[str, object]:
         """The values that the templates of all pages use."""
@@ -249,9 +260,9 @@ class Console:
         }
 
     def _file(self, name: str) -> Handler:
-        async def send(request: HttpRequest) -> Answer:
+        async def send(request: HttpRequest) -> HttpResponse:
             body = await self._ports.offload(partial(file_of, f"static/{name}"))
-            return Answer(200, FILES[name], body, HEADERS)
+            return HttpResponse(200, FILES[name], body, HEADERS)
 
         return send
 
@@ -261,7 +272,7 @@ class Console:
         allowed.
         """
         host = host_of(request)
-        if host not in self._hosts and not is_address(host):
+        if host not in self._hosts and not is_ip_address(host):
             raise Refusal(421, f"the console is not served as {host[:200]!r}; moldau.console.hosts may name it")
 
 

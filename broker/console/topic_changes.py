@@ -9,13 +9,13 @@ from typing import Final
 from moldau.broker.console.change import (
     PARTITIONS_MAX,
     TIMEOUT_MS,
-    Changed,
-    Preview,
+    ChangePreview,
+    ChangeResult,
     is_confirmed,
-    number,
-    refuse_error,
+    number_in_form,
+    raise_refusal,
 )
-from moldau.broker.console.page import Refusal, Visit, decimal, gather, path_to
+from moldau.broker.console.page import Refusal, Visit, decimal, gather_results, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, ask_leaders, offsets_of, replica_sizes
 from moldau.broker.console.rendering import size_text
 from moldau.broker.console.topic_pages import visible_topic
@@ -84,19 +84,19 @@ def settings_in(text: str) -> list[tuple[str, str]]:
     return found
 
 
-async def create_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
+async def create_topic(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     """Create a topic. For a number that is left empty, the broker's default is used."""
     name = form.get("name", "").strip()
-    partitions, replicas = number(form, "partitions", -1), number(form, "replicas", -1, 16)
+    partitions, replicas = number_in_form(form, "partitions", -1), number_in_form(form, "replicas", -1, 16)
     configs = [CreatableTopicConfig(name=each, value=value) for each, value in settings_in(form.get("settings", ""))]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
     answer = await visit.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CreateTopicsResponse)
     (result,) = answer.topics
-    refuse_error(result.error_code, result.error_message)
-    return Changed(f"topic {name} created", path_to("topics", name))
+    raise_refusal(result.error_code, result.error_message)
+    return ChangeResult(f"topic {name} created", path_to("topics", name))
 
 
-async def delete_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
+async def delete_topic(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     """Delete a topic. The form must repeat its name."""
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
@@ -105,11 +105,11 @@ async def delete_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic.id)], timeout_ms=TIMEOUT_MS)
     answer = await visit.client.ask(request, DeleteTopicsResponse)
     (result,) = answer.responses
-    refuse_error(result.error_code, result.error_message)
-    return Changed(f"topic {name} with id {uuid_text(topic.id)} deleted", "/topics")
+    raise_refusal(result.error_code, result.error_message)
+    return ChangeResult(f"topic {name} with id {uuid_text(topic.id)} deleted", "/topics")
 
 
-async def change_setting(visit: Visit, form: Mapping[str, str]) -> Changed:
+async def change_setting(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     """Set a setting of a topic. If the form says so, remove the setting instead, so that its default applies."""
     topic = visible_topic(visit, visit.variables["name"])
     name, value = form.get("setting", "").strip(), form.get("value", "")
@@ -119,15 +119,15 @@ async def change_setting(visit: Visit, form: Mapping[str, str]) -> Changed:
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     answer = await visit.client.ask(request, IncrementalAlterConfigsResponse)
     (result,) = answer.responses
-    refuse_error(result.error_code, result.error_message)
+    raise_refusal(result.error_code, result.error_message)
     what = f"{name} of topic {topic.name} removed" if removes else f"{name} of topic {topic.name} set to {value}"
-    return Changed(what, path_to("topics", topic.name))
+    return ChangeResult(what, path_to("topics", topic.name))
 
 
-async def add_partitions(visit: Visit, form: Mapping[str, str]) -> Changed:
+async def add_partitions(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     """Raise the number of a topic's partitions."""
     topic = visible_topic(visit, visit.variables["name"])
-    count = number(form, "count", -1)
+    count = number_in_form(form, "count", -1)
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=topic.name, count=count, assignments=None)],
         timeout_ms=TIMEOUT_MS,
@@ -135,15 +135,15 @@ async def add_partitions(visit: Visit, form: Mapping[str, str]) -> Changed:
     )
     answer = await visit.client.ask(request, CreatePartitionsResponse)
     (result,) = answer.results
-    refuse_error(result.error_code, result.error_message)
+    raise_refusal(result.error_code, result.error_message)
     before = len(topic.partitions)
-    return Changed(f"topic {topic.name} has {count} partitions, {before} before", path_to("topics", topic.name))
+    return ChangeResult(f"topic {topic.name} has {count} partitions, {before} before", path_to("topics", topic.name))
 
 
 # Records
 
 
-async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
+async def produce(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     """Write one record. If the form names no partition, it is chosen by the key, like Java's producer does, or at
     random if the key is null.
     """
@@ -151,7 +151,7 @@ async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
     key, value = _bytes_of(form, "key"), _bytes_of(form, "value")
     count = len(topic.partitions)
     chosen = visit.ports.environment.random.randrange(count) if key is None else partition_of(key, count)
-    index = number(form, "partition", chosen)
+    index = number_in_form(form, "partition", chosen)
     leader = leader_of(topic, index)
     lines = [each.partition(":") for each in form.get("headers", "").splitlines() if each.strip()]
     headers = tuple((name.strip(), text.strip().encode()) for name, _, text in lines)
@@ -162,9 +162,9 @@ async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
     )
     answer = await visit.client.ask(request, ProduceResponse, broker_id=leader, version=PRODUCE_VERSION)
     (result,) = answer.responses[0].partition_responses
-    refuse_error(result.error_code, result.error_message)
+    raise_refusal(result.error_code, result.error_message)
     page = f"{path_to('topics', topic.name, 'records')}?partition={index}&begin=offset&at={result.base_offset}"
-    return Changed(f"a record written to {topic.name}-{index} at offset {result.base_offset}", page)
+    return ChangeResult(f"a record written to {topic.name}-{index} at offset {result.base_offset}", page)
 
 
 def leader_of(topic: Topic, index: int) -> int:
@@ -190,15 +190,17 @@ def _bytes_of(form: Mapping[str, str], name: str) -> bytes | None:
         raise Refusal(400, f"the {name} is not hexadecimal") from None
 
 
-async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
+async def delete_records(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Delete the records before an offset, in one partition or in all. If the form names no offset, all records below
     the high watermark are deleted. The first form is answered with a preview.
     """
     topic = visible_topic(visit, visit.variables["name"])
     keys = [(topic.name, index) for index in _indexes(topic, form)]
-    starts, ends = await gather(offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST))
+    starts, ends = await gather_results(
+        offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST)
+    )
     if not is_confirmed(form):
-        wanted = number(form, "offset", -1, 64)
+        wanted = number_in_form(form, "offset", -1, 64)
         rows: list[list[str | int | None]] = []
         fields = {}
         for key in keys:
@@ -207,7 +209,7 @@ async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
                 before = end if wanted < 0 else min(max(wanted, start), end)
                 rows.append([key[1], start, end, before, before - start])
                 fields[f"before:{key[1]}"] = str(before)
-        return Preview(
+        return ChangePreview(
             f"Delete records of {topic.name}",
             path_to("topics", topic.name, "records", "delete"),
             path_to("topics", topic.name),
@@ -227,19 +229,19 @@ async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
         )
         answer = await visit.client.ask(request, DeleteRecordsResponse, broker_id=leader)
         for each in answer.topics[0].partitions:
-            refuse_error(each.error_code)
+            raise_refusal(each.error_code)
             deleted.add(each.partition_index)
 
     await ask_leaders(visit.client, [(topic.name, index) for index in offsets], ask)
     if deleted != set(offsets):
         raise Refusal(503, f"no leader answered for partitions {sorted(set(offsets) - deleted)}")
-    return Changed(f"records of {topic.name} deleted before {offsets} by partition", path_to("topics", topic.name))
+    return ChangeResult(f"records of {topic.name} deleted before {offsets} by partition", path_to("topics", topic.name))
 
 
 # Leaders and replicas
 
 
-async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
+async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Elect the preferred leaders of partitions, or make an unclean election, which elects any live replica for a
     partition without a leader. The first form for an unclean election is answered with a warning.
     """
@@ -254,7 +256,7 @@ async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> Changed | Prev
             for index in indexes
             if (each := topic.partitions[index]).leader == NO_LEADER
         ]
-        return Preview(
+        return ChangePreview(
             f"Unclean election for {topic.name}",
             path_to("topics", topic.name, "elect"),
             path_to("topics", topic.name),
@@ -270,37 +272,37 @@ async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> Changed | Prev
         timeout_ms=TIMEOUT_MS,
     )
     answer = await visit.client.ask(request, ElectLeadersResponse)
-    refuse_error(answer.error_code)
+    raise_refusal(answer.error_code)
     results = [each for topic_result in answer.replica_election_results for each in topic_result.partition_result]
     for result in results:
         if result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
-            refuse_error(result.error_code, result.error_message)
+            raise_refusal(result.error_code, result.error_message)
     elected = [result.partition_id for result in results if not result.error_code]
-    return Changed(
+    return ChangeResult(
         f"{kind} leaders of {topic.name} elected for partitions {elected} of the {len(results)} that were asked for",
         path_to("topics", topic.name),
     )
 
 
-async def move_partitions(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
+async def move_partitions(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Move replicas to other brokers, or cancel moves. The first form for a move is answered with a preview."""
     topic = visible_topic(visit, visit.variables["name"])
     if form.get("cancel") == "yes":
         moving = [index for index, each in topic.partitions.items() if each.adding_replicas or each.removing_replicas]
         await _reassign(visit, topic, dict.fromkeys(moving))
-        return Changed(f"moves of {topic.name} cancelled for partitions {moving}", path_to("topics", topic.name))
+        return ChangeResult(f"moves of {topic.name} cancelled for partitions {moving}", path_to("topics", topic.name))
     if is_confirmed(form):
         moves = {
             index: [int(each) for each in text.split(",")]
             for index, text in _numbered(form, "move", r"\d{1,9}(,\d{1,9})*").items()
         }
         await _reassign(visit, topic, moves)
-        return Changed(f"partitions of {topic.name} move to {moves}", path_to("topics", topic.name))
+        return ChangeResult(f"partitions of {topic.name} move to {moves}", path_to("topics", topic.name))
     indexes = _indexes(topic, form)
     brokers = _brokers(visit, form)
     is_single = bool(form.get("partition", "").strip())
     plan = {
-        index: brokers if is_single else spread(brokers, index, len(topic.partitions[index].replicas))
+        index: brokers if is_single else choose_brokers(brokers, index, len(topic.partitions[index].replicas))
         for index in indexes
     }
     shown = Topic(topic.name, topic.id, {index: topic.partitions[index] for index in indexes})
@@ -319,7 +321,7 @@ async def move_partitions(visit: Visit, form: Mapping[str, str]) -> Changed | Pr
         texts = [", ".join(map(str, each)) for each in (now.replicas, replicas, added, removed)]
         rows.append([index, *texts, size_text(size)])
         fields[f"move:{index}"] = ",".join(map(str, replicas))
-    return Preview(
+    return ChangePreview(
         f"Move partitions of {topic.name}",
         path_to("topics", topic.name, "move"),
         path_to("topics", topic.name),
@@ -338,13 +340,13 @@ async def _reassign(visit: Visit, topic: Topic, moves: Mapping[int, list[int] | 
         topics=[ReassignableTopic(name=topic.name, partitions=partitions)], timeout_ms=TIMEOUT_MS
     )
     answer = await visit.client.ask(request, AlterPartitionReassignmentsResponse)
-    refuse_error(answer.error_code, answer.error_message)
+    raise_refusal(answer.error_code, answer.error_message)
     for result in answer.responses:
         for each in result.partitions:
-            refuse_error(each.error_code, each.error_message)
+            raise_refusal(each.error_code, each.error_message)
 
 
-def spread(brokers: Sequence[int], index: int, count: int) -> list[int]:
+def choose_brokers(brokers: Sequence[int], index: int, count: int) -> list[int]:
     """Choose `count` brokers for the replicas of partition `index`, or all brokers if there are fewer. The first broker
     differs from index to index (round-robin).
     """
@@ -367,7 +369,7 @@ def _indexes(topic: Topic, form: Mapping[str, str]) -> list[int]:
         if len(topic.partitions) > PARTITIONS_MAX:
             raise Refusal(400, f"the topic has more than {PARTITIONS_MAX} partitions: name one")
         return sorted(topic.partitions)
-    index = number(form, "partition", -1)
+    index = number_in_form(form, "partition", -1)
     if index not in topic.partitions:
         raise Refusal(404, f"topic {topic.name} has no partition {index}")
     return [index]

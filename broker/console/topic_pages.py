@@ -10,7 +10,7 @@ from typing import Final
 
 from moldau.broker.console.cluster_pages import TOPIC, SettingRow, settings_of
 from moldau.broker.console.lag import ends_of
-from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Refusal, Rows, Visit, choose, gather
+from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Refusal, Rows, Visit, choose_names, gather_results
 from moldau.broker.console.partitions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -80,7 +80,9 @@ async def describe_topics(visit: Visit) -> TopicList:
         )
 
     sort = visit.choice("sort", SORTS)
-    names, total, next_page = await choose(image.ids, visit, is_shown, ROWS_MAX if sort == SORTS[0] else SORTED_MAX)
+    names, total, next_page = await choose_names(
+        image.ids, visit, is_shown, ROWS_MAX if sort == SORTS[0] else SORTED_MAX
+    )
     topics = [topic for name in names if (topic := image.by_name(name)) is not None]
     rows = await _rows(visit, topics)
     compared = len(names) if sort != SORTS[0] and total > len(names) else 0
@@ -132,7 +134,7 @@ async def _rows(visit: Visit, topics: Sequence[Topic]) -> list[TopicRow]:
                 sum(len(each.isr) < len(each.replicas) for each in partitions),
                 sizes.get(topic.name),
                 sum(ends.last[key] - ends.first[key] for key in keys) if is_known else None,
-                total(rate(recent.get(key), ends.last.get(key)) for key in keys),
+                sum_of_known(recent_rate(recent.get(key), ends.last.get(key)) for key in keys),
                 configs.settings_of(ResourceType.TOPIC, topic.name).get(POLICY) or ",".join(default),
                 topic.name.startswith(INTERNAL),
             )
@@ -202,20 +204,20 @@ async def describe_topic(visit: Visit) -> TopicDescription:
     settings, error = await settings_of(visit, TOPIC, name)
     is_tiered = any(each.name == TIERED and each.value == "true" for each in settings)
     since = visit.ports.environment.wall_ms() - RATE_MS
-    starts, stable, ends, recent = await gather(
+    starts, stable, ends, recent = await gather_results(
         offsets_of(visit.client, keys, EARLIEST),
         offsets_of(visit.client, keys, LATEST, READ_COMMITTED),
         offsets_of(visit.client, keys, LATEST),
         offsets_of(visit.client, keys, since),
     )
     tiers = keys if is_tiered else []
-    local, tiered = await gather(
+    local, tiered = await gather_results(
         offsets_of(visit.client, tiers, EARLIEST_LOCAL), offsets_of(visit.client, tiers, LATEST_TIERED)
     )
     rows = []
     for index in indexes:
         partition, key = topic.partitions[index], (name, index)
-        size, records_a_second = sizes.get((name, index, partition.leader)), rate(recent.get(key), ends.get(key))
+        size, records_a_second = sizes.get((name, index, partition.leader)), recent_rate(recent.get(key), ends.get(key))
         rows.append(
             PartitionRow(
                 index,
@@ -253,14 +255,14 @@ async def describe_topic(visit: Visit) -> TopicDescription:
         sum(sizes.values()) if sizes else None,
         name.startswith(INTERNAL),
         is_tiered,
-        total(each.records_a_second for each in rows),
-        total(each.bytes_a_second for each in rows),
+        sum_of_known(each.records_a_second for each in rows),
+        sum_of_known(each.bytes_a_second for each in rows),
         any(each.adding_replicas or each.removing_replicas for each in topic.partitions.values()),
         await readers_of(visit.client, topic),
     )
 
 
-def rate(recent: int | None, end: int | None) -> float | None:
+def recent_rate(recent: int | None, end: int | None) -> float | None:
     """The records per second over the last `RATE_MS`. `recent` is the offset of the first record of that time, or
     negative if there is none; `end` is the end of the log. None if one of the two is not known.
     """
@@ -278,7 +280,7 @@ def byte_rate(records_a_second: float | None, size: int | None, begin: int | Non
     return round(records_a_second * size / (end - begin), 2) if end > begin else 0.0
 
 
-def total(values: Iterable[float | None]) -> float | None:
+def sum_of_known(values: Iterable[float | None]) -> float | None:
     """The sum of the values that are known; None if no value is known."""
     known = [each for each in values if each is not None]
     return round(sum(known), 2) if known else None

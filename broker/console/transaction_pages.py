@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.console.kafka_client import Unanswered
-from moldau.broker.console.page import SLICE, Page, Refusal, Rows, Visit, choose, decimal, error_name, gather
+from moldau.broker.console.page import (
+    SLICE,
+    Page,
+    Refusal,
+    Rows,
+    Visit,
+    choose_names,
+    decimal,
+    error_name,
+    gather_results,
+)
 from moldau.broker.console.partitions import LATEST, READ_COMMITTED, Partition, offsets_of, producers_of
 from moldau.broker.console.topic_pages import visible_topic
 from moldau.protocol.messages import describe_transactions, list_transactions
@@ -77,7 +87,7 @@ async def describe_all(visit: Visit) -> TransactionList:
     opened, searched = await _opened(visit) if sees_all else ([], None)
     listed, errors = await _listed(visit)
     by_id = {name: broker for name, (found, broker) in listed.items() if state in ("", found.transaction_state)}
-    names, total, next_page = await choose(by_id, visit, lambda name: True)
+    names, total, next_page = await choose_names(by_id, visit, lambda name: True)
     hanging: list[OpenTransaction] = []
     if sees_all and not errors:
         hanging = await _hanging(visit, opened, listed)
@@ -110,7 +120,7 @@ async def _hanging(
     producer_ids = {each.producer_id for each in opened}
     coordinators = {name: broker for name, (found, broker) in listed.items() if found.producer_id in producer_ids}
     states = [each for each in await _described(visit, coordinators) if not each.error_code]
-    left = [each for each in opened if not any(will_end(state, each) for state in states)]
+    left = [each for each in opened if not any(is_ending(state, each) for state in states)]
     keys = dict.fromkeys((each.topic, each.partition) for each in left)
     still = {
         (*key, each.producer_id, each.producer_epoch, each.current_txn_start_offset)
@@ -124,7 +134,7 @@ async def _hanging(
     ]
 
 
-def will_end(state: TransactionState, opened: OpenTransaction) -> bool:
+def is_ending(state: TransactionState, opened: OpenTransaction) -> bool:
     """Whether a coordinator will write the marker that ends `opened`, if its transaction has this state. A coordinator
     keeps the partitions of a transaction until they have their markers, and a marker with an older producer epoch is
     refused.
@@ -159,7 +169,7 @@ async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]
         found.update((each.transactional_id, (each, broker_id)) for each in answer.transaction_states)
 
     brokers = visit.ports.cluster.image.cluster.brokers
-    await gather(*(ask(broker_id) for broker_id in sorted(brokers) if not brokers[broker_id].fenced))
+    await gather_results(*(ask(broker_id) for broker_id in sorted(brokers) if not brokers[broker_id].fenced))
     return found, errors
 
 
@@ -177,7 +187,7 @@ async def _described(visit: Visit, coordinators: Mapping[str, int]) -> list[Tran
         )
         found.extend(answer.transaction_states)
 
-    await gather(*(ask(broker_id) for broker_id in by_broker))
+    await gather_results(*(ask(broker_id) for broker_id in by_broker))
     return found
 
 
@@ -213,7 +223,7 @@ async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
             has_more = True
             break
     del keys[SEARCHED_MAX:]
-    stable, ends = await gather(
+    stable, ends = await gather_results(
         offsets_of(visit.client, keys, LATEST, READ_COMMITTED), offsets_of(visit.client, keys, LATEST)
     )
     behind = [key for key in keys if stable.get(key, 0) < ends.get(key, 0)]

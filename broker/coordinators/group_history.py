@@ -19,7 +19,7 @@ MEMBERS_MAX: Final = 250
 """The most members whose last heartbeat a history reports."""
 
 
-def told_history(environment: Environment, shard: GroupShard, group_id: str, access: Access) -> History:
+def reported_history(environment: Environment, shard: GroupShard, group_id: str, access: Access) -> History:
     """The history of a group on this broker, by the wall clock. It has commits only to topics that the user of `access`
     may describe.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.config.group_rules import assignor_names
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
-from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, reject_command
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.history import GroupHistory
 from moldau.coordinator.group.image import CoordinatorImage
@@ -37,7 +37,7 @@ def group_row(
     config: GroupConfig,
     current_image: Callable[[], CoordinatorImage],
     history: GroupHistory,
-    perform: Perform = performs_nothing,
+    perform: Perform = reject_command,
 ) -> GroupRow:
     return CoordinatorRow(
         topic=offsets_topic(config),

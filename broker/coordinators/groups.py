@@ -79,20 +79,20 @@ class Groups:
         """Carry out a command of a state machine: initialize share states, compute a target assignment, or resolve
         regular expressions.
         """
-        from moldau.broker.coordinators.regex_resolution import resolve
-        from moldau.broker.coordinators.share_group_commands import initialize
+        from moldau.broker.coordinators.regex_resolution import resolve_regexes
+        from moldau.broker.coordinators.share_group_commands import perform_initialization
         from moldau.coordinator.consumer.events import ResolveRegexes
         from moldau.coordinator.group.target import ComputeTarget
         from moldau.coordinator.share.events import InitializeStates
 
         if isinstance(command, InitializeStates):
             assert self._share_states is not None
-            initialize(self._share_states, command, reports)
+            perform_initialization(self._share_states, command, reports)
         elif isinstance(command, ComputeTarget):
             self._spawn(compute_target(self._environment, command, reports))
         else:
             assert isinstance(command, ResolveRegexes)
-            self._spawn(resolve(self._environment, command, reports))
+            self._spawn(resolve_regexes(self._environment, command, reports))
 
     def on_topics_deleted(self, topics: Iterable[str], topic_ids: Iterable[bytes]) -> None:
         """Delete the committed offsets and the subscriptions that groups on this broker have for deleted topics."""

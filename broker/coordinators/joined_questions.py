@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from moldau.broker.metadata.other_brokers import OtherBrokers
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.protocol.errors import ErrorCode
 
 KEYS_MAX: Final = 1_000
@@ -30,7 +30,7 @@ DestinationT = TypeVar("DestinationT", bound=Destination)
 QuestionT = TypeVar("QuestionT")
 
 
-class JoinedQuestions(Generic[DestinationT, QuestionT]):
+class BatchedQuestions(Generic[DestinationT, QuestionT]):
     """Sends the questions of one purpose to coordinators on other brokers. The questions that wait for one destination
     are sent in one request.
     """
@@ -46,7 +46,7 @@ class JoinedQuestions(Generic[DestinationT, QuestionT]):
     ) -> None:
         """`key_of` gives the key by which a response tells the answers apart: a request carries each key at most once.
         `request_of` makes the request of several questions. `answered` gets these questions, with the response or the
-        `NoResponse`.
+        `NoResponseReason`.
         """
         self._loop = loop
         self._brokers = brokers
@@ -87,5 +87,9 @@ class JoinedQuestions(Generic[DestinationT, QuestionT]):
 
 
 def error_without(response: object) -> ErrorCode:
-    """The error for the questions of a request that got no response. `response` is the `NoResponse` that says why."""
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if response is NoResponse.NO_ADDRESS else ErrorCode.NETWORK_EXCEPTION
+    """The error for the questions of a request that got no response. `response` is the `NoResponseReason` that says
+    why.
+    """
+    return (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE if response is NoResponseReason.NO_ADDRESS else ErrorCode.NETWORK_EXCEPTION
+    )

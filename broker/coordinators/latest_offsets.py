@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.broker.replicas.replicas import Replicas
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_offsets import (
@@ -52,8 +52,8 @@ class LatestOffsets:
         )
 
         def replied(response: object) -> None:
-            if isinstance(response, NoResponse):
-                is_unknown = response is NoResponse.NO_ADDRESS
+            if isinstance(response, NoResponseReason):
+                is_unknown = response is NoResponseReason.NO_ADDRESS
                 answered(ErrorCode.LEADER_NOT_AVAILABLE if is_unknown else ErrorCode.NETWORK_EXCEPTION)
                 return
             assert isinstance(response, ListOffsetsResponse)

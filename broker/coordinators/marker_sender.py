@@ -22,7 +22,7 @@ from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, Mark
 from moldau.broker.coordinators.row import Reports
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.coordinator.runtime.machine import TransactionEnd
 from moldau.coordinator.transaction.events import MarkersWritten, SendMarkers, TopicPartition, TransactionEvent
 from moldau.protocol.errors import ErrorCode
@@ -154,7 +154,7 @@ class MarkerSender:
         if leaderless:
             self._retry(pending.of_partitions(leaderless))
         if gone:
-            report(pending, gone)
+            report_written(pending, gone)
 
     def _retry(self, pending: PendingMarkers) -> None:
         self._loop.call_later(RETRY_MS / 1000, self._dispatch, pending)
@@ -189,7 +189,7 @@ class MarkerSender:
 
         def replied(response: object) -> None:
             errors: dict[tuple[int, str, int], ErrorCode] = {}
-            if isinstance(response, NoResponse):
+            if isinstance(response, NoResponseReason):
                 log.debug("markers of %d transactions to broker %d: no response, %s", len(batch), leader_id, response)
             else:
                 assert isinstance(response, WriteTxnMarkersResponse)
@@ -228,10 +228,10 @@ class MarkerSender:
             if refused:
                 self._retry(pending.of_partitions(refused))
             if written:
-                report(pending, written)
+                report_written(pending, written)
 
 
-def report(pending: PendingMarkers, partitions: list[TopicPartition]) -> None:
+def report_written(pending: PendingMarkers, partitions: list[TopicPartition]) -> None:
     pending.reports.report(MarkersWritten(pending.command, frozenset(partitions)))
 
 

@@ -27,7 +27,7 @@ NOT_LEADING_ERRORS: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LO
 
 
 class Marker(NamedTuple):
-    """How the transaction of one producer ended."""
+    """The outcome of one producer's transaction, commit or abort."""
 
     producer_id: int
     producer_epoch: int

@@ -49,7 +49,7 @@ class WorstLag:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStatus:
+class ReportedStatus:
     """The status of a broker, as DescribeConfigs reports it. Rates are per second; they are None until two traffic
     points are taken.
     """
@@ -64,7 +64,7 @@ class ToldStatus:
     """The partitions that groups are furthest behind in, the largest lag first. A group has at most one."""
 
     @classmethod
-    def from_json(cls, text: str) -> ToldStatus:
+    def from_json(cls, text: str) -> ReportedStatus:
         """Read a status from the value of `STATUS_SETTING`."""
         told = json.loads(text)
         return cls(**{**told, "lags": [WorstLag(**each) for each in told["lags"]]})
@@ -104,7 +104,7 @@ class NodeStatus:
                 break
             if may(ResourceKind.GROUP, each.group) and may(ResourceKind.TOPIC, each.topic):
                 lags.append(each)
-        return json.dumps(asdict(ToldStatus(__version__, self.started_ms, *self._rates(), lags)))
+        return json.dumps(asdict(ReportedStatus(__version__, self.started_ms, *self._rates(), lags)))
 
     def _rates(self) -> tuple[float | None, float | None, float | None]:
         """The rates of records in, bytes in and bytes out, per second. All are None if there are fewer than two traffic

@@ -21,7 +21,7 @@ LOOKED_AT_ONCE: Final = 64
 """The number of topics after which a resolution lets other tasks of the event loop run."""
 
 
-async def resolve(environment: Environment, command: ResolveRegexes, reports: Reports[ShardRequest]) -> None:
+async def resolve_regexes(environment: Environment, command: ResolveRegexes, reports: Reports[ShardRequest]) -> None:
     """Find the topics that match the expressions of a group and that the client may describe, and report them to the
     group's state machine. The hashes of all matched topics, which the state machine needs, are computed before the
     report.

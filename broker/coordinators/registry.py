@@ -15,7 +15,7 @@ from moldau.storage.log.log import Log
 
 
 class TopicCoordinator(Protocol):
-    """What the registry uses of the `Shards` of a coordinator, whatever their state machines are."""
+    """The part of a coordinator's `Shards` that the registry uses."""
 
     @property
     def topic(self) -> InternalTopic: ...

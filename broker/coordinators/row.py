@@ -46,7 +46,7 @@ class Reports(Protocol[RequestT_contra]):
         """Pass the outcome of a command to the state machine, as an event."""
 
 
-def performs_nothing(command: object, reports: Reports[RequestT]) -> None:
+def reject_command(command: object, reports: Reports[RequestT]) -> None:
     """Raise AssertionError: the `perform` of a coordinator whose state machines give no commands."""
     raise AssertionError(f"no such command: {command}")
 
@@ -76,7 +76,7 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     min.insync.replicas. With ACKS_LEADER they are accepted, and wait for enough replicas until the state machine's
     commit timeout.
     """
-    perform: Callable[[object, Reports[RequestT]], None] = performs_nothing
+    perform: Callable[[object, Reports[RequestT]], None] = reject_command
     """Carries out a command of a state machine, such as a request to another broker. Its outcome is reported as an
     event.
     """

@@ -16,7 +16,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from moldau.broker.coordinators.partition_log import CoordinatorLog
 from moldau.broker.coordinators.row import CoordinatorRow
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.progress import FIRST_MS, Progress, duration, log
+from moldau.broker.runtime.progress import FIRST_LINE_MS, Progress, log, short_duration_text
 from moldau.coordinator.runtime.log_reading import LogReader, Replayable
 from moldau.coordinator.runtime.machine import (
     Appended,
@@ -52,7 +52,7 @@ RequestT = TypeVar("RequestT")
 LoadedT = TypeVar("LoadedT")
 
 
-class Token(Protocol):
+class ReplyTaker(Protocol):
     """Takes the reply to a request. The handler of the request puts it into a `Waiter`."""
 
     def complete(self, response: object) -> None: ...
@@ -89,7 +89,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         partition_log: CoordinatorLog,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
-        loading: Loading,
+        loading: LoadingProgress,
     ) -> None:
         self.shard = row.new_shard(partition_log.high_watermark, partition_log.leader_epoch)
         """The state machine. Only `submit` changes it, and `prolong_session` while the runner is idle. Other code may
@@ -226,7 +226,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             return
         reply = self._machine.reply_at_once(event, self._environment.monotonic_ms(), self._environment.wall_ms())
         if reply is not None:
-            cast(Token, reply.token).complete(reply.response)
+            cast(ReplyTaker, reply.token).complete(reply.response)
         else:
             self._events.append(event)
             self._is_stepping = True
@@ -297,7 +297,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         for note in effects.notes:
             self._notes.info("%s", note)
         for token, response in effects.replies:
-            cast(Token, token).complete(response)
+            cast(ReplyTaker, token).complete(response)
         for command in effects.commands:
             self._row.perform(command, self)
 
@@ -338,7 +338,7 @@ def bytes_of(piece: FileSlice) -> bytes:
     return piece.file.pread(piece.size, piece.position)
 
 
-class Loading:
+class LoadingProgress:
     """The progress of a coordinator that loads partitions of its topic, for the log. The counts include all partitions
     that are loading at the same time. They are reset to 0 when the next loading begins after the last partition was
     loaded."""
@@ -376,6 +376,6 @@ class Loading:
         if index not in self._under_way:
             return
         self._under_way.remove(index)
-        if not self._under_way and self._progress.duration_ms >= FIRST_MS:
-            took = duration(self._progress.duration_ms / 1000)
+        if not self._under_way and self._progress.duration_ms >= FIRST_LINE_MS:
+            took = short_duration_text(self._progress.duration_ms / 1000)
             log.info("loaded %s: %s records in %s", self._topic, f"{sum(self._loaded.values()):,}", took)

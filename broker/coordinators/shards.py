@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from moldau.broker.config.internal_topics import InternalTopic
 from moldau.broker.coordinators.partition_log import CoordinatorLog
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType
-from moldau.broker.coordinators.shard_runner import Loading, ShardRunner
+from moldau.broker.coordinators.shard_runner import LoadingProgress, ShardRunner
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.errors import ErrorCode
@@ -44,7 +44,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         self._loop = loop
         self._spawn = spawn
         self._partitions_count = partitions_count
-        self._loading = Loading(row.topic.name, environment.precise_ns)
+        self._loading = LoadingProgress(row.topic.name, environment.precise_ns)
         self._runners: dict[int, ShardRunner[ShardT, RequestT, LoadedT]] = {}
 
     @property

@@ -113,7 +113,7 @@ def share_state_row(config: ShareStateConfig, current_image: Callable[[], Coordi
         new_reader=new_reader,
         load_buffer_size=config.load_buffer_size,
         codec=Codec(config.state_topic_compression_codec),
-        perform=prune,
+        perform=prune_log,
     )
 
 
@@ -138,7 +138,7 @@ def new_reader() -> RecordReader[ShareStateChange]:
     return ShareStateRecordReader()
 
 
-def prune(command: object, reports: Reports[ShareStateEvent]) -> None:
+def prune_log(command: object, reports: Reports[ShareStateEvent]) -> None:
     """Delete the redundant records at the start of a partition of `__share_group_state`, and report that to the state
     machine. If the log refuses, the state machine gives the command again later.
     """

@@ -33,14 +33,16 @@ a record for each.
 """
 
 
-def initialize(persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]) -> None:
+def perform_initialization(
+    persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]
+) -> None:
     """Initialize the state of the share partitions that a command names, and report to the group's state machine which
     succeeded and which failed.
     """
 
     def answered(answers: Answers) -> None:
         if reports.is_open:
-            done = succeeded(answers)
+            done = all_succeeded(answers)
             reports.report(StatesInitialized(command.group_id, done, frozenset(answers) - done))
 
     initialize_states(persister, command.group_id, command.state_epoch, command.offsets, answered)
@@ -57,7 +59,7 @@ def initialize_states(
         InitializeState(NO_WAITER, ShareKey(group_id, topic_id, partition), state_epoch, start_offset)
         for topic_id, partition, start_offset in offsets
     ]
-    ask_all(persister, requests, answered)
+    ask_share_coordinators(persister, requests, answered)
 
 
 def delete_states(
@@ -71,7 +73,7 @@ def delete_states(
         for topic_id, partitions in states.items()
         for partition in sorted(partitions)
     ]
-    ask_all(persister, requests, answered)
+    ask_share_coordinators(persister, requests, answered)
 
 
 def read_summaries(
@@ -85,10 +87,12 @@ def read_summaries(
         for topic_id, partitions in states.items()
         for partition in partitions
     ]
-    ask_all(persister, requests, answered)
+    ask_share_coordinators(persister, requests, answered)
 
 
-def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]) -> None:
+def ask_share_coordinators(
+    persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]
+) -> None:
     """Ask the share coordinator about several share partitions of a group. `answered` is called once, with all answers.
     Other tasks of the event loop run after every `ASKED_AT_ONCE` questions.
     """
@@ -116,5 +120,5 @@ def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: 
     ask_some()
 
 
-def succeeded(answers: Answers) -> frozenset[tuple[bytes, int]]:
+def all_succeeded(answers: Answers) -> frozenset[tuple[bytes, int]]:
     return frozenset(each for each, answer in answers.items() if answer.error is ErrorCode.NONE)

@@ -14,13 +14,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from moldau.broker.coordinators.joined_questions import JoinedQuestions, error_without
+from moldau.broker.coordinators.joined_questions import BatchedQuestions, error_without
 from moldau.broker.coordinators.share_coordinator import ShareCoordinator
 from moldau.broker.coordinators.share_coordinator_messages import answers_of, message_of
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share_coordinator.events import StateAnswer, StateRequest
 from moldau.protocol.errors import ErrorCode
@@ -89,7 +89,7 @@ class ShareStatePersister:
         self._cluster = cluster
         self._topics = topics
         self._coordinator = coordinator
-        self._joined: JoinedQuestions[Destination, Question] = JoinedQuestions(
+        self._joined: BatchedQuestions[Destination, Question] = BatchedQuestions(
             loop, brokers, PURPOSE, lambda question: question.request.key, message_with, give_answers
         )
 
@@ -138,7 +138,7 @@ def message_with(questions: Sequence[Question]) -> object:
 
 
 def give_answers(questions: Sequence[Question], response: object) -> None:
-    is_lost = isinstance(response, NoResponse)
+    is_lost = isinstance(response, NoResponseReason)
     answers = {} if is_lost else answers_of(response)
     missing = StateAnswer(error_without(response) if is_lost else ErrorCode.UNKNOWN_SERVER_ERROR)
     for request, ended in questions:

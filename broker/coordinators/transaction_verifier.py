@@ -16,11 +16,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from moldau.broker.coordinators.joined_questions import JoinedQuestions, error_without
+from moldau.broker.coordinators.joined_questions import BatchedQuestions, error_without
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import NEW_PROTOCOL, AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
@@ -97,7 +97,7 @@ class TransactionVerifier:
         self._transactions = transactions
         self._retry_ms = retry_ms
         self._retry_ms_max = retry_ms_max
-        self._joined: JoinedQuestions[Coordinator, TransactionQuestion] = JoinedQuestions(
+        self._joined: BatchedQuestions[Coordinator, TransactionQuestion] = BatchedQuestions(
             loop, brokers, PURPOSE, lambda question: question.transactional_id, request_of, give_answers
         )
 
@@ -191,7 +191,7 @@ def transaction_entry(question: TransactionQuestion) -> AddPartitionsToTxnTransa
 
 
 def give_answers(questions: Sequence[TransactionQuestion], response: object) -> None:
-    if isinstance(response, NoResponse):
+    if isinstance(response, NoResponseReason):
         for question in questions:
             question.answered(question.answer_with(error_without(response)))
         return

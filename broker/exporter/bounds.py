@@ -1,7 +1,7 @@
 """Upper bounds of the lag of groups, from offsets alone: the end offset minus the committed offset, for each partition.
 
 A sample may have 500,000 offsets. So the work for each offset is done by functions in C, and a partition is looked up
-by its name only once: then its group has the position of the partition in the lists of `Logs`.
+by its name only once: then its group has the position of the partition in the lists of `LogOffsets`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from itertools import compress, count, islice, repeat
 from operator import itemgetter, lt, sub
 from typing import Final
 
-from moldau.broker.console.lag import Ends
+from moldau.broker.console.lag import PartitionEnds
 
 Partition = tuple[str, int]
 Values = tuple[int, ...]
-UNKNOWN: Final = -1 << 62
+UNKNOWN_END: Final = -1 << 62
 """Stands for the end of a log that the leader has not reported."""
 PIECE: Final = 2_000
 """The number of partitions that are processed in one iteration of the event loop."""
 
 
-class Logs:
+class LogOffsets:
     """The start and end offsets of all logs that groups with the same isolation level read. Lists have them by
     position.
     """
@@ -49,14 +49,14 @@ class Logs:
         known = self._positions
         return [known.setdefault(key, len(known)) for key in keys]
 
-    async def take(self, ends: Ends) -> None:
+    async def take(self, ends: PartitionEnds) -> None:
         """Replace the start and end offsets by those in `ends`."""
         first: list[int] = []
         last: list[int] = []
         keys = iter(tuple(self._positions))
         while piece := tuple(islice(keys, PIECE)):
             first += map(ends.first.get, piece, repeat(0))
-            last += map(ends.last.get, piece, repeat(UNKNOWN))
+            last += map(ends.last.get, piece, repeat(UNKNOWN_END))
             await asyncio.sleep(0)
         if not any(first):
             first = []
@@ -64,7 +64,7 @@ class Logs:
         self.first, self.last = first, last
 
 
-class Offsets:
+class GroupPartitions:
     """The partitions of one group, and the committed offset of each."""
 
     __slots__ = ("_before", "_pieces", "committed", "keys")
@@ -78,11 +78,11 @@ class Offsets:
         since.
         """
 
-    def look_up_positions(self, logs: Logs) -> None:
+    def look_up_positions(self, logs: LogOffsets) -> None:
         """Look up the positions of the group's partitions in `logs`."""
         places = logs.positions(self.keys)
         self._pieces = [
-            (slice(begin, begin + PIECE), values_at(places[begin : begin + PIECE]))
+            (slice(begin, begin + PIECE), values_getter(places[begin : begin + PIECE]))
             for begin in range(0, len(places), PIECE)
         ]
 
@@ -90,7 +90,7 @@ class Offsets:
         """Replace the committed offsets. The group has the same partitions as before."""
         self.committed, self._before = committed, None
 
-    async def bounds(self, logs: Logs, furthest_max: int) -> Bounds | None:
+    async def bounds(self, logs: LogOffsets, furthest_max: int) -> LagBounds | None:
         """Compute the lags of the partitions; None if they are the same as in the last call. The result knows the
         `furthest_max` partitions that are furthest behind.
         """
@@ -100,7 +100,7 @@ class Offsets:
         if read == self._before:
             return None
         self._before = read
-        bounds = Bounds(furthest_max)
+        bounds = LagBounds(furthest_max)
         if len(read) == 1:
             bounds.add(self.keys, self.committed, *read[0])
             return bounds
@@ -110,7 +110,7 @@ class Offsets:
         return bounds
 
 
-class Bounds:
+class LagBounds:
     """The lag of each partition of one group. A partition without a known end is left out."""
 
     __slots__ = ("_furthest_max", "_other_most", "begins", "behind_count", "furthest", "keys", "lags", "sum")
@@ -147,7 +147,7 @@ class Bounds:
         lags = list(map(sub, last, begins))
         ordered = sorted(lags)
         if ordered and ordered[0] < 0:
-            known = list(map(UNKNOWN.__ne__, last))
+            known = list(map(UNKNOWN_END.__ne__, last))
             if not all(known):
                 keys, begins = list(compress(keys, known)), array("q", compress(begins, known))
                 lags = list(compress(lags, known))
@@ -166,8 +166,8 @@ class Bounds:
             self._add_furthest(place, lags, ordered)
 
     def _add_furthest(self, begin: int, lags: list[int], ordered: list[int]) -> None:
-        """Look for the furthest ones among the partitions whose indexes begin at `begin`. Their lags come as they
-        were added, and in ascending order.
+        """Find those partitions that are furthest behind among the ones whose indexes begin at `begin`. `lags` are
+        their lags in the order in which they were added, `ordered` the same lags in ascending order.
         """
         most = self._furthest_max
         largest = ordered[-most:]
@@ -197,7 +197,7 @@ class Bounds:
         return max((self._other_most, *map(self.lags.__getitem__, self.furthest)))
 
 
-def values_at(places: Sequence[int]) -> Callable[[Sequence[int]], Values]:
+def values_getter(places: Sequence[int]) -> Callable[[Sequence[int]], Values]:
     """Make a function that returns the values of a list at these positions."""
     if len(places) > 1:
         return itemgetter(*places)

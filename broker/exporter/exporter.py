@@ -22,15 +22,15 @@ from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
 from moldau.broker.coordinators.lag_history import PERIOD_MS
 from moldau.broker.coordinators.node_status import POINT_MS, TrafficPoint, WorstLag
 from moldau.broker.exporter.bounds import Partition
-from moldau.broker.exporter.sample import GroupLag, Sampler
+from moldau.broker.exporter.sample import GroupLag, LagSampler
 from moldau.broker.metrics.exposition import Page, labels_text
-from moldau.broker.replicas.replicas import Traffic
+from moldau.broker.replicas.replicas import TrafficTotals
 from moldau.security.access import Unrestricted
 
 log = logging.getLogger("moldau.broker")
-FRESH_MS: Final = 5_000
+SAMPLE_AGE_MS_MIN: Final = 5_000
 """The age (ms) that the last sample must have before another one is taken."""
-BEGIN_S: Final = 1.0
+FIRST_SAMPLE_S: Final = 1.0
 """The time (s) from the start of the node to the first sample."""
 PIECE: Final = 200
 """The number of partitions whose metrics are written in one iteration of the event loop."""
@@ -70,7 +70,7 @@ class LagExporter:
     def __init__(self, ports: ConsolePorts) -> None:
         self._ports = ports
         self._client = KafkaClient(ports, Unrestricted(), "")
-        self._sampler = Sampler(self._client)
+        self._sampler = LagSampler(self._client)
         self._patterns = ports.config.entries("moldau.metrics.lag.groups")
         self._partitions_max = ports.config.integer("moldau.metrics.lag.partitions.max")
         self._series_max = ports.config.integer("moldau.metrics.series.max")
@@ -90,11 +90,11 @@ class LagExporter:
 
     async def _keep_traffic(self) -> None:
         while True:
-            self._ports.services.node_status.add_point(await traffic_of(self._ports))
+            self._ports.services.node_status.add_point(await total_traffic(self._ports))
             await asyncio.sleep(POINT_MS / 1000)
 
     async def _keep_last_hour(self) -> None:
-        await asyncio.sleep(BEGIN_S)
+        await asyncio.sleep(FIRST_SAMPLE_S)
         while True:
             if self._age_ms() >= PERIOD_MS:
                 await self._sample()
@@ -107,16 +107,16 @@ class LagExporter:
         return self._ports.environment.monotonic_ms() - self._sampled_ms
 
     async def _sample(self) -> None:
-        """Take a sample of the lags of all groups, unless the last one is younger than `FRESH_MS`. If that fails, the
-        metrics of the last sample stay.
+        """Take a sample of the lags of all groups, unless the last one is younger than `SAMPLE_AGE_MS_MIN`. If that
+        fails, the metrics of the last sample stay.
         """
         clock = self._ports.environment.monotonic_ms
         async with self._sampling:
             began_ms = clock()
-            if self._age_ms() < FRESH_MS:
+            if self._age_ms() < SAMPLE_AGE_MS_MIN:
                 return
             try:
-                groups = await self._sampler.take()
+                groups = await self._sampler.take_sample()
                 records: dict[str, int | None] = {}
                 worst: list[WorstLag] = []
                 for number, group in enumerate(groups, 1):
@@ -231,12 +231,12 @@ def worst_lag(group: GroupLag) -> WorstLag:
     return WorstLag(group.id, *(summary.worst or ("", -1)), summary.most)
 
 
-async def traffic_of(ports: ConsolePorts) -> TrafficPoint:
+async def total_traffic(ports: ConsolePorts) -> TrafficPoint:
     """Sum up the records and bytes in and out of this broker since its start. Replicas that the broker does not have
     any more are included.
     """
     replicas = ports.services.replicas
-    sums = Traffic()
+    sums = TrafficTotals()
     for number, partition in enumerate(tuple(replicas)):
         sums.add(partition)
         if number % PARTITIONS == PARTITIONS - 1:

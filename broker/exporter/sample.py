@@ -26,8 +26,8 @@ from moldau.broker.console.groups import (
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import ends_of
 from moldau.broker.console.partitions import READ_COMMITTED
-from moldau.broker.exporter.bounds import PIECE, Bounds, Logs, Offsets, Partition
-from moldau.broker.exporter.counting import Behind, Counter, Place, Unread
+from moldau.broker.exporter.bounds import PIECE, GroupPartitions, LagBounds, LogOffsets, Partition
+from moldau.broker.exporter.counting import CountedLag, CountKey, UnreadCounter, UnreadRange
 from moldau.coordinator.offsets.offset_store import GroupOffsets
 from moldau.protocol.errors import ErrorCode
 
@@ -53,7 +53,7 @@ offset_of: Final = itemgetter(0)
 """Gets the offset from a `CommittedOffset`."""
 
 
-class Summary(NamedTuple):
+class LagSummary(NamedTuple):
     """The lag of a group, summed over its partitions."""
 
     records: int | None
@@ -71,7 +71,7 @@ class GroupLag:
 
     id: str
     kind: str
-    offsets: Offsets
+    offsets: GroupPartitions
     """The committed offsets; those of share partitions are their start offsets."""
     isolation: int = READ_COMMITTED
     source: GroupOffsets | None = None
@@ -82,16 +82,16 @@ class GroupLag:
     """The number of removals of `source` when the offsets were read."""
     is_settled: bool = False
     """Whether `bounds` were computed from the present committed offsets."""
-    bounds: Bounds = field(default_factory=lambda: Bounds(0))
-    unread: Sequence[tuple[int, Unread]] = ()
+    bounds: LagBounds = field(default_factory=lambda: LagBounds(0))
+    unread: Sequence[tuple[int, UnreadRange]] = ()
     """The unread ranges to count, those of the partitions that are furthest behind first. Each comes with the index of
     its partition in `bounds`.
     """
-    places: list[Place] = field(default_factory=list)
+    places: list[CountKey] = field(default_factory=list)
     """The keys of the counts of `unread`."""
-    behind: dict[int, Behind] = field(default_factory=dict)
+    behind: dict[int, CountedLag] = field(default_factory=dict)
     """The results of counting, by index of the partition in `bounds`. The lag in `bounds` is set to the result."""
-    summary: Summary | None = None
+    summary: LagSummary | None = None
 
     def commit(self, committed: array[int]) -> None:
         """Replace what is committed. The group has the same partitions as before."""
@@ -102,7 +102,7 @@ class GroupLag:
         """Whether the offsets are those of the same partitions as in `of`, in the same order."""
         return self.source is of and self.removals == of.removals and len(self.offsets.keys) == len(of.offsets)
 
-    async def update_bounds(self, logs: Logs, furthest_max: int) -> bool:
+    async def update_bounds(self, logs: LogOffsets, furthest_max: int) -> bool:
         """Compute `bounds` from the ends of the logs. Returns whether they have changed."""
         if logs.is_same and self.is_settled:
             return False
@@ -112,7 +112,7 @@ class GroupLag:
             self.bounds, self.behind, self.places, self.summary = bounds, {}, [], None
         return bounds is not None
 
-    def note_behind(self, place: int, behind: Behind) -> None:
+    def note_behind(self, place: int, behind: CountedLag) -> None:
         """Note the result of counting the partition with the index `place` in `bounds`."""
         if self.behind.get(place) != behind:
             self.behind[place] = behind
@@ -128,14 +128,14 @@ class GroupLag:
             and all(each.is_counted for each in self.behind.values())
         )
 
-    def summed_lag(self) -> Summary:
+    def summed_lag(self) -> LagSummary:
         """The lag summed over all partitions. The sums are kept until a lag changes."""
         if self.summary is None:
             bounds = self.bounds
             most = bounds.most
             uncounted = bounds.behind_count - sum(each.is_counted for each in self.behind.values() if each.records)
             worst = bounds.keys[bounds.lags.index(most)] if most else None
-            self.summary = Summary(bounds.sum if bounds.keys else None, most, worst, uncounted)
+            self.summary = LagSummary(bounds.sum if bounds.keys else None, most, worst, uncounted)
         return self.summary
 
     @property
@@ -144,24 +144,24 @@ class GroupLag:
         return min((each.first_ms for each in self.behind.values() if each.first_ms is not None), default=None)
 
 
-class Sampler:
+class LagSampler:
     """Takes samples of the lags of all groups. The bounds of a group are kept from sample to sample while its committed
     offsets and the ends of its logs stay the same, for up to `KEPT_MAX` offsets of all groups.
     """
 
     def __init__(self, client: KafkaClient) -> None:
         self._client = client
-        self._counter = Counter()
+        self._counter = UnreadCounter()
         self._turn = 0
         self._kept: dict[str, GroupLag] = {}
-        self._logs: dict[int, Logs] = {}
+        self._logs: dict[int, LogOffsets] = {}
         """The partitions that groups read, with their start and end offsets, by isolation level."""
         self._has_gone = False
         """Whether `_logs` may have partitions that no group reads any more."""
         self._most = 0
         """The number of partitions of each group whose records are counted."""
 
-    async def take(self) -> list[GroupLag]:
+    async def take_sample(self) -> list[GroupLag]:
         """Take a sample: the lags of all groups that this broker coordinates, sorted by id. The counting begins with
         another group each time, so that every group is counted sometimes, even if there are very many.
         """
@@ -239,7 +239,7 @@ class Sampler:
                     if kept is not None and kept.kind == kind and kept.has_partitions_of(of):
                         kept.commit(committed)
                     else:
-                        kept = GroupLag(group_id, kind, Offsets(list(of.offsets), committed), source=of)
+                        kept = GroupLag(group_id, kind, GroupPartitions(list(of.offsets), committed), source=of)
                     kept.changes, kept.removals = of.changes, of.removals
                     seen += len(committed)
                 yield kept
@@ -249,7 +249,7 @@ class Sampler:
                     await asyncio.sleep(0)
         for group_id, told in (await committed_offsets(client, shared)).items():
             known = {key: offset for key, offset in told.offsets.items() if offset is not None}
-            yield GroupLag(group_id, SHARE, Offsets(list(known), array("q", known.values())), told.isolation)
+            yield GroupLag(group_id, SHARE, GroupPartitions(list(known), array("q", known.values())), told.isolation)
 
     async def _ask_ends(self, groups: Sequence[GroupLag], *, begins_anew: bool) -> None:
         """Ask for the start and end offsets of all partitions that groups read. With `begins_anew`, the partitions of
@@ -262,7 +262,7 @@ class Sampler:
         seen = 0
         for group in groups:
             if begins_anew or group is not self._kept.get(group.id):
-                group.offsets.look_up_positions(self._logs.setdefault(group.isolation, Logs()))
+                group.offsets.look_up_positions(self._logs.setdefault(group.isolation, LogOffsets()))
                 seen += len(group.offsets.keys)
                 if seen > PIECE:
                     seen = 0
@@ -271,7 +271,7 @@ class Sampler:
             await logs.take(await ends_of(self._client, logs, level))
 
 
-async def _unread(client: KafkaClient, group: GroupLag) -> list[tuple[int, Unread]]:
+async def _unread(client: KafkaClient, group: GroupLag) -> list[tuple[int, UnreadRange]]:
     """The unread ranges of the partitions that are furthest behind in a group, the furthest first. Each comes with the
     index of its partition in the group's `bounds`.
     """
@@ -286,5 +286,5 @@ async def _unread(client: KafkaClient, group: GroupLag) -> list[tuple[int, Unrea
     for place in places:
         key, begin = bounds.keys[place], bounds.begins[place]
         left_out = finished.get(key, NO_OFFSETS)
-        found.append((place, Unread(key, begin, begin + bounds.lags[place], group.isolation, left_out)))
+        found.append((place, UnreadRange(key, begin, begin + bounds.lags[place], group.isolation, left_out)))
     return found

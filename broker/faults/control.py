@@ -17,8 +17,8 @@ from moldau.broker.config.listeners import HttpAddress
 from moldau.broker.faults.fault import DISK_ERRORS, DISK_OPERATIONS, object_of
 from moldau.broker.faults.faults import Faults
 from moldau.broker.faults.messages import InvalidFault
-from moldau.broker.faults.moves import Moves
-from moldau.broker.http.server import Answer, HttpRequest, HttpServer, host_of, is_address
+from moldau.broker.faults.moves import LeaderMoves
+from moldau.broker.http.server import HttpRequest, HttpResponse, HttpServer, host_of, is_ip_address
 from moldau.broker.replicas.log_jobs import LogJobs
 from moldau.broker.runtime.tasks import Spawn
 
@@ -42,7 +42,7 @@ class Control:
         self,
         node_id: int,
         faults: Faults,
-        moves: Moves,
+        moves: LeaderMoves,
         log_jobs: LogJobs,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
@@ -93,7 +93,7 @@ class Control:
 
         async def ask(request: HttpRequest) -> object:
             host = host_of(request)
-            if host not in self._names and not is_address(host):
+            if host not in self._names and not is_ip_address(host):
                 raise InvalidFault(f"the control interface is not served as {host[:200]!r}: use its address")
             return await resource(request)
 
@@ -163,16 +163,16 @@ class Control:
         return {"entries": [entry.as_json() for entry in self._faults.timeline(int(after))]}
 
 
-def answering(resource: Resource) -> Callable[[HttpRequest], Awaitable[Answer]]:
+def answering(resource: Resource) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
     """Make the HTTP handler of a resource. It returns the result of the resource, or its error, as JSON."""
 
-    async def answer(request: HttpRequest) -> Answer:
+    async def answer(request: HttpRequest) -> HttpResponse:
         try:
-            return Answer(200, JSON_TYPE, json.dumps(await resource(request), default=str) + "\n")
+            return HttpResponse(200, JSON_TYPE, json.dumps(await resource(request), default=str) + "\n")
         except InvalidFault as error:
-            return Answer(400, JSON_TYPE, json.dumps({"error": str(error)}) + "\n")
+            return HttpResponse(400, JSON_TYPE, json.dumps({"error": str(error)}) + "\n")
         except NotFound as error:
-            return Answer(404, JSON_TYPE, json.dumps({"error": str(error)}) + "\n")
+            return HttpResponse(404, JSON_TYPE, json.dumps({"error": str(error)}) + "\n")
 
     return answer
 

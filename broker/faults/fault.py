@@ -24,7 +24,7 @@ DISK_OPERATIONS: Final = ("append", "read", "sync")
 DISK_ERRORS: Final = ("EIO", "ENOSPC", "EROFS")
 
 
-class Subject(NamedTuple):
+class FaultSubject(NamedTuple):
     """The properties of a request, or of a file operation, that scopes are compared with."""
 
     api: str = ""
@@ -90,7 +90,7 @@ class Scope:
             raise InvalidFault(f"{where}.path needs {where}.disk")
         return scope
 
-    def has(self, subject: Subject) -> bool:
+    def has(self, subject: FaultSubject) -> bool:
         """Whether a request or a file operation is in the scope."""
         if self.disk is not None or subject.disk:
             return self.disk == subject.disk and (self.path is None or self.path in subject.path)
@@ -105,7 +105,7 @@ class Scope:
             and (self.topic is None or self._has_topic(subject))
         )
 
-    def _has_topic(self, subject: Subject) -> bool:
+    def _has_topic(self, subject: FaultSubject) -> bool:
         partitions = subject.topics.get(self.topic or "")
         return partitions is not None and (self.partition is None or self.partition in partitions)
 
@@ -159,8 +159,8 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a fault does to a request or a file operation. Exactly one field is set; only `hold` may have `until` with
-    it.
+    """The effect of a fault on a request or a file operation. Exactly one field is set; only `hold` may have `until`
+    with it.
     """
 
     error: ErrorCode | None = None
@@ -279,7 +279,7 @@ class Fault:
             return self.calls >= trigger.on_call
         return trigger.times is not None and self.met >= trigger.times
 
-    def applies_to(self, subject: Subject) -> bool:
+    def applies_to(self, subject: FaultSubject) -> bool:
         """Count a request or a file operation if it is in the scope. Returns whether the fault is applied to it."""
         if self.is_used_up or not self.scope.has(subject):
             return False

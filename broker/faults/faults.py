@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from moldau.broker.faults.clock import MovableClock
-from moldau.broker.faults.fault import Apis, Fault, Subject, object_of
+from moldau.broker.faults.fault import Apis, Fault, FaultSubject, object_of
 from moldau.broker.faults.messages import InvalidFault
 
 FAULTS_MAX: Final = 1_000
@@ -23,7 +23,7 @@ FAULTS_LENGTH_MAX: Final = 32 << 20
 """The most characters of the JSON of all faults in force. Adding one more fault raises `InvalidFault`."""
 
 
-class Entry(NamedTuple):
+class TimelineEntry(NamedTuple):
     """One entry of the timeline."""
 
     number: int
@@ -52,7 +52,7 @@ class Faults:
         self._lengths: dict[int, int] = {}
         """The number of characters of each fault's JSON, by the id of the fault."""
         self._next_id = 1
-        self._timeline: deque[Entry] = deque()
+        self._timeline: deque[TimelineEntry] = deque()
         self._timeline_length = 0
         self._numbers = count(1)
         self._held: list[tuple[Fault, Callable[[], None]]] = []
@@ -112,7 +112,7 @@ class Faults:
 
     # Meeting
 
-    def fault_for(self, subject: Subject) -> Fault | None:
+    def fault_for(self, subject: FaultSubject) -> Fault | None:
         """Return the first fault that is applied to a request or a file operation; None if there is none. If the fault
         will not be applied again, it ends, unless it holds requests.
         """
@@ -133,7 +133,7 @@ class Faults:
         """Forget a held request, because its connection is closed. `handle` is the function given to `hold`."""
         self._held = [(fault, each) for fault, each in self._held if each is not handle]
 
-    def note_arrival(self, subject: Subject) -> None:
+    def note_arrival(self, subject: FaultSubject) -> None:
         """Note that a request has arrived, and release the held requests whose `until` scope it is in."""
         self._release(lambda fault: (until := fault.action.until) is not None and until.has(subject))
         for fault in tuple(self._faults.values()):
@@ -152,12 +152,12 @@ class Faults:
         """Add an entry to the timeline."""
         if len(text) > TEXT_LENGTH_MAX:
             text = f"{text[:TEXT_LENGTH_MAX]}... ({len(text)} characters)"
-        self._timeline.append(Entry(next(self._numbers), self._now_ms(), what, text))
+        self._timeline.append(TimelineEntry(next(self._numbers), self._now_ms(), what, text))
         self._timeline_length += len(text)
         while len(self._timeline) > TIMELINE_MAX or self._timeline_length > TIMELINE_LENGTH_MAX:
             self._timeline_length -= len(self._timeline.popleft().text)
 
-    def timeline(self, after: int = 0) -> list[Entry]:
+    def timeline(self, after: int = 0) -> list[TimelineEntry]:
         """The entries of the timeline with numbers above `after`."""
         return [entry for entry in self._timeline if entry.number > after]
 
@@ -166,7 +166,7 @@ class Faults:
         return [(entry.what, entry.text) for entry in self._timeline if entry.what.startswith("fault")]
 
 
-def text_of(subject: Subject) -> str:
+def text_of(subject: FaultSubject) -> str:
     """Describe a request or a file operation in one line."""
     if subject.disk:
         return f"{subject.disk} {subject.path}"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from time import sleep
 
-from moldau.broker.faults.fault import Subject
+from moldau.broker.faults.fault import FaultSubject
 from moldau.broker.faults.faults import Faults
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.port import File, FileSystem
@@ -39,7 +39,7 @@ class FaultyFiles:
         if not faults.slow_or_failing_files:
             return
         with self._meeting:
-            fault = faults.fault_for(Subject(disk=operation, path=path))
+            fault = faults.fault_for(FaultSubject(disk=operation, path=path))
         if fault is None:
             return
         action = fault.action

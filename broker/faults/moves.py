@@ -30,7 +30,7 @@ created it.
 POLL_S: Final = 0.02
 
 
-class Moves:
+class LeaderMoves:
     """Moves the leaders of partitions to other replicas."""
 
     def __init__(

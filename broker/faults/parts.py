@@ -19,7 +19,7 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.schema import Field, default_struct, fields_of
 
 
-def part_of(request: Any, scope: Scope, name_of: TopicNames, *, is_named: bool) -> object | None:
+def request_part(request: Any, scope: Scope, name_of: TopicNames, *, is_named: bool) -> object | None:
     """Copy a request, or a struct of it, with only the elements that the scope names, if `is_named`, or with only the
     others. None if there are no such elements. If the scope names the request as a whole, the request itself is
     returned for `is_named`, otherwise None.
@@ -58,7 +58,7 @@ def _element(
     if field.struct is None:
         return each if _names(each, field, holder, scope, name_of) is is_named else None
     if "topic" not in field.name:
-        return part_of(each, scope, name_of, is_named=is_named)
+        return request_part(each, scope, name_of, is_named=is_named)
     is_topic = scope.topic is not None and topic_name(each, name_of) == scope.topic
     listed = partition_field(each)
     if not is_topic or scope.partition is None or listed is None:

@@ -18,11 +18,11 @@ from moldau.broker.apis.needs import change_response
 from moldau.broker.faults.fault import Fault, Scope
 from moldau.broker.faults.faults import Faults, text_of
 from moldau.broker.faults.messages import message_from_json
-from moldau.broker.faults.parts import part_of
+from moldau.broker.faults.parts import request_part
 from moldau.broker.faults.subjects import TopicNames, give_topic_ids, subject_of, topic_name
 from moldau.broker.network.replies import encode_response
 from moldau.broker.network.route import Handler, RequestContext
-from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.broker.runtime.pending import Pending, call_with_response
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.produce import ProduceRequest
@@ -70,13 +70,13 @@ class FaultyRequests:
             give_topic_ids(answer, request, self._name_of)
             return answer
         if action.reset:
-            break_off(context, "a fault resets it")
+            close_connection(context, "a fault resets it")
             return None
         if action.hold:
             held: Pending[object] = Pending()
 
             def goes_on() -> None:
-                when_ready(handle(context, request), lambda response: held.complete(response))
+                call_with_response(handle(context, request), lambda response: held.complete(response))
 
             held.on_abandon = lambda: self._faults.drop(goes_on)
             self._faults.hold(fault, goes_on)
@@ -89,10 +89,10 @@ class FaultyRequests:
         if action.delay_ms is not None:
             late: Pending[object] = Pending()
             delay_s = action.delay_ms / 1000
-            when_ready(result, lambda response: self._later(delay_s, lambda: late.complete(response)))
+            call_with_response(result, lambda response: self._later(delay_s, lambda: late.complete(response)))
             return late
         lost: Pending[object] = Pending()
-        when_ready(result, lambda response: lose_response(context, response, is_cut=action.cut_answer))
+        call_with_response(result, lambda response: lose_response(context, response, is_cut=action.cut_answer))
         return lost
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
@@ -102,7 +102,7 @@ class FaultyRequests:
         self, scope: Scope, error: ErrorCode, handle: Handler, context: RequestContext, request: object
     ) -> object:
         if isinstance(request, ProduceRequest) and request.acks == 0:
-            break_off(context, f"a fault gives {error.name} to a request without an answer")
+            close_connection(context, f"a fault gives {error.name} to a request without an answer")
             return None
         return refused_named(scope, error, handle, context, request, self._name_of)
 
@@ -118,8 +118,8 @@ def refused_named(
     if isinstance(request, FetchRequest):
         answer = handle(context, request)
         return change_response(answer, lambda response: without_records(response, scope, error, name_of))
-    named = part_of(request, scope, name_of, is_named=True)
-    others = part_of(request, scope, name_of, is_named=False)
+    named = request_part(request, scope, name_of, is_named=True)
+    others = request_part(request, scope, name_of, is_named=False)
     refusal = None if named is None else refused_parts(named, context.version, error)
     if others is None or not has_elements(refusal):
         return refused(request, context.version, error)
@@ -158,7 +158,7 @@ def merge_responses(one: object, other: object) -> object:
                 setattr(first, field.name, [*getattr(first, field.name), *getattr(second, field.name)])
         both.complete(first)
 
-    when_ready(one, lambda first: when_ready(other, lambda second: join(first, second)))
+    call_with_response(one, lambda first: call_with_response(other, lambda second: join(first, second)))
     return both
 
 
@@ -170,7 +170,7 @@ def throttle_response(context: RequestContext, response: object, throttle_ms: in
     return response
 
 
-def break_off(context: RequestContext, reason: str) -> None:
+def close_connection(context: RequestContext, reason: str) -> None:
     """Close the connection of a request at once."""
     connection = cast("Connection", context.connection)
     connection.close(reason)
@@ -183,7 +183,7 @@ def lose_response(context: RequestContext, response: object, *, is_cut: bool) ->
     """
     connection = cast("Connection", context.connection)
     if not is_cut or response is None:
-        break_off(context, "a fault loses the answer")
+        close_connection(context, "a fault loses the answer")
         return
     pieces, _ = encode_response(context, response)
     whole = b"".join(bytes(piece) for piece in pieces if isinstance(piece, (bytes, bytearray, memoryview)))

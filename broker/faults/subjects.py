@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from moldau.broker.faults.fault import Subject
+from moldau.broker.faults.fault import FaultSubject
 from moldau.broker.network.route import RequestContext
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.schema import ZERO_UUID, Field, Wire, fields_of
@@ -20,7 +20,7 @@ TopicNames = Callable[[bytes], str | None]
 """A function that gives the name of a topic by its id, or None."""
 
 
-def subject_of(context: RequestContext, request: object, name_of: TopicNames) -> Subject:
+def subject_of(context: RequestContext, request: object, name_of: TopicNames) -> FaultSubject:
     """The properties of a request that scopes are compared with."""
     topics: dict[str, set[int]] = {}
     groups: set[str] = set()
@@ -31,7 +31,7 @@ def subject_of(context: RequestContext, request: object, name_of: TopicNames) ->
         else:
             (groups if kind == "group" else transactional_ids).add(name)
     client_id = context.client_id or ""
-    return Subject(
+    return FaultSubject(
         api=context.route.name,
         client_id=client_id,
         from_node=node_of(client_id),

@@ -16,7 +16,7 @@ ANSWER_SIZE_MAX: Final = 1 << 26
 PIECE: Final = 1 << 16
 
 
-class LocalAnswer(NamedTuple):
+class LocalResponse(NamedTuple):
     status: int
     body: bytes
 
@@ -25,7 +25,7 @@ class NoAnswer(Exception):
     """The process does not answer; the text says why."""
 
 
-async def get(address: LocalAddress, target: str, patience_s: float) -> LocalAnswer:
+async def get_response(address: LocalAddress, target: str, patience_s: float) -> LocalResponse:
     """Send a GET request to another process of this machine, and return the response. Raises `NoAnswer`, also if there
     is no response after `patience_s` seconds.
     """
@@ -38,7 +38,7 @@ async def get(address: LocalAddress, target: str, patience_s: float) -> LocalAns
         raise NoAnswer(getattr(problem, "strerror", None) or str(problem)) from None
 
 
-async def _get(address: LocalAddress, target: str) -> LocalAnswer:
+async def _get(address: LocalAddress, target: str) -> LocalResponse:
     reader, writer = await asyncio.open_unix_connection(address.path)
     try:
         connection = h11.Connection(h11.CLIENT)
@@ -57,6 +57,6 @@ async def _get(address: LocalAddress, target: str) -> LocalAnswer:
                 if size > ANSWER_SIZE_MAX:
                     raise NoAnswer(f"the answer is longer than {ANSWER_SIZE_MAX} bytes")
             elif isinstance(event, h11.EndOfMessage):
-                return LocalAnswer(status, b"".join(body))
+                return LocalResponse(status, b"".join(body))
     finally:
         writer.close()

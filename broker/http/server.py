@@ -22,11 +22,11 @@ log = logging.getLogger("moldau.http")
 
 HEAD_SIZE_MAX: Final = 8192
 READING: Final = ("GET", "HEAD")
-UNSENT_MAX: Final = 1 << 25
+UNSENT_SIZE_MAX: Final = 1 << 25
 """The maximum number of bytes of answers that clients have not taken. Above it, the connection with the most such bytes
 is closed.
 """
-PATIENCE_S: Final = 10
+SEND_TIMEOUT_S: Final = 10
 CONNECTIONS_MAX: Final = 32
 """The maximum number of connections. A scraper needs one, and a probe another.
 
@@ -53,18 +53,18 @@ class HttpRequest(NamedTuple):
     """The address of the client."""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     content_type: str
     body: str | bytes
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Stream(NamedTuple):
+class StreamResponse(NamedTuple):
     """An answer whose pieces are sent as they come, such as server-sent events.
 
     The iterator may end by itself, and is closed if the client leaves. A client that does not take the sent pieces for
-    `PATIENCE_S` is disconnected.
+    `SEND_TIMEOUT_S` is disconnected.
     """
 
     content_type: str
@@ -72,7 +72,7 @@ class Stream(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Handler = Callable[[HttpRequest], Awaitable["Answer | Stream"]]
+Handler = Callable[[HttpRequest], Awaitable["HttpResponse | StreamResponse"]]
 Resources = Mapping[str, Mapping[str, Handler]]
 """The handlers by path template (such as `/v1/faults/{id}`) and by method."""
 
@@ -85,7 +85,7 @@ def host_of(request: HttpRequest) -> str:
     return text.partition(":")[0]
 
 
-def is_address(host: str) -> bool:
+def is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -93,11 +93,11 @@ def is_address(host: str) -> bool:
     return True
 
 
-def plain(status: int, text: str) -> Answer:
-    return Answer(status, "text/plain; charset=utf-8", text + "\n")
+def plain_response(status: int, text: str) -> HttpResponse:
+    return HttpResponse(status, "text/plain; charset=utf-8", text + "\n")
 
 
-def phrase_of(status: int) -> str:
+def reason_phrase(status: int) -> str:
     """The reason phrase of a status code."""
     if status == 200:
         return "OK"
@@ -142,7 +142,7 @@ class HttpServer:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    def find(self, path: str) -> tuple[Mapping[str, Handler], Mapping[str, str]] | None:
+    def find_resource(self, path: str) -> tuple[Mapping[str, Handler], Mapping[str, str]] | None:
         """The handlers of the resource with a path, by method, and the values of the variables in the path; None if
         there is no such resource.
         """
@@ -156,7 +156,7 @@ class HttpServer:
                 return handlers, {want[1:-1]: unquote(step) for want, step in pairs if want.startswith("{")}
         return None
 
-    def make_room(self) -> None:
+    def close_surplus_connection(self) -> None:
         """If there are `CONNECTIONS_MAX` connections, close the oldest one of the client address that has the most."""
         if len(self.connections) < CONNECTIONS_MAX:
             return
@@ -170,10 +170,10 @@ class HttpServer:
 
     def make_room_for(self, size: int) -> None:
         """Before an answer of `size` bytes, close the connections with the most unsent bytes until the unsent bytes of
-        all connections and `size` are at most `UNSENT_MAX` together.
+        all connections and `size` are at most `UNSENT_SIZE_MAX` together.
         """
         unsent = {each: each.unsent for each in self.connections if each.unsent}
-        while unsent and sum(unsent.values()) + size > UNSENT_MAX:
+        while unsent and sum(unsent.values()) + size > UNSENT_SIZE_MAX:
             most = max(unsent, key=lambda each: unsent[each])
             del unsent[most]
             most.give_up()
@@ -208,9 +208,9 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
-        self._server.make_room()
+        self._server.close_surplus_connection()
         self._server.connections[self] = None
-        self._timer = self._server.loop.call_later(PATIENCE_S, self.give_up)
+        self._timer = self._server.loop.call_later(SEND_TIMEOUT_S, self.give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -237,7 +237,7 @@ class HttpConnection(asyncio.Protocol):
                 self._h11.receive_data(data)
                 self._read_events()
         except h11.RemoteProtocolError as error:
-            self._refuse(plain(error.error_status_hint, str(error)))
+            self._refuse(plain_response(error.error_status_hint, str(error)))
 
     @property
     def unsent(self) -> int:
@@ -282,7 +282,7 @@ class HttpConnection(asyncio.Protocol):
             elif isinstance(event, h11.Data):
                 self._body += event.data
                 if len(self._body) > self._server.body_size_max:
-                    self._refuse(plain(413, f"the body is longer than {self._server.body_size_max} bytes"))
+                    self._refuse(plain_response(413, f"the body is longer than {self._server.body_size_max} bytes"))
             elif isinstance(event, h11.EndOfMessage):
                 assert self._head is not None, "a message begins with its head"
                 self._ask(self._head)
@@ -293,15 +293,15 @@ class HttpConnection(asyncio.Protocol):
         self._is_asked = True
         method = head.method.decode()
         path, _, query = head.target.decode().partition("?")
-        found = self._server.find(path)
+        found = self._server.find_resource(path)
         if found is None:
-            self._answer(plain(404, "here are " + ", ".join(self._server.resources)))
+            self._answer(plain_response(404, "here are " + ", ".join(self._server.resources)))
             return
         handlers, variables = found
         handler = handlers.get("GET" if method == "HEAD" else method)
         if handler is None:
             allowed = ", ".join([*handlers, "HEAD"] if "GET" in handlers else handlers)
-            self._answer(plain(405, f"here are {allowed}")._replace(headers=(("Allow", allowed),)))
+            self._answer(plain_response(405, f"here are {allowed}")._replace(headers=(("Allow", allowed),)))
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
         fields = dict(parse_qsl(query, keep_blank_values=True))
@@ -317,13 +317,13 @@ class HttpConnection(asyncio.Protocol):
             answer = await handler(request)
         except Exception:
             log.exception("the handler of %s %s failed", request.method, request.path)
-            answer = plain(500, "the handler failed; the node's log has the reason")
-        if isinstance(answer, Stream):
+            answer = plain_response(500, "the handler failed; the node's log has the reason")
+        if isinstance(answer, StreamResponse):
             await self._send_stream(answer)
         else:
             self._answer(answer)
 
-    async def _send_stream(self, stream: Stream) -> None:
+    async def _send_stream(self, stream: StreamResponse) -> None:
         """Send the pieces of a stream until it ends, or until the client leaves or does not read."""
         transport = self._transport
         if self._timer is not None:
@@ -332,11 +332,11 @@ class HttpConnection(asyncio.Protocol):
             if transport is None:
                 return
             headers = [("Content-Type", stream.content_type), ("Connection", "close"), *stream.headers]
-            head = h11.Response(status_code=200, headers=headers, reason=phrase_of(200))
+            head = h11.Response(status_code=200, headers=headers, reason=reason_phrase(200))
             transport.write(self._h11.send(head) or b"")
             if self._head is None or self._head.method != b"HEAD":
                 async for piece in stream.pieces:
-                    async with asyncio.timeout(PATIENCE_S):
+                    async with asyncio.timeout(SEND_TIMEOUT_S):
                         await self._writable.wait()
                     if self._transport is None:
                         return
@@ -353,12 +353,12 @@ class HttpConnection(asyncio.Protocol):
             if aclose is not None:
                 await aclose()
 
-    def _refuse(self, answer: Answer) -> None:
+    def _refuse(self, answer: HttpResponse) -> None:
         """Answer a request without reading the rest of it."""
         self._is_asked = True
         self._answer(answer)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: HttpResponse) -> None:
         if self._transport is None:
             return
         body = answer.body.encode() if isinstance(answer.body, str) else answer.body
@@ -368,7 +368,7 @@ class HttpConnection(asyncio.Protocol):
             ("Connection", "close"),
             *answer.headers,
         ]
-        response = h11.Response(status_code=answer.status, headers=headers, reason=phrase_of(answer.status))
+        response = h11.Response(status_code=answer.status, headers=headers, reason=reason_phrase(answer.status))
         events: list[h11.Event] = [response, h11.EndOfMessage()]
         if self._head is None or self._head.method != b"HEAD":
             events.insert(1, h11.Data(data=body))

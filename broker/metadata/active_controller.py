@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from moldau.broker.metadata.metadata_log import NoRoom
+from moldau.broker.metadata.metadata_log import DiskFull
 from moldau.broker.metadata.publisher import MetadataPublisher, Reply, no_retry
 from moldau.broker.runtime.environment import Environment
 from moldau.kraft.controller.controller import Controller
@@ -40,11 +40,11 @@ Slices: TypeAlias = Generator[None, None, T]
 """A generator that does a part of its work in each step, and returns a result at the end."""
 AppendRecords = Callable[[Sequence[object], int], Provenance]
 """Appends a batch of metadata records to the log, in the versions that a metadata.version (the second argument) has.
-Raises `NoRoom`.
+Raises `DiskFull`.
 """
 
 
-class Work(NamedTuple):
+class ControllerWork(NamedTuple):
     """One or more decisions that wait or are in progress. `given_up` is called if the controller's term ends before
     they are complete, `failed` if a bug ends them.
     """
@@ -72,8 +72,8 @@ class ActiveController:
         self._publisher = publisher
         self._append = append
         self._end_offset = controller.image.provenance.end_offset
-        self._under_way: Work | None = None
-        self._waiting: deque[Work] = deque()
+        self._under_way: ControllerWork | None = None
+        self._waiting: deque[ControllerWork] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
         self._is_second_look = False
@@ -85,7 +85,7 @@ class ActiveController:
 
     def begin(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> None:
         """Write the first decisions of a term. `cannot_lead` is called if the disk has no room for these decisions."""
-        self._take_turn(Work(self._begun(decisions, cannot_lead)))
+        self._take_turn(ControllerWork(self._begun(decisions, cannot_lead)))
 
     def _begun(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> Slices[None]:
         if not (yield from self._carry_out_all(decisions)):
@@ -110,7 +110,7 @@ class ActiveController:
         def failed() -> None:
             reply(refused_with_text(request, None, ErrorCode.UNKNOWN_SERVER_ERROR))
 
-        self._take_turn(Work(self._submitted(request, reply, given_up, requester), given_up, failed))
+        self._take_turn(ControllerWork(self._submitted(request, reply, given_up, requester), given_up, failed))
 
     def _submitted(
         self, request: object, reply: Reply, given_up: Callable[[], None], requester: Requester
@@ -147,7 +147,7 @@ class ActiveController:
 
     # Turns
 
-    def _take_turn(self, work: Work) -> None:
+    def _take_turn(self, work: ControllerWork) -> None:
         """Do the first slice of `work` now; if other work is in progress, once that is done."""
         if self._under_way is not None:
             self._waiting.append(work)
@@ -155,7 +155,7 @@ class ActiveController:
             self._under_way = work
             self._go_on(work)
 
-    def _go_on(self, begun: Work | None = None) -> None:
+    def _go_on(self, begun: ControllerWork | None = None) -> None:
         """Do the next slice of the work in progress; after its last slice, begin the work that waits. An exception of a
         bug is raised; `failed` is also called, unless the slice is the first one of `begun`.
         """
@@ -199,7 +199,7 @@ class ActiveController:
             for records in decision.further_batches:
                 yield
                 self._append_batch(records)
-        except NoRoom as error:
+        except DiskFull as error:
             if decision.reply is None:
                 return False, None
             from moldau.broker.metadata.refusals import failed_write_response
@@ -244,7 +244,7 @@ class ActiveController:
             self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
             return
         self._is_second_look = False
-        self._take_turn(Work(self._ticked()))
+        self._take_turn(ControllerWork(self._ticked()))
 
     def _ticked(self) -> Slices[None]:
         decisions = self._controller.tick(self._environment.monotonic_ms())

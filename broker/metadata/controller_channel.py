@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, requester_of, sealed_request
+from moldau.broker.metadata.enveloping import ForwardedClient, enclosed_response, enveloped_request, requester_of
 from moldau.broker.metadata.refusals import error_of
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.network.peer_channel import NoResponseReason, PeerChannels
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.envelope import EnvelopeResponse
@@ -32,7 +32,7 @@ RETRY_MS: Final = 50
 PATIENCE_MS: Final = 30_000
 """The timeout (ms) of a request that has no field `timeout_ms`."""
 PURPOSE: Final = "controller"
-LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
+RESPONSE_LOST_ERRORS: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
 """The errors with which a node that does not lead the quorum answers a request to the controller."""
 
 
@@ -72,7 +72,7 @@ class ClientService(Protocol):
         """Serve a request. `reply` gets the response; NOT_CONTROLLER if this node does not lead any more."""
 
 
-class Attempt(NamedTuple):
+class PendingAttempt(NamedTuple):
     """A request that has no response yet. At its deadline it gets REQUEST_TIMED_OUT."""
 
     request: object
@@ -119,13 +119,13 @@ class ControllerChannel:
         """
         patience_ms = getattr(request, "timeout_ms", PATIENCE_MS)
         deadline_ms = self._environment.monotonic_ms() + max(0, patience_ms)
-        self._try(Attempt(request, reply, deadline_ms, version, client))
+        self._try(PendingAttempt(request, reply, deadline_ms, version, client))
 
     def close(self) -> None:
         """Pass no more responses on, because this node stops, and with it the callers that wait for them."""
         self._is_closed = True
 
-    def _try(self, attempt: Attempt) -> None:
+    def _try(self, attempt: PendingAttempt) -> None:
         if self._is_closed:
             return
         if self._clients is not None and attempt.client is not None and self._leadership.is_active:
@@ -148,35 +148,35 @@ class ControllerChannel:
                 channel.ask(attempt.request, answered, left_ms, attempt.version)
             else:
                 assert attempt.version is not None, "the request of a client has a version"
-                sealed = sealed_request(attempt.request, attempt.version, attempt.client)
+                sealed = enveloped_request(attempt.request, attempt.version, attempt.client)
                 channel.ask(sealed, partial(self._answered_in_envelope, attempt), left_ms)
 
-    def _later(self, attempt: Attempt) -> None:
+    def _later(self, attempt: PendingAttempt) -> None:
         self._loop.call_later(RETRY_MS / 1000, self._try, attempt)
 
-    def _served(self, attempt: Attempt, response: object) -> None:
-        if error_of(response) in LOST:
+    def _served(self, attempt: PendingAttempt, response: object) -> None:
+        if error_of(response) in RESPONSE_LOST_ERRORS:
             self._later(attempt)
         elif not self._is_closed:
             attempt.reply(response)
 
-    def _answered_in_envelope(self, attempt: Attempt, response: object) -> None:
+    def _answered_in_envelope(self, attempt: PendingAttempt, response: object) -> None:
         if not isinstance(response, EnvelopeResponse):
             self._answered(attempt, response)
         elif response.error_code == ErrorCode.NONE:
             assert attempt.version is not None
-            self._answered(attempt, opened_response(response, type(attempt.request), attempt.version))
-        elif response.error_code in LOST:
+            self._answered(attempt, enclosed_response(response, type(attempt.request), attempt.version))
+        elif response.error_code in RESPONSE_LOST_ERRORS:
             self._later(attempt)
         else:
             # As in Apache Kafka, the client is not told about a problem between brokers and controllers.
             log.error("the controller refuses an envelope: %s", ErrorCode(response.error_code).name)
             self._answered(attempt, refused_with_text(attempt.request, attempt.version, ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _answered(self, attempt: Attempt, response: object) -> None:
+    def _answered(self, attempt: PendingAttempt, response: object) -> None:
         if self._is_closed:
             return
-        if isinstance(response, NoResponse) or error_of(response) in LOST:
+        if isinstance(response, NoResponseReason) or error_of(response) in RESPONSE_LOST_ERRORS:
             self._later(attempt)
         else:
             self._leadership.note_leader_answered()

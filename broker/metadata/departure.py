@@ -20,7 +20,7 @@ from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.registration import Registration, ask_controller
 from moldau.broker.metadata.topic_creation import ControllerPort
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.place import LEFT_STATUS
+from moldau.broker.runtime.place import EXIT_LEFT_CLUSTER
 from moldau.broker.runtime.progress import PROGRESS_LOGGER
 from moldau.kraft.features import CORDONED_LOG_DIRS_VERSION
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -36,7 +36,7 @@ from moldau.protocol.messages.alter_partition_reassignments import (
 log = logging.getLogger("moldau.registration")
 progress = logging.getLogger(PROGRESS_LOGGER)
 
-UNDER_WAY_MAX: Final = 20
+MOVES_IN_PROGRESS_MAX: Final = 20
 """The largest number of partitions that move at a time, so that clients of the other partitions are served as
 before.
 """
@@ -51,7 +51,7 @@ again to move that replica too.
 
 
 @dataclass(slots=True)
-class Holdings:
+class BrokerReplicas:
     """The replicas of one broker in an image, and the number of replicas of every broker."""
 
     to_move: list[tuple[str, int, PartitionRegistration]] = field(default_factory=list)
@@ -65,11 +65,11 @@ class Holdings:
         return len(self.to_move) + self.moving
 
 
-def holdings_of_node(image: MetadataImage, node_id: int) -> Iterator[Holdings]:
+def holdings_of_node(image: MetadataImage, node_id: int) -> Iterator[BrokerReplicas]:
     """Collect the replicas of a broker. Yields the incomplete result after each slice of partitions, and the complete
     one at the end.
     """
-    found = Holdings()
+    found = BrokerReplicas()
     for seen, (topic, index, partition) in enumerate(image.topics.partitions(), 1):
         if seen % SLICE == 0:
             yield found
@@ -90,7 +90,7 @@ def target_of(partition: PartitionRegistration) -> list[int]:
 
 
 def planned_moves(
-    found: Holdings, node_id: int, heirs: Sequence[int], count_max: int
+    found: BrokerReplicas, node_id: int, heirs: Sequence[int], count_max: int
 ) -> Iterator[tuple[str, int, list[int]]]:
     """Choose the next moves, at most `count_max`. Yields topic, partition index and the new replicas of the partition.
     Broker `node_id` is replaced by the heir with the fewest replicas that has no replica of this partition. If every
@@ -173,10 +173,10 @@ class Departure:
         found = await self._holdings()
         if found.count:
             log.warning("this broker was given %d replicas in its last moment", found.count)
-        self.exit_status = EXIT_STILL_HAS_REPLICAS if found.count else LEFT_STATUS
+        self.exit_status = EXIT_STILL_HAS_REPLICAS if found.count else EXIT_LEFT_CLUSTER
 
-    async def _holdings(self) -> Holdings:
-        found = Holdings()
+    async def _holdings(self) -> BrokerReplicas:
+        found = BrokerReplicas()
         for found in holdings_of_node(self._publisher.image, self._node_id):  # noqa: B007 the last one is whole
             await asyncio.sleep(0)
         return found
@@ -185,13 +185,13 @@ class Departure:
         cluster = self._publisher.image.cluster
         return [each for each in self._heirs if cluster.is_active(each)]
 
-    async def _move(self, found: Holdings) -> None:
-        """Begin the next moves, to heirs that are registered and not fenced, so that at most `UNDER_WAY_MAX` partitions
-        move at a time.
+    async def _move(self, found: BrokerReplicas) -> None:
+        """Begin the next moves, to heirs that are registered and not fenced, so that at most `MOVES_IN_PROGRESS_MAX`
+        partitions move at a time.
         """
         heirs = self._serving_heirs()
         topics: dict[str, ReassignableTopic] = {}
-        for name, index, target in planned_moves(found, self._node_id, heirs, UNDER_WAY_MAX - found.moving):
+        for name, index, target in planned_moves(found, self._node_id, heirs, MOVES_IN_PROGRESS_MAX - found.moving):
             partition = ReassignablePartition(partition_index=index, replicas=target)
             topics.setdefault(name, ReassignableTopic(name=name)).partitions.append(partition)
         if not topics:

@@ -39,7 +39,7 @@ def requester_of(request: object, version: int | None, client: ForwardedClient |
     return Requester(client.principal, client.client_id or "", is_strict)
 
 
-def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:
+def enveloped_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:
     """Encode a request with its header, and enclose it in an envelope."""
     client_id = None if client.client_id is None else client.client_id.encode()
     return EnvelopeRequest(
@@ -49,7 +49,7 @@ def sealed_request(request: object, version: int, client: ForwardedClient) -> En
     )
 
 
-def opened_response(envelope: EnvelopeResponse, request_class: type[object], version: int) -> object:
+def enclosed_response(envelope: EnvelopeResponse, request_class: type[object], version: int) -> object:
     """Decode the enclosed response. Raises `MalformedMessage`."""
     if envelope.response_data is None:
         raise MalformedMessage("an envelope without a response")

@@ -62,35 +62,35 @@ NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADE
 
 
 class LoadedMetadata(NamedTuple):
-    """What a metadata directory holds at start: the metadata up to the end of the log, whether committed or not, the
-    descriptions of the quorum, and the election state.
+    """The contents of a metadata directory at start: the metadata up to the end of the log, whether committed or not,
+    the descriptions of the quorum, and the election state.
     """
 
     log: MetadataLog
     replay: Replay
-    descriptions: list[Described]
+    descriptions: list[DescriptionAtOffset]
     election: ElectionState
 
 
-Described = tuple[int, QuorumDescription]
+DescriptionAtOffset = tuple[int, QuorumDescription]
 """A description of the quorum, and the offset that says where in the log it applies from: the base offset of the
 control batch that has it, the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint.
 """
 
 
-class NoRoom(Exception):
+class DiskFull(Exception):
     """A write failed because the disk is full, or because the process has too many open files.
 
     Nothing was written, and a later attempt may succeed.
     """
 
 
-class Reading:
+class MetadataReading:
     """The metadata and the descriptions of the quorum that a start has read so far from the snapshot and the log."""
 
     def __init__(self) -> None:
         self.replay = Replay()
-        self.descriptions: list[Described] = []
+        self.descriptions: list[DescriptionAtOffset] = []
 
     def describe(self, offset: int, description: QuorumDescription) -> None:
         self.descriptions.append((offset, description))
@@ -149,7 +149,7 @@ class MetadataLog:
             if name.endswith(PART_SUFFIX):
                 fs.unlink(f"{directory}/{name}")
         snapshots = snapshots_in(names)
-        reading = Reading()
+        reading = MetadataReading()
         newest = snapshots[-1] if snapshots else SnapshotId(0, 0)
         if snapshots:
             loaded = load_snapshot_file(fs, directory, newest)
@@ -188,7 +188,7 @@ class MetadataLog:
         except CorruptQuorumState as error:
             raise CorruptQuorumState(f"{path}: {error}. {LOST_VOTE}") from error
 
-    def _replay_log(self, reading: Reading) -> None:
+    def _replay_log(self, reading: MetadataReading) -> None:
         """Replay all records after the snapshot as one delta: an image for each batch would make the time of a start
         quadratic.
         """
@@ -303,17 +303,17 @@ class MetadataLog:
 
     def append_fetched(
         self, records: BytesLike, leader_epoch: int, before: QuorumDescription, now_ms: int
-    ) -> list[Described]:
+    ) -> list[DescriptionAtOffset]:
         """Append batches that were fetched from the leader, up to the first batch that is damaged or of a later epoch.
         Returns the descriptions of the quorum in the appended control records.
 
-        `before`: the description of the quorum before these batches. Raises `NoRoom`.
+        `before`: the description of the quorum before these batches. Raises `DiskFull`.
         """
         start_offset = self.log.end_offset
         result = self.log.append_as_follower(records, leader_epoch, now_ms)
         if result.error is ErrorCode.KAFKA_STORAGE_ERROR:
-            raise NoRoom(f"cannot append to {self.directory}: {result.error_message}")
-        described: list[Described] = []
+            raise DiskFull(f"cannot append to {self.directory}: {result.error_message}")
+        described: list[DescriptionAtOffset] = []
         for header, control in self._control_batches(records, start_offset):
             description = description_of(control, before)
             if description is not before:
@@ -365,7 +365,7 @@ class MetadataLog:
     def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
         """Append the records as one batch, whole or not at all.
 
-        Raises `NoRoom`; any other disk error is reported to the log's `on_failure`.
+        Raises `DiskFull`; any other disk error is reported to the log's `on_failure`.
         """
         values = [encode_record(record, record_version(record, metadata_version)) for record in records]
         return self._append(build_batch(Record(None, value, now_ms) for value in values), epoch, now_ms)
@@ -374,7 +374,7 @@ class MetadataLog:
         assert len(batch) <= BATCH_SIZE_MAX, f"a metadata batch of {len(batch)} bytes"
         result = self.log.append_as_leader(batch, epoch, now_ms, origin=AppendOrigin.RAFT)
         if result.error is not ErrorCode.NONE:
-            raise NoRoom(f"cannot append to {self.directory}: {result.error_message}")
+            raise DiskFull(f"cannot append to {self.directory}: {result.error_message}")
         return Provenance(self.log.end_offset, epoch, now_ms)
 
     # Snapshots

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels, ResponseCallback
+from moldau.broker.network.peer_channel import NoResponseReason, PeerChannel, PeerChannels, ResponseCallback
 
 T = TypeVar("T")
 
@@ -40,17 +40,17 @@ class OtherBrokers:
         version: int | None = None,
     ) -> None:
         """Send a request, in the newest version unless one is named. `reply` is called later, never within this call,
-        with the response or a `NoResponse`.
+        with the response or a `NoResponseReason`.
         """
         channel = self.channel(broker_id, purpose)
         if channel is None:
-            self._channels.loop.call_soon(reply, NoResponse.NO_ADDRESS)
+            self._channels.loop.call_soon(reply, NoResponseReason.NO_ADDRESS)
         else:
             channel.ask(request, reply, self._timeout_ms if timeout_ms is None else timeout_ms, version)
 
     async def read(self, broker_id: int, purpose: str, request: object, reading: Callable[[object], T]) -> T:
-        """Send a request and wait for the response. `reading` gets the response, or a `NoResponse`, and its result is
-        returned. It has to copy the bytes that it keeps.
+        """Send a request and wait for the response. `reading` gets the response, or a `NoResponseReason`, and its
+        result is returned. It has to copy the bytes that it keeps.
         """
         read: asyncio.Future[T] = self._channels.loop.create_future()
 

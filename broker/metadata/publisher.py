@@ -148,8 +148,8 @@ class MetadataPublisher:
             listener(replay.image, delta)
 
 
-class Progress(Enum):
-    """How much of the committed metadata is published."""
+class PublishProgress(Enum):
+    """The progress of publishing the committed metadata."""
 
     UNKNOWN = "unknown"
     """It is not known yet up to which offset the log that was read at start is committed."""
@@ -182,7 +182,7 @@ class CommittedMetadata:
         """The image in memory whose offset is nearest to the end of the log."""
         return self._image if self._loaded is None else self._loaded.image
 
-    def commit(self, high_watermark: int, *, is_active: bool) -> Progress:
+    def commit(self, high_watermark: int, *, is_active: bool) -> PublishProgress:
         """Publish the metadata up to the high watermark, or the next part of it, about `RECORDS_OF_STEP` records.
 
         Nothing is published while the high watermark is below the end of the log that was read at start.
@@ -190,13 +190,13 @@ class CommittedMetadata:
         loaded = self._loaded
         if loaded is not None:
             if loaded.image.provenance.end_offset > high_watermark:
-                return Progress.UNKNOWN
+                return PublishProgress.UNKNOWN
             self._loaded = None
             self._publisher.adopt(loaded, MetadataDelta(EMPTY_IMAGE))
         if is_active or self._replay_step(high_watermark):
             self._publisher.commit(high_watermark)
-            return Progress.PUBLISHED
-        return Progress.BEHIND
+            return PublishProgress.PUBLISHED
+        return PublishProgress.BEHIND
 
     def _replay_step(self, high_watermark: int) -> bool:
         """Publish the next batches of the log. Returns whether every record before the high watermark is published."""

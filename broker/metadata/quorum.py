@@ -278,7 +278,7 @@ class Quorum:
         now_ms = self._environment.wall_ms()
         await self._around.tasks.stop()
         self._around.channels.close()
-        await self._around.flusher.finish()
+        await self._around.flusher.wait_for_flushes()
         try:
             await self._environment.offload(lambda: opened.log.log.close(now_ms, clean=True))
         except OSError as error:

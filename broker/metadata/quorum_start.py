@@ -70,7 +70,7 @@ def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
 
 
 def identity_of(config: Config, properties: MetaProperties) -> QuorumIdentity:
-    """How this node identifies itself to the quorum: its ids, its directory id and its endpoints."""
+    """The identity of this node in the quorum: its ids, its directory id and its endpoints."""
     endpoints = {each.name: (each.host, each.port) for each in config.advertised_controller_listeners}
     return QuorumIdentity(
         node_id=config.node_id,

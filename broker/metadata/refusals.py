@@ -11,8 +11,8 @@ from moldau.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteA
 from moldau.protocol.schema import default_struct
 
 
-class Part(Protocol):
-    """What a response says about one topic or resource of the request."""
+class ResponsePart(Protocol):
+    """The result for one topic or resource of a request."""
 
     error_code: int
     error_message: str | None
@@ -64,9 +64,9 @@ def error_of(response: object) -> ErrorCode:
     return ErrorCode(code)
 
 
-def parts_of(response: object) -> Sequence[Part]:
+def parts_of(response: object) -> Sequence[ResponsePart]:
     """The results of topics or resources in a response that has no error code of its own."""
     name = next((each for each in PARTS if hasattr(response, each)), None)
     assert name is not None, f"{type(response).__name__} has neither an error code nor parts"
-    parts: Sequence[Part] = getattr(response, name)
+    parts: Sequence[ResponsePart] = getattr(response, name)
     return parts

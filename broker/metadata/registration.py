@@ -64,7 +64,7 @@ class RegistrationRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a broker states when it registers."""
+    """The identity that a broker registers with."""
 
     node_id: int
     cluster_id: str
@@ -230,10 +230,8 @@ def heartbeat_ms(config: Config) -> int:
 def broker_identity(
     config: Config, cluster_id: str, incarnation_id: bytes, directory_ids: list[bytes], previous_epoch: int
 ) -> BrokerIdentity:
-    """What this broker states when it registers.
-
-    `directory_ids`: the ids of the online log directories. `previous_epoch`: the broker epoch of the previous process
-    if that ended without losing records; -1 otherwise.
+    """The identity that this broker registers with. `directory_ids`: the ids of the online log directories.
+    `previous_epoch`: the broker epoch of the previous process if that ended without losing records; -1 otherwise.
     """
     return BrokerIdentity(
         node_id=config.node_id,

@@ -11,7 +11,7 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.security.scram_credentials import ScramKey
 from moldau.security.delegation_token import credential_of_token
 from moldau.security.sasl.scram.credential import COMMON_FORM, ScramCredential, ScramForm, ScramMechanism
-from moldau.security.sasl.scram.exchange import DRAW_BITS, TokenLogin
+from moldau.security.sasl.scram.exchange import DRAW_BITS, TokenCredential
 
 REMEMBERED_MAX: Final = 10_000
 """The largest number of cached token credentials. When it is reached, the cache is cleared."""
@@ -56,7 +56,7 @@ class MetadataScramUsers:
         ordered, ends = shares
         return ordered[bisect_right(ends, draw * ends[-1] >> DRAW_BITS)]
 
-    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         token = self._image().tokens.by_id.get(token_id)
         if token is None or self._token_key is None or token.is_expired(self._wall_clock_ms()):
             return None
@@ -66,7 +66,7 @@ class MetadataScramUsers:
                 self._of_tokens.clear()
             known = credential_of_token(mechanism, token_id, self._token_key)
             self._of_tokens[mechanism, token_id] = known
-        return TokenLogin(known, token.owner, min(token.expires_at_ms, token.max_at_ms))
+        return TokenCredential(known, token.owner, min(token.expires_at_ms, token.max_at_ms))
 
     def __repr__(self) -> str:
         return "MetadataScramUsers"

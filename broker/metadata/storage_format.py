@@ -81,7 +81,7 @@ def format_directories(
         write_bootstrap(fs, path, levels, now_ms, credentials)
         kind = "data directory"
         if path == config.metadata_log_dir:
-            voters = VoterSet.from_voters([own_voter(config, directory_id)]) if standalone else initial_voters
+            voters = VoterSet.from_voters([this_voter(config, directory_id)]) if standalone else initial_voters
             kind = kind_of_metadata_directory(config, voters)
             if voters is not None:
                 if config.node_id in voters.by_id:
@@ -124,7 +124,7 @@ def kind_of_metadata_directory(config: Config, voters: VoterSet | None) -> str:
     return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"
 
 
-def own_voter(config: Config, directory_id: bytes) -> VoterNode:
+def this_voter(config: Config, directory_id: bytes) -> VoterNode:
     listeners = tuple((each.name, (each.host, each.port)) for each in config.advertised_controller_listeners)
     return VoterNode(config.node_id, directory_id, listeners)
 

@@ -526,7 +526,7 @@ class Metric(NamedTuple):
     kafka_name: str | None
     meaning: str
     fold: str
-    """How the values of several broker processes are combined: sum, max or min."""
+    """The function that combines the values of several broker processes: sum, max or min."""
 
 
 @cache

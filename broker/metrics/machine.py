@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from moldau.broker.config.listeners import LocalAddress
-from moldau.broker.http.local import LocalAnswer, NoAnswer, get
+from moldau.broker.http.local import LocalResponse, NoAnswer, get_response
 from moldau.broker.metrics.catalogue import metrics
 from moldau.broker.metrics.exposition import number
-from moldau.broker.runtime.place import Place
+from moldau.broker.runtime.place import MachineProcesses
 
 PATIENCE_S: Final = 5.0
 PROCESS_UP_METRIC: Final = "moldau_core_up"
@@ -27,7 +27,7 @@ FOLDS: Final[Mapping[str, Callable[[float, float], float]]] = {"sum": operator.a
 class Processes:
     """Requests metrics and readiness from the other broker processes of this machine, for the first process."""
 
-    def __init__(self, node_id: int, place: Place) -> None:
+    def __init__(self, node_id: int, place: MachineProcesses) -> None:
         self._node_id = node_id
         self._addresses = {
             each: LocalAddress(place.socket_of(each)) for each in place.node_ids if not place.is_first(each)
@@ -40,8 +40,8 @@ class Processes:
         answers = await self._ask("/metrics")
         pages: dict[int, str | None] = {self._node_id: own}
         for node_id, answer in answers.items():
-            is_page = isinstance(answer, LocalAnswer) and answer.status == 200
-            pages[node_id] = answer.body.decode() if is_page and isinstance(answer, LocalAnswer) else None
+            is_page = isinstance(answer, LocalResponse) and answer.status == 200
+            pages[node_id] = answer.body.decode() if is_page and isinstance(answer, LocalResponse) else None
         return pages
 
     async def not_ready(self) -> list[str]:
@@ -54,10 +54,10 @@ class Processes:
                 lines += [f"node {node_id}: {line}" for line in answer.body.decode().splitlines()]
         return lines
 
-    async def _ask(self, target: str) -> dict[int, LocalAnswer | NoAnswer]:
-        async def answer(address: LocalAddress) -> LocalAnswer | NoAnswer:
+    async def _ask(self, target: str) -> dict[int, LocalResponse | NoAnswer]:
+        async def answer(address: LocalAddress) -> LocalResponse | NoAnswer:
             try:
-                return await get(address, target, PATIENCE_S)
+                return await get_response(address, target, PATIENCE_S)
             except NoAnswer as problem:
                 return problem
 

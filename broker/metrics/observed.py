@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from moldau.broker.network.listener import Listener
     from moldau.broker.network.memory import ReplyMemory, RequestMemory
     from moldau.broker.network.request_times import RequestClock
-    from moldau.broker.network.turns import Turns
+    from moldau.broker.network.turns import TurnScheduler
     from moldau.broker.purgatory.purgatory import Purgatory
     from moldau.broker.replicas.damaged_replicas import DamagedReplicas
     from moldau.broker.replicas.in_sync_changes import InSyncChanges
@@ -102,5 +102,5 @@ class Observed:
     reply_memory: ReplyMemory
     large_batches: LargeBatches
     clock: RequestClock
-    turns: Turns
+    turns: TurnScheduler
     readiness: Readiness

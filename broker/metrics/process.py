@@ -11,7 +11,7 @@ from typing import Final
 from moldau import __version__
 from moldau.broker.metrics.exposition import Histogram, Page, Summary
 from moldau.broker.release import KAFKA_VERSION
-from moldau.broker.runtime.environment import GC_GENERATIONS, Process, ProcessFacts
+from moldau.broker.runtime.environment import GC_GENERATIONS, Process, ProcessFigures
 from moldau.broker.runtime.loop_steps import LoopSteps
 
 INTERVAL_S: Final = 0.1
@@ -35,13 +35,13 @@ class ProcessMetrics:
     def stop(self) -> None:
         self._process.stop()
 
-    def read(self) -> ProcessFacts | None:
+    def read(self) -> ProcessFigures | None:
         """Read the kernel's figures about the process, for `collect`. It blocks, so it is called in an executor
         thread.
         """
         return self._process.read()
 
-    def collect(self, page: Page, facts: ProcessFacts | None) -> None:
+    def collect(self, page: Page, facts: ProcessFigures | None) -> None:
         """Add the metrics of the process to a page. `facts` are the kernel's figures; None if the kernel provides
         none.
         """

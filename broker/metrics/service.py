@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau import __version__
 from moldau.broker.config.listeners import HttpAddress, LocalAddress
-from moldau.broker.http.server import Answer, Handler, HttpRequest, HttpServer, Resources, plain
+from moldau.broker.http.server import Handler, HttpRequest, HttpResponse, HttpServer, Resources, plain_response
 from moldau.broker.metrics.cluster import (
     collect_cluster,
     collect_flushes,
@@ -141,33 +141,33 @@ class Metrics:
 
     # The responses
 
-    async def health(self, request: HttpRequest) -> Answer:
+    async def health(self, request: HttpRequest) -> HttpResponse:
         """Answer the liveness probe: any answer shows that the event loop runs."""
-        return plain(200, "ok")
+        return plain_response(200, "ok")
 
-    async def readiness(self, request: HttpRequest) -> Answer:
+    async def readiness(self, request: HttpRequest) -> HttpResponse:
         """Answer the readiness probe: 200 if clients are served, otherwise 503 with the reasons."""
         missing = self._node.readiness.not_ready()
         if self._processes is not None:
             missing += await self._processes.not_ready()
         if missing:
-            return plain(503, "\n".join(missing))
-        return plain(200, "\n".join(["ok", *self._node.readiness.impairments()]))
+            return plain_response(503, "\n".join(missing))
+        return plain_response(200, "\n".join(["ok", *self._node.readiness.impairments()]))
 
-    async def metrics(self, request: HttpRequest) -> Answer:
+    async def metrics(self, request: HttpRequest) -> HttpResponse:
         """Answer a scrape with the metrics of this node, or of all processes of its machine if it answers for them."""
         if self._processes is not None:
             return await self._of_machine(self._processes, sum_pages)
-        return Answer(200, CONTENT_TYPE, await self._own_page())
+        return HttpResponse(200, CONTENT_TYPE, await self._own_page())
 
-    async def metrics_by_broker(self, request: HttpRequest) -> Answer:
+    async def metrics_by_broker(self, request: HttpRequest) -> HttpResponse:
         """Answer a scrape with the metrics of each process of the machine, told apart by the label `broker`."""
         assert self._processes is not None, "the resource is there for the first of several processes"
         return await self._of_machine(self._processes, label_by_broker)
 
-    async def _of_machine(self, processes: Processes, merge: Callable[[Mapping[int, str | None]], str]) -> Answer:
+    async def _of_machine(self, processes: Processes, merge: Callable[[Mapping[int, str | None]], str]) -> HttpResponse:
         pages = await processes.pages(await self._own_page())
-        return Answer(200, CONTENT_TYPE, await self._node.environment.offload(lambda: merge(pages)))
+        return HttpResponse(200, CONTENT_TYPE, await self._node.environment.offload(lambda: merge(pages)))
 
     async def _own_page(self) -> str:
         page = Page()

@@ -3,8 +3,8 @@
 All connections of a loop share one large receive buffer. A request is parsed and handled in that buffer; only a frame
 that has not arrived whole moves to a buffer of its own (`PartialFrame`). Requests are pipelined: each is handled as
 soon as it is complete, and its reply waits for the replies to earlier requests (`ReplyQueue`). While connections have
-more requests than an iteration of the loop has time for, they take turns (`Turns`). The encoded replies leave through
-`Output`; `FlowControl` decides when the connection is not read.
+more requests than an iteration of the loop has time for, they take turns (`TurnScheduler`). The encoded replies leave
+through `Output`; `FlowControl` decides when the connection is not read.
 """
 
 from __future__ import annotations
@@ -417,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
         clock = self._clock
         handled_ns = context.handled_ns = context.completed_ns = clock.read()
         if handled_ns - context.began_ns > clock.steps.longest_ns and not context.is_decoded_aside:
-            clock.steps.note(handled_ns - context.began_ns, partial(step_name, context))
+            clock.steps.note_step(handled_ns - context.began_ns, partial(step_name, context))
         if response is None:
             self._output.unanswered(context)
             return

@@ -234,7 +234,7 @@ class LimitedListener(Protocol):
         """Close one connection. Returns False if none is left to close."""
 
 
-class Admission:
+class SharedConnectionLimits:
     """The connection limits that several listeners share: all listeners of the broker, or all of the controller."""
 
     def __init__(self, limits: ConnectionLimits, listener_names: tuple[str, ...], protected: str | None) -> None:

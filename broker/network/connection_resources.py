@@ -12,7 +12,7 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import Authentication, RequestContext, ServingListener
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
@@ -32,7 +32,7 @@ frame is decoded in an executor thread if it does.
 """
 
 
-FREED_AT_ONCE: Final = 256
+FREED_PER_STEP: Final = 256
 """The number of elements of a long response that are freed at a time."""
 CLOSING_LINES_MAX: Final = 20
 """The maximum number of lines about closed connections that one listener logs in `CLOSING_PERIOD_S`."""
@@ -82,8 +82,8 @@ def _encoded(context: RequestContext, response: object) -> EncodedResponse:
 
 def _free(elements: list[Any] | None) -> None:
     """Free the elements of a long list in small steps, between which the event loop can get the interpreter lock."""
-    while elements is not None and len(elements) > FREED_AT_ONCE:
-        del elements[-FREED_AT_ONCE:]
+    while elements is not None and len(elements) > FREED_PER_STEP:
+        del elements[-FREED_PER_STEP:]
 
 
 class ClosingLog:
@@ -139,11 +139,11 @@ class ConnectionResources:
     purgatory: Purgatory
     clock: RequestClock
     transcoder: Transcoder
-    turns: Turns
+    turns: TurnScheduler
 
 
 class ConnectionSecurity(Protocol):
-    """How clients of a listener authenticate before other requests are served."""
+    """The authentication of a listener's clients, which comes before other requests."""
 
     def first_access(self, client_host: str) -> Access:
         """The permissions of a client that has not authenticated."""

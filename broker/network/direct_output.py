@@ -64,8 +64,8 @@ counted as held by the connection.
 """
 
 
-class Waits(Enum):
-    """What the first unsent piece waits for; the docstring of the module explains the values."""
+class OutputWait(Enum):
+    """The event that the first unsent piece waits for. The docstring of the module explains the values."""
 
     NOTHING = "nothing"
     TRANSPORT = "transport"
@@ -112,14 +112,14 @@ class DirectOutput:
         """Whether the sending thread owns the socket, as it does from the first hand-over on."""
         self._looked_at_s = loop.time()
         self._is_ending = False
-        self._waits = Waits.NOTHING
+        self._waits = OutputWait.NOTHING
         if transport.get_write_buffer_size():
-            self._waits = Waits.TRANSPORT
+            self._waits = OutputWait.TRANSPORT
             # The transport now calls pause_writing, and resume_writing when its buffer is empty.
             transport.set_write_buffer_limits(high=0)
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> OutputWait:
         return self._waits
 
     def held_size(self) -> int:
@@ -134,32 +134,32 @@ class DirectOutput:
 
     def write(self, pieces: Iterable[Chunk]) -> None:
         """Send pieces after all earlier ones. Pieces that cannot be sent at once are queued."""
-        if self._waits is Waits.CLOSED:
+        if self._waits is OutputWait.CLOSED:
             return
         if not self._pieces:
             self._looked_at_s = self._loop.time()
         self._pieces.extend(pieces)
-        if self._waits is Waits.NOTHING:
+        if self._waits is OutputWait.NOTHING:
             self._send()
-            if self._waits is not Waits.NOTHING:
+            if self._waits is not OutputWait.NOTHING:
                 self._blocked()
 
     def transport_drained(self) -> None:
         """Continue to send, because the transport's buffer is empty and will not be written to any more."""
-        if self._waits is Waits.TRANSPORT:
+        if self._waits is OutputWait.TRANSPORT:
             self._go_on()
 
     def end(self) -> None:
         """Close the transport once all pieces are sent. Nothing is written afterwards."""
         self._is_ending = True
-        if self._waits is Waits.NOTHING:
+        if self._waits is OutputWait.NOTHING:
             self._end_now()
 
     def close(self) -> None:
         """Release the pieces and both descriptors, because the connection is closed."""
-        if self._waits is Waits.SOCKET:
+        if self._waits is OutputWait.SOCKET:
             self._loop.remove_writer(self._socket.fileno())
-        self._waits = Waits.CLOSED
+        self._waits = OutputWait.CLOSED
         self._pieces.clear()
         self._handed_count = 0
         if self._is_owned_by_thread and self._sending is not None:
@@ -171,20 +171,20 @@ class DirectOutput:
 
     def _go_on(self) -> None:
         self._send()
-        if self._waits is Waits.NOTHING:
+        if self._waits is OutputWait.NOTHING:
             self._end_now() if self._is_ending else self._drained()
-        elif self._waits is not Waits.CLOSED:
+        elif self._waits is not OutputWait.CLOSED:
             self._progressed()
 
     def _send(self) -> None:
         """Send as much as the socket takes in one iteration. Sets `_waits` to what the first unsent piece waits for."""
         waited = self._waits
-        self._waits = Waits.NOTHING
+        self._waits = OutputWait.NOTHING
         pieces, left = self._pieces, ITERATION_SIZE_MAX
         try:
             if self._sending is not None:
                 self._hand_over(self._sending)
-            while pieces and left > 0 and self._waits is Waits.NOTHING:
+            while pieces and left > 0 and self._waits is OutputWait.NOTHING:
                 piece = pieces[0]
                 left -= self._send_slice(piece, left) if isinstance(piece, FileSlice) else self._send_bytes()
         except BlockingIOError:
@@ -193,12 +193,12 @@ class DirectOutput:
             log.info("closing a connection: its reply could not be sent: %s", error)
             self._break(waited)
             return
-        if pieces and self._waits is Waits.NOTHING:
-            self._waits = Waits.SOCKET
+        if pieces and self._waits is OutputWait.NOTHING:
+            self._waits = OutputWait.SOCKET
         if waited is not self._waits:
-            if waited is Waits.SOCKET:
+            if waited is OutputWait.SOCKET:
                 self._loop.remove_writer(self._socket.fileno())
-            elif self._waits is Waits.SOCKET:
+            elif self._waits is OutputWait.SOCKET:
                 self._loop.add_writer(self._socket.fileno(), self._go_on)
 
     def _send_slice(self, piece: FileSlice, size_max: int) -> int:
@@ -239,7 +239,7 @@ class DirectOutput:
         if parts and self._is_first_warm() and sending.send(self, self._socket.fileno(), parts):
             self._is_owned_by_thread = True
             self._handed_count = len(parts)
-            self._waits = Waits.SENDER
+            self._waits = OutputWait.SENDER
 
     def _parts(self) -> list[Part]:
         """The first pieces in the form that the sending thread takes; empty if they have fewer than `HANDED_SIZE_MIN`
@@ -277,7 +277,7 @@ class DirectOutput:
         """Continue after a hand-over to the sending thread has ended, in which `sent` bytes were sent. `status` is 0,
         `COLD` if the next bytes are not in the page cache, or the error number that stopped the thread.
         """
-        if self._waits is not Waits.SENDER:
+        if self._waits is not OutputWait.SENDER:
             return  # The connection was closed meanwhile.
         self._handed_count = 0
         self._have_left(sent)
@@ -316,7 +316,7 @@ class DirectOutput:
         self._looked_at_s = now_s
         if piece.file.is_cached(size, position):
             return True
-        self._waits = Waits.DISK
+        self._waits = OutputWait.DISK
         self._spawn(self._warm(FileSlice(piece.open_file, position, size)))
         return False
 
@@ -324,17 +324,17 @@ class DirectOutput:
         try:
             await self._environment.offload(piece.warm)
         except OSError as error:
-            if self._waits is Waits.DISK:
+            if self._waits is OutputWait.DISK:
                 log.error("closing a connection: the records of its reply cannot be read: %s", error)
-                self._break(Waits.DISK)
+                self._break(OutputWait.DISK)
             return
-        if self._waits is Waits.DISK:
+        if self._waits is OutputWait.DISK:
             self._looked_at_s = self._loop.time()
             self._go_on()
 
     # The end
 
-    def _break(self, waited: Waits) -> None:
+    def _break(self, waited: OutputWait) -> None:
         self._waits = waited
         self.close()
         self._transport.abort()

@@ -17,7 +17,7 @@ class FlowControl:
         a request of it is decoded or examined in   `release`, once for each `hold`
         a thread, or is handled in parts
         its client is throttled by a quota          the throttle time is over
-        it waits for its turn                       its turn (`Turns`)
+        it waits for its turn                       its turn (`TurnScheduler`)
         its partial frame has no room               request memory grants some (`PartialFrame.is_short`)
 
     A pause takes effect at once: frames that have arrived already are kept and handled after it. `is_paused` is an

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from moldau.broker.network.connection import Connection
-from moldau.broker.network.connection_quota import Admission
+from moldau.broker.network.connection_quota import SharedConnectionLimits
 from moldau.broker.network.connection_resources import ClosingLog, ConnectionResources
 from moldau.broker.network.listener_security import ListenerSecurity
 from moldau.broker.network.route import ListenerRole, Route
@@ -39,7 +39,7 @@ class Listener:
         port: int,
         role: ListenerRole,
         routes: Mapping[int, Route],
-        admission: Admission,
+        admission: SharedConnectionLimits,
         heartbeats_ended: Callable[[int], None],
         security: ListenerSecurity,
         *,

@@ -7,7 +7,7 @@ of a login's session is over, the channel re-authenticates (KIP-368); requests t
 
 Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
 names an older one, several in flight at once; replies come in that order. Whatever goes wrong, the callback of each
-request is called exactly once: with a `NoResponse` if there is no response, and then it is not known whether the
+request is called exactly once: with a `NoResponseReason` if there is no response, and then it is not known whether the
 peer has acted. The caller decides whether to repeat the request.
 """
 
@@ -36,8 +36,8 @@ from moldau.protocol.schema import header_flexible_from, response_class_of, spec
 log = logging.getLogger("moldau.peer")
 
 ResponseCallback = Callable[[object], None]
-"""Called once, on the event loop, with the response or a `NoResponse`. The byte fields of the response are views of the
-receive buffer, and valid during the call only.
+"""Called once, on the event loop, with the response or a `NoResponseReason`. The byte fields of the response are views
+of the receive buffer, and valid during the call only.
 """
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -49,7 +49,7 @@ PARTIAL_SIZE_FIRST: Final = 1 << 12
 _SIZES: Final = struct.Struct(">ii").unpack_from
 
 
-class NoResponse(Enum):
+class NoResponseReason(Enum):
     """Why there is no response to a request."""
 
     DISCONNECTED = auto()
@@ -78,9 +78,8 @@ class PendingRequest:
 
 
 class RequestCodec:
-    """How requests of one class are encoded for a peer, and their replies decoded.
-
-    It is made once for each connection.
+    """The encoder for requests of one class to a peer, and the decoder for their replies. It is made once for each
+    connection.
     """
 
     __slots__ = ("decode", "encode", "has_reply_tags", "header_end", "key", "version")
@@ -169,7 +168,7 @@ class PeerChannel:
         """Send a request: in `version`, or if that is None in the newest version that both sides serve. `reply` is
         called later, never within this call.
         """
-        timeout = self._channels.timeouts.after(timeout_ms, self._timed_out)
+        timeout = self._channels.timeouts.call_after(timeout_ms, self._timed_out)
         self._queue.append(PendingRequest(request, reply, timeout, version))
         if self._link is None and self._connecting is None:
             self._connecting = self._channels.loop.create_task(self._connect())
@@ -178,12 +177,12 @@ class PeerChannel:
 
     def close(self) -> None:
         """Close the connection. The callback of each queued or unanswered request is called later with
-        `NoResponse.REFUSED`.
+        `NoResponseReason.REFUSED`.
         """
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        self._fail(NoResponse.REFUSED, "closed here")
+        self._fail(NoResponseReason.REFUSED, "closed here")
 
     async def _connect(self) -> None:
         link = PeerLink(self, self._channels.buffer)
@@ -196,7 +195,7 @@ class PeerChannel:
             return
         except (OSError, TimeoutError) as error:
             self._connecting = None
-            why = NoResponse.TIMED_OUT if isinstance(error, TimeoutError) else NoResponse.DISCONNECTED
+            why = NoResponseReason.TIMED_OUT if isinstance(error, TimeoutError) else NoResponseReason.DISCONNECTED
             self._fail(why, f"cannot connect: {error or 'no answer'}")
             return
         self._connecting = None
@@ -204,7 +203,7 @@ class PeerChannel:
         greeting = ApiVersionsRequest(
             client_software_name="moldau", client_software_version=self._channels.software_version
         )
-        timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
+        timeout = self._channels.timeouts.call_after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
         codec = RequestCodec(ApiVersionsRequest, GREETING_VERSION, self._channels.client_id)
         link.send(PendingRequest(greeting, self._greeted, timeout, GREETING_VERSION), codec)
 
@@ -231,11 +230,11 @@ class PeerChannel:
         raise refusal
 
     def _greeted(self, response: object) -> None:
-        if isinstance(response, NoResponse):
+        if isinstance(response, NoResponseReason):
             return  # The link has failed, and so has its channel.
         assert isinstance(response, ApiVersionsResponse)
         if response.error_code != ErrorCode.NONE:
-            self._fail(NoResponse.REFUSED, f"the peer refused to greet: error {response.error_code}")
+            self._fail(NoResponseReason.REFUSED, f"the peer refused to greet: error {response.error_code}")
             return
         versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         security = self._channels.security
@@ -252,7 +251,7 @@ class PeerChannel:
         """Send a request of the SASL login. Queued requests wait until the login has succeeded."""
         assert self._link is not None
         self._versions = None
-        timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
+        timeout = self._channels.timeouts.call_after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
         codec = RequestCodec(type(request), version, self._channels.client_id)
         self._link.send(PendingRequest(request, reply, timeout, version), codec)
 
@@ -268,7 +267,7 @@ class PeerChannel:
 
     def login_failed(self, reason: str) -> None:
         """Close the connection, because the peer refused the login. The callback of each queued or unanswered request
-        is called later with `NoResponse.REFUSED`.
+        is called later with `NoResponseReason.REFUSED`.
         """
         self._refused(reason)
 
@@ -278,7 +277,7 @@ class PeerChannel:
 
     def _refused(self, reason: str) -> None:
         log.warning("%s:%d does not accept this node: %s", self.host, self.port, reason)
-        self._fail(NoResponse.REFUSED, reason)
+        self._fail(NoResponseReason.REFUSED, reason)
 
     def _send_queued(self) -> None:
         link = self._link
@@ -294,7 +293,7 @@ class PeerChannel:
                     type(pending.request).__name__,
                 )
                 pending.timeout.cancel()
-                self._channels.loop.call_soon(pending.reply, NoResponse.REFUSED)
+                self._channels.loop.call_soon(pending.reply, NoResponseReason.REFUSED)
                 continue
             link.send(pending, codec)
 
@@ -314,7 +313,7 @@ class PeerChannel:
         codec = self._codecs[request_class, wanted] = RequestCodec(request_class, version, self._channels.client_id)
         return codec
 
-    def lost(self, link: PeerLink, why: NoResponse, reason: str) -> None:
+    def lost(self, link: PeerLink, why: NoResponseReason, reason: str) -> None:
         """Note that a link has ended. If it is the current one, the callback of each queued or unanswered request is
         called later with `why`; a former link is ignored.
         """
@@ -322,9 +321,9 @@ class PeerChannel:
             self._fail(why, reason)
 
     def _timed_out(self) -> None:
-        self._fail(NoResponse.TIMED_OUT, "no answer in time")
+        self._fail(NoResponseReason.TIMED_OUT, "no answer in time")
 
-    def _fail(self, why: NoResponse, reason: str) -> None:
+    def _fail(self, why: NoResponseReason, reason: str) -> None:
         """Close the connection. The callback of each queued or unanswered request is called later with `why`. The next
         request connects again.
         """
@@ -379,7 +378,7 @@ class PeerLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._channel.lost(self, NoResponse.DISCONNECTED, f"connection lost: {exc or 'closed by the peer'}")
+        self._channel.lost(self, NoResponseReason.DISCONNECTED, f"connection lost: {exc or 'closed by the peer'}")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._shared if self._partial is None else self._partial[self._partial_size :]
@@ -395,7 +394,7 @@ class PeerLink(asyncio.BufferedProtocol):
                 self._consume(partial, self._partial_size)
         except MalformedMessage as error:
             log.warning("a malformed reply of %s:%d: %s", self._channel.host, self._channel.port, error)
-            self._channel.lost(self, NoResponse.REFUSED, "a malformed reply")
+            self._channel.lost(self, NoResponseReason.REFUSED, "a malformed reply")
 
     def _consume(self, buffer: memoryview, size: int) -> None:
         position = 0

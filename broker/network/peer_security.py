@@ -43,7 +43,7 @@ class NodeTls:
 
 @dataclass(frozen=True, slots=True)
 class PeerSecurity:
-    """How this node connects to the listener of its peers: under TLS or not, and with which login."""
+    """The security of connections to the listener of this node's peers: TLS or not, and the login."""
 
     tls: NodeTls | None
     mechanism: ClientMechanismMaker | None

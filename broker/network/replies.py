@@ -377,7 +377,7 @@ class Output:
             clock.slow.finished(context, sent_ns)
         encode_ns = context.encoded_ns - context.completed_ns
         if encode_ns > clock.steps.longest_ns and not context.is_long:
-            clock.steps.note(encode_ns, partial(step_name, context, "the encoding of "))
+            clock.steps.note_step(encode_ns, partial(step_name, context, "the encoding of "))
 
     def _sent_hooked(
         self, hook: FrameHook, count: int, received_ns: int, began_ns: int, written_ns: int, sent_ns: int
@@ -389,7 +389,7 @@ class Output:
             clock.slow.hooked(hook, client, count, (received_ns, began_ns, written_ns, sent_ns))
         if written_ns - began_ns > clock.steps.longest_ns:
             name = f"{count} {hook.route.name} requests of client {hook.client_id!r}"
-            clock.steps.note(written_ns - began_ns, lambda: name)
+            clock.steps.note_step(written_ns - began_ns, lambda: name)
 
     def sent_until(self, position: int) -> None:
         """Record the times of the requests whose replies end at or before `position`, a count of the bytes sent on the
@@ -420,7 +420,9 @@ class Output:
             self.sent_until(self.sent_bytes - self.direct.unsent_size())
 
     def abandoned(self, context: RequestContext, waits_for: str) -> None:
-        """Record the times of a request whose client disconnected while the request waited. It ends now."""
+        """Record the times of a request whose client disconnected while the request waited. The request counts as ended
+        now.
+        """
         now_ns = self._clock.read()
         context.waits_for = waits_for
         context.completed_ns = context.encoded_ns = context.written_ns = now_ns

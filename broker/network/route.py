@@ -128,8 +128,8 @@ class ClientConnection(Protocol):
 
 
 class RequestContext:
-    """What a handler gets besides the request itself: the request header, the connection and the client. It also has
-    the times of the request.
+    """The context of a request that a handler gets: the request header, the connection and the client. It also has the
+    times of the request.
     """
 
     __slots__ = (
@@ -256,7 +256,7 @@ class FrameHook(ABC):
 HookMaker = Callable[["Route"], FrameHook]
 
 
-class Binding:
+class RouteBinding:
     """What a route needs to serve requests: the handler, the message classes and the maker of hooks. It is made at the
     first request, so that a start imports no handlers.
     """
@@ -301,7 +301,7 @@ EncoderWrapper = Callable[["Route", type[object], Encoder[object]], Encoder[obje
 """Wraps an encoder: gets the route, the response class and the encoder of that class."""
 
 
-class Governor(Protocol):
+class QuotaGovernor(Protocol):
     """Replaces the request handlers of routes while client quotas are set, so that requests are counted and
     throttled.
     """
@@ -343,7 +343,7 @@ class Route:
         name: str,
         first_version: int,
         last_version: int,
-        bind: Callable[[], Binding],
+        bind: Callable[[], RouteBinding],
         *,
         is_advertised: bool = True,
         is_forwardable: bool = False,
@@ -375,10 +375,10 @@ class Route:
         """The times of the requests; `NO_TIMES` before the first request."""
         self.hook: HookMaker | None = None
         self._bind = bind
-        self._binding: Binding | None = None
-        self._governor: Governor | None = None
+        self._binding: RouteBinding | None = None
+        self._governor: QuotaGovernor | None = None
 
-    def govern(self, governor: Governor | None) -> None:
+    def govern(self, governor: QuotaGovernor | None) -> None:
         """Let `governor` count and throttle all further requests; None for no quotas."""
         self._governor = governor
         if self._binding is not None:
@@ -434,9 +434,11 @@ class Route:
         `decoded_size_max` bytes is not decoded: the handler gets None in its place.
         """
 
-        def bind() -> Binding:
+        def bind() -> RouteBinding:
             binding = self._bound()
-            return Binding(binding.request_class, binding.response_class, handle, decoded_size_max=decoded_size_max)
+            return RouteBinding(
+                binding.request_class, binding.response_class, handle, decoded_size_max=decoded_size_max
+            )
 
         return Route(self.key, self.name, self.first_version, self.last_version, bind)
 
@@ -449,7 +451,7 @@ class Route:
         for code in codes:
             self.errors[code] = self.errors.get(code, 0) + 1
 
-    def _bound(self) -> Binding:
+    def _bound(self) -> RouteBinding:
         binding = self._binding
         if binding is None:
             binding = self._binding = self._bind()
@@ -460,7 +462,7 @@ class Route:
             self._serve(binding)
         return binding
 
-    def _serve(self, binding: Binding) -> None:
+    def _serve(self, binding: RouteBinding) -> None:
         """Set `handle` to the handler of the binding, or to the one that the governor makes of it."""
         self.is_governed = self._governor is not None
         self.handle = binding.handle if self._governor is None else self._governor.governed(self, binding.handle)
@@ -501,5 +503,5 @@ class RawTokens(FrameHook):
         raise AssertionError("a frame without a header is not a request")
 
 
-def _without_header() -> Binding:
+def _without_header() -> RouteBinding:
     raise AssertionError("a message without a header has no route")

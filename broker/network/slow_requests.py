@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.runtime.pending import ASKED_FOR
+from moldau.broker.runtime.pending import REQUESTED_WAITS
 from moldau.protocol.late_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ STAGES: Final = ("queue", "decode", "local", "remote", "encode", "response queue
 """The names of the stages of a request, which `request_times.py` explains."""
 HOOKED_STAGES: Final = ("queue", "local", "send")
 """The names of the stages of a frame that a hook answered."""
-Pairs = list[tuple[str, object]]
+LogPairs = list[tuple[str, object]]
 
 
 class RequestStage(NamedTuple):
@@ -53,7 +53,7 @@ class SlowRequest(NamedTuple):
     api: str
     stages: list[RequestStage]
     """The stages in their order, without gaps."""
-    pairs: Pairs
+    pairs: LogPairs
     """The names and values in the log line."""
 
 
@@ -82,10 +82,10 @@ class SlowRequests:
         """
         waited_ns = context.completed_ns - context.handled_ns
         total_ns = sent_ns - context.received_ns
-        own_ns = total_ns - waited_ns if context.waits_for in ASKED_FOR else total_ns
+        own_ns = total_ns - waited_ns if context.waits_for in REQUESTED_WAITS else total_ns
         if own_ns <= self.threshold_ns or not self._may_say():
             return
-        pairs: Pairs = [
+        pairs: LogPairs = [
             ("api", context.route.name),
             ("version", context.version),
             ("total_ms", _ms(total_ns)),
@@ -128,7 +128,7 @@ class SlowRequests:
         if not self._may_say():
             return
         received_ns, began_ns, written_ns, sent_ns = stamps
-        pairs: Pairs = [
+        pairs: LogPairs = [
             ("api", hook.route.name),
             ("requests", count),
             ("total_ms", _ms(sent_ns - received_ns)),
@@ -165,7 +165,7 @@ def _stages(names: tuple[str, ...], stamps: tuple[int, ...]) -> list[RequestStag
     return [RequestStage(name, *times) for name, times in zip(names, pairwise(stamps), strict=True)]
 
 
-def _client(connection: ClientConnection, client_id: str | None) -> Pairs:
+def _client(connection: ClientConnection, client_id: str | None) -> LogPairs:
     return [
         ("client_id", client_id or ""),
         ("client", f"{connection.client_host}:{connection.client_port}"),
@@ -174,7 +174,7 @@ def _client(connection: ClientConnection, client_id: str | None) -> Pairs:
     ]
 
 
-def _named(partitions: Iterator[str]) -> Pairs:
+def _named(partitions: Iterator[str]) -> LogPairs:
     """Return the field `partitions` of a log line as a list of one pair. It lists the first `PARTITIONS_MAX`
     partitions, then "..." if there are more. The list is empty if there are no partitions.
     """
@@ -224,7 +224,7 @@ def _ms(time_ns: int) -> str:
     return f"{time_ns / 1e6:.3f}"
 
 
-def _line(pairs: Pairs) -> str:
+def _line(pairs: LogPairs) -> str:
     return " ".join(f"{name}={_text(str(value))}" for name, value in pairs)
 
 

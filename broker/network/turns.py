@@ -59,7 +59,7 @@ class Waiting(Protocol):
         """
 
 
-class Turns:
+class TurnScheduler:
     """The turns of all connections of an event loop. `call_soon` calls a function in the next iteration."""
 
     __slots__ = ("_call_soon", "_clock", "_is_scheduled", "_queues", "_used_ns", "is_spent")

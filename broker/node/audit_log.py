@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moldau.broker.config.config import Config
-from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Client
+from moldau.security.acl.authorizer import AclAccess, AuditedDecisions, Client
 from moldau.storage.files.local_files import open_to_append
 
 FILE_SIZE_MAX: Final = 64 * 1024 * 1024
@@ -69,7 +69,7 @@ _ROLLED: Final = re.compile(r"\.(\d{8}T\d{6}Z(-\d+)?|\d)$")
 """The end of the file name of a full file of denials: the time, or the number that older versions used."""
 
 
-class Budget:
+class LineBudget:
     """The number and the size of the lines about denials of one client, in the current second and the current day."""
 
     __slots__ = ("day_size", "second", "second_lines", "second_size")
@@ -104,7 +104,7 @@ class JsonAuditLog:
         self._day = -1
         self._day_size = 0
         """The size (bytes) of the lines about denials in the current day."""
-        self._budgets: dict[Client, Budget] = {}
+        self._budgets: dict[Client, LineBudget] = {}
         """The budgets of the clients to which something was denied in the current day."""
         self._uncounted: dict[Client, int] = {}
         """For each client, the number of denials that have no line of their own and are not yet in a line with a
@@ -112,7 +112,7 @@ class JsonAuditLog:
         """
         self._counts_due_s = 0
 
-    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AuditedDecisions) -> None:
         """Write a line about decisions, or only count the denials if the client has no budget left."""
         now_ms = self._wall_ms()
         second = now_ms // 1000
@@ -135,12 +135,12 @@ class JsonAuditLog:
                 self._counts_due_s = second + COUNT_INTERVAL_S
             self._uncounted[client] = self._uncounted.get(client, 0) + decisions.count
 
-    def _budget_of(self, client: Client) -> tuple[Client, Budget]:
+    def _budget_of(self, client: Client) -> tuple[Client, LineBudget]:
         budget = self._budgets.get(client)
         if budget is None:
             if len(self._budgets) >= CLIENTS_MAX:
                 client = FURTHER_CLIENTS
-            budget = self._budgets.setdefault(client, Budget())
+            budget = self._budgets.setdefault(client, LineBudget())
         return client, budget
 
     def _begin(self, second: int) -> None:
@@ -173,7 +173,7 @@ def _head(now_ms: int, client: Client) -> dict[str, object]:
     return {"time": time, "principal": client[0], "host": client[1]}
 
 
-def _line(now_ms: int, client: Client, decisions: AlikeDecisions) -> str:
+def _line(now_ms: int, client: Client, decisions: AuditedDecisions) -> str:
     names = [None if name is None else _cut(name) for name in decisions.names]
     line = {
         **_head(now_ms, client),

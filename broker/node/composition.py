@@ -27,14 +27,14 @@ from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.metrics.observed import Readiness
 from moldau.broker.network.client_quotas import ClientQuotas, quota_windows
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE
-from moldau.broker.network.connection_quota import AddressRates, Admission, connection_limits
+from moldau.broker.network.connection_quota import AddressRates, SharedConnectionLimits, connection_limits
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
 from moldau.broker.network.listener import Listener
 from moldau.broker.network.memory import ReplyMemory, RequestMemory, receive_buffer, request_memory_size_max
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import ListenerRole, Route, role_of
 from moldau.broker.network.slow_requests import SlowRequests
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.node.quotas import NodeQuotas
 from moldau.broker.node.security import NodeMechanisms, NodeSecurity
 from moldau.broker.purgatory.purgatory import Purgatory
@@ -57,11 +57,11 @@ from moldau.broker.replicas.roles import ReplicaRoles
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.loop_steps import LoopSteps
-from moldau.broker.runtime.place import Place
+from moldau.broker.runtime.place import MachineProcesses
 from moldau.broker.runtime.tasks import Tasks
 from moldau.broker.share_partitions.dead_letter_queue import DeadLetterCounts, DeadLetterPorts
 from moldau.broker.share_partitions.registry import SharePartitionRegistry
-from moldau.broker.share_partitions.runner import ShareCounts, SharePorts
+from moldau.broker.share_partitions.runner import ShareCounts, SharePartitionPorts
 from moldau.broker.share_partitions.settings import GroupSettings
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.replication.fetch_plan import FetchPlanner
@@ -96,7 +96,7 @@ class NodeParts:
         loop: asyncio.AbstractEventLoop,
         steps: LoopSteps | None = None,
         faults: Faults | None = None,
-        place: Place | None = None,
+        place: MachineProcesses | None = None,
     ) -> None:
         """`steps`: the measurements of the event loop's steps. `faults`: the faults on demand; None for a node without
         them. `place`: the place of the node among the processes of its machine.
@@ -117,7 +117,7 @@ class NodeParts:
         self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
         slow = SlowRequests(loop, config.integer("moldau.slow.request.ms"))
         self.clock = RequestClock(environment.precise_ns, slow, LoopSteps() if steps is None else steps)
-        self.turns = Turns(self.clock, loop.call_soon)
+        self.turns = TurnScheduler(self.clock, loop.call_soon)
         self.settings = DynamicConfig(config)
         self.settings.subscribe(lambda config: slow.set_threshold(config.integer("moldau.slow.request.ms")))
         self._compose_logs()
@@ -190,7 +190,7 @@ class NodeParts:
         self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, self._broker_epoch)
         self.topics = TopicCreation(self.quorum)
 
-    def _compose_departure(self, place: Place | None) -> Departure | None:
+    def _compose_departure(self, place: MachineProcesses | None) -> Departure | None:
         """Compose the departure of this broker from its cluster; None for a broker that stays."""
         if place is None or not place.heirs:
             return None
@@ -242,7 +242,7 @@ class NodeParts:
             self.fetchers,
             self.flusher,
             self.coordinators.registry,
-            self.purgatory.followers.leadership_gained,
+            self.purgatory.followers.on_leadership_gained,
             environment.monotonic_ms,
         )
         self.in_sync_changes = InSyncChanges(
@@ -355,7 +355,7 @@ class NodeParts:
             lambda group_id: settings.settings_of(group_id).queue,
             DeadLetterCounts(),
         )
-        ports = SharePorts(
+        ports = SharePartitionPorts(
             self.coordinator_loop,
             self.coordinator_environment,
             self.tasks.spawn,
@@ -432,10 +432,12 @@ class NodeParts:
         """Compose the listeners, each with the routes of its role and the limits of its connections."""
         config, limits = self.config, connection_limits(self.config)
         admissions = {
-            ListenerRole.BROKER: Admission(
+            ListenerRole.BROKER: SharedConnectionLimits(
                 limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
             ),
-            ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
+            ListenerRole.CONTROLLER: SharedConnectionLimits(
+                limits, tuple(each.name for each in config.controller_listeners), None
+            ),
         }
         resources = ConnectionResources(
             self.loop,
@@ -593,6 +595,6 @@ class NodeParts:
         return self.registration.epoch
 
 
-def limit_connections(admission: Admission, config: Config) -> None:
+def limit_connections(admission: SharedConnectionLimits, config: Config) -> None:
     """Apply the connection limits of a configuration."""
     admission.set_limits(connection_limits(config))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from moldau.broker.faults.control import Control
     from moldau.broker.faults.faults import Faults
     from moldau.broker.node.node import Node
-    from moldau.broker.runtime.place import Place
+    from moldau.broker.runtime.place import MachineProcesses
     from moldau.protocol.records.metadata import UserScramCredentialRecord
 
 log = logging.getLogger("moldau")
@@ -97,7 +97,7 @@ class StartOptions:
     """Whether the option --port sets the ports of the listeners, so that the message about a taken port can
     advise it.
     """
-    place: Place | None = None
+    place: MachineProcesses | None = None
     """The place of the node among the processes of its machine; None if the node is the only one."""
 
 
@@ -178,10 +178,10 @@ def _refuse_further_cores(config: Config, environment: LocalEnvironment) -> None
     without the partitions of the others.
     """
     from moldau.broker.replicas.log_directories import NotFormatted
-    from moldau.broker.runtime.place import cores_in
+    from moldau.broker.runtime.place import core_numbers_in
 
     for path in config.log_dirs:
-        further = cores_in(environment.fs.list_directory(path)) if environment.fs.exists(path) else []
+        further = core_numbers_in(environment.fs.list_directory(path)) if environment.fs.exists(path) else []
         if further:
             raise NotFormatted(
                 f"{path} holds {1 + len(further)} broker processes: give --cores {further[-1]}, or moldau.cores in the"
@@ -228,7 +228,7 @@ class TimedLoop(uvloop.Loop):
         held_ns = self._time_ns() - began_ns
         if held_ns > self.steps.longest_ns:
             name = callback_name(callback)
-            self.steps.note(held_ns, lambda: name)
+            self.steps.note_step(held_ns, lambda: name)
 
 
 class InputEnd(asyncio.Protocol):
@@ -346,9 +346,9 @@ class NodeProcess:
         OSError and `InvalidFault`.
         """
         from moldau.broker.faults.control import Control
-        from moldau.broker.faults.moves import Moves
+        from moldau.broker.faults.moves import LeaderMoves
 
-        moves = Moves(node.cluster, node.quorum, node.coordinators, self._loop)
+        moves = LeaderMoves(node.cluster, node.quorum, node.coordinators, self._loop)
         self._control = Control(self._config.node_id, faults, moves, node.log_jobs, self._loop, node.tasks.spawn)
         await self._control.start(address)
         if self._start.faults is not None:

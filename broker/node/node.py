@@ -9,7 +9,7 @@ from moldau.broker.metrics.observed import NodeStage
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.node.composition import NodeParts
 from moldau.broker.replicas.local_logs import put_back_clean_shutdown
-from moldau.broker.runtime.heap import Heap
+from moldau.broker.runtime.heap import HeapTrimmer
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 
 SHUTDOWN_PATIENCE_MS: Final = 10_000
@@ -80,7 +80,7 @@ class Node(NodeParts):
     def _look_at_memory(self) -> None:
         process = self.environment.process()
         if process is not None and process.read() is not None:
-            self.tasks.run_periodically(Heap(process, self.environment.offload).job())
+            self.tasks.run_periodically(HeapTrimmer(process, self.environment.offload).periodic_job())
 
     def _bound_open_files(self) -> None:
         """Limit the number of open segments, once executor threads have loaded the logs: from then on only the event
@@ -117,7 +117,7 @@ class Node(NodeParts):
         if self.metrics is not None:
             self.metrics.stop()
         await self.partition_work.finish()
-        await self.flusher.finish()
+        await self.flusher.wait_for_flushes()
         await self.tasks.stop()
         if self.tiering is not None:
             await self.tiering.close()
@@ -125,5 +125,5 @@ class Node(NodeParts):
         await self.quorum.stop()
         self.channels.close()
         await self.partition_work.finish()  # The tasks of the last published metadata.
-        await self.flusher.finish()
+        await self.flusher.wait_for_flushes()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermark)

@@ -15,7 +15,12 @@ from moldau.broker.config.oauthbearer import (
     oauth_login_settings,
     oauth_server_settings,
 )
-from moldau.broker.network.authentication.identity_provider import Post, ProviderKeys, ProviderTokens, ask_provider
+from moldau.broker.network.authentication.identity_provider import (
+    PostRequest,
+    ProviderKeys,
+    ProviderTokens,
+    ask_provider,
+)
 from moldau.security.sasl.oauthbearer.exchange import (
     AllowedUrls,
     BearerClient,
@@ -113,5 +118,5 @@ class NodeOauth:
         secret = module.option("clientSecret") if settings.client_secret is None else settings.client_secret.reveal()
         scope = settings.scope or module.options.get("scope")
         request = token_request(endpoint.url, client_id, secret, scope, AllowedUrls(allowed_urls(self._config)))
-        post, authorities = Post(request.headers, request.body), module.options.get(AUTHORITIES_OPTION)
+        post, authorities = PostRequest(request.headers, request.body), module.options.get(AUTHORITIES_OPTION)
         return lambda: token_of_response(ask_provider(endpoint, self._environment, post, authorities))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.client_quotas import ClientQuotas, ThrottledRequests
-from moldau.broker.network.connection_quota import AddressRates, Admission
+from moldau.broker.network.connection_quota import AddressRates, SharedConnectionLimits
 from moldau.broker.network.listener import Listener
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.runtime.environment import Environment
@@ -32,7 +32,7 @@ class NodeQuotas:
         addresses: AddressRates,
         environment: Environment,
         listeners: Sequence[Listener],
-        admissions: Sequence[Admission],
+        admissions: Sequence[SharedConnectionLimits],
     ) -> None:
         self._clients = clients
         self._addresses = addresses

@@ -171,8 +171,8 @@ class NodeSecurity:
         return principal_of
 
     def _to_listener(self, name: str) -> PeerSecurity | None:
-        """How this node connects to the listener `name` of other nodes, with TLS and login; None if the listener is
-        PLAINTEXT.
+        """The security of this node's connections to the listener `name` of other nodes: TLS and login; None if the
+        listener is PLAINTEXT.
         """
         protocol = self._config.listener_protocols.get(name, "PLAINTEXT")
         if protocol == "PLAINTEXT":

@@ -99,7 +99,7 @@ def _has_peers_elsewhere(config: Config) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What a node reports once it serves clients."""
+    """The report of a node when it serves clients."""
 
     version: str
     kafka_version: str
@@ -124,7 +124,7 @@ class StartReport:
     formatted: bool
     """Whether this start formatted the directories, because they were empty."""
     recovered: OpeningResult | None
-    """What opening the log directories found; None if there was no partition."""
+    """The result of opening the log directories; None if there was no partition."""
     start_ms: int
     """The time (ms) from the first line of the log until clients were served."""
     warnings: tuple[str, ...]
@@ -151,7 +151,7 @@ def report_of(
         cluster_id=cluster_id,
         listeners={each.name: address_text(each) for each in config.advertised_listeners},
         controller_listeners={each.name: address_text(each) for each in config.advertised_controller_listeners},
-        data=tuple(map(absolute_path, config.log_dirs)),
+        data=tuple(map(path_text, config.log_dirs)),
         metrics=http_url(config, "/metrics"),
         console=http_url(config, "/") if config.flag("moldau.console") and config.is_broker else None,
         control=control,
@@ -172,7 +172,7 @@ def report_in(greeting: Mapping[str, Any]) -> StartReport:
     return StartReport(**fields)
 
 
-def absolute_path(path: str) -> str:
+def path_text(path: str) -> str:
     """The absolute form of a path."""
     if path.startswith("/"):
         return path
@@ -194,7 +194,7 @@ def refusal_line(problem: Exception, config: Config, *, takes_port: bool = False
     """The error that prevents a start as one line, with the usual remedy if there is one. `takes_port`: whether --port
     sets the ports of the listeners.
     """
-    remedy = remedy_of(problem, config, takes_port=takes_port)
+    remedy = startup_advice(problem, config, takes_port=takes_port)
     return f"{error_text(problem)}. {remedy}" if remedy else error_text(problem)
 
 
@@ -207,7 +207,7 @@ def error_text(problem: Exception) -> str:
     return f"{problem.filename}: {problem.strerror}" if problem.filename is not None else problem.strerror
 
 
-def remedy_of(problem: Exception, config: Config, *, takes_port: bool = False) -> str | None:
+def startup_advice(problem: Exception, config: Config, *, takes_port: bool = False) -> str | None:
     """Advice for the operator about an error; None if there is no known remedy."""
     if isinstance(problem, UnsupportedFeatures):
         return UPGRADE_ADVICE if problem.is_too_old else downgrade_advice(problem.supported)

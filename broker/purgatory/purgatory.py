@@ -43,11 +43,11 @@ from moldau.replication.follower_fetch import UpdatedPartitions
 from moldau.replication.partition import Partition
 
 Response = TypeVar("Response")
-TURNING_MS: Final = 1_000
+NEW_LEADER_PERIOD_MS: Final = 1_000
 """The time (ms) that followers need to learn of a new leader from the metadata, and to add the partition to their
 fetches.
 """
-SHORT_MS: Final = 10
+SHORT_WAIT_MS: Final = 10
 
 
 class Watch(Enum):
@@ -138,7 +138,7 @@ class WatchingOperation(ABC):
         self._timeout: Timeout | None = None
         purgatory.sizes[kind] = purgatory.sizes.get(kind, 0) + 1
         if wait_ms is not None:
-            self._timeout = purgatory.timeouts.after(max(0, wait_ms), self.expire)
+            self._timeout = purgatory.timeouts.call_after(max(0, wait_ms), self.expire)
 
     def watch(self, partitions: Iterable[Partition], what: Watch) -> None:
         """Watch the offset `what` of each of the partitions."""
@@ -160,11 +160,11 @@ class WatchingOperation(ABC):
         self._updates = updates
         updates.on_update = self._updated
 
-    def end_in(self, wait_ms: int) -> None:
+    def limit_wait(self, wait_ms: int) -> None:
         """Shorten the wait, so that it ends `wait_ms` from now at the latest."""
         if self._timeout is not None:
             self._timeout.cancel()
-        self._timeout = self._purgatory.timeouts.after(wait_ms, self.expire)
+        self._timeout = self._purgatory.timeouts.call_after(wait_ms, self.expire)
 
     def end(self) -> None:
         """End the wait, and watch nothing any more."""
@@ -313,7 +313,7 @@ class PartitionWatchers:
 
     def on_gone(self, error: ErrorCode) -> None:
         self._leadership_lost(error)
-        self._purgatory.forget(self._partition)
+        self._purgatory.remove_watchers(self._partition)
 
     def _leadership_lost(self, error: ErrorCode) -> None:
         """End the waits for commits with an error, because this broker does not lead the partition any more: only the
@@ -353,7 +353,7 @@ class Purgatory:
             partition.add_listener(found)
         return found
 
-    def forget(self, partition: Partition) -> None:
+    def remove_watchers(self, partition: Partition) -> None:
         """Remove the watchers of a partition of which this broker has no replica any more."""
         self._watchers.pop(partition, None)
 
@@ -423,7 +423,7 @@ class FollowerFetch(Protocol):
     def is_over(self) -> bool:
         """Whether the fetch is complete or abandoned."""
 
-    def end_in(self, wait_ms: int) -> None:
+    def limit_wait(self, wait_ms: int) -> None:
         """Shorten the wait, so that it ends `wait_ms` from now at the latest."""
 
 
@@ -435,7 +435,8 @@ class FollowerWaits:
     requests be answered, only half a second later. Therefore a broker that begins to lead answers the waiting fetches,
     and keeps waits short until its followers had time to add the partition.
 
-        begins to lead ──▶ waiting fetches end in `SHORT_MS` ──▶ for `TURNING_MS`, each fetch waits `SHORT_MS` at most
+        begins to lead ──▶ waiting fetches end in `SHORT_WAIT_MS`
+                       ──▶ for `NEW_LEADER_PERIOD_MS`, each fetch waits `SHORT_WAIT_MS` at most
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
@@ -450,7 +451,7 @@ class FollowerWaits:
         if self._monotonic_ms() >= self._turning_until_ms:
             self._turning_until_ms = None
             return wanted_ms
-        return min(wanted_ms, SHORT_MS)
+        return min(wanted_ms, SHORT_WAIT_MS)
 
     def add(self, fetch: FollowerFetch) -> None:
         """Add a fetch that begins to wait. There is one for each follower, so examining all of them takes little
@@ -459,15 +460,15 @@ class FollowerWaits:
         self._waiting = [each for each in self._waiting if not each.is_over]
         self._waiting.append(fetch)
 
-    def leadership_gained(self) -> None:
+    def on_leadership_gained(self) -> None:
         """Keep the waits of followers short for a while, because this broker has become the leader of a partition that
         other brokers follow.
         """
-        self._turning_until_ms = self._monotonic_ms() + TURNING_MS
+        self._turning_until_ms = self._monotonic_ms() + NEW_LEADER_PERIOD_MS
         waiting, self._waiting = self._waiting, []
         for fetch in waiting:
             if not fetch.is_over:
-                fetch.end_in(SHORT_MS)
+                fetch.limit_wait(SHORT_WAIT_MS)
 
 
 class AppendedRecords(CommitWait):
@@ -530,7 +531,7 @@ class DelayedProduce(WatchingOperation):
         """
         self._open_count -= 1
         if error is not ErrorCode.NONE:
-            refuse(records.answer, error)
+            set_produce_error(records.answer, error)
             self._has_failed = True
         if not self._open_count:
             self.try_complete()
@@ -542,7 +543,7 @@ class DelayedProduce(WatchingOperation):
     def expire(self) -> None:
         for each in self._open:
             if each.operation is not None:
-                refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)
+                set_produce_error(each.answer, ErrorCode.REQUEST_TIMED_OUT)
         self._complete()
 
     def _complete(self) -> None:
@@ -560,7 +561,7 @@ class DelayedProduce(WatchingOperation):
                 each.operation = None
 
 
-def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+def set_produce_error(answer: PartitionProduceResponse, error: ErrorCode) -> None:
     """Set the error of records that may be in the log although their request fails."""
     answer.error_code = error
     answer.base_offset = answer.log_append_time_ms = -1

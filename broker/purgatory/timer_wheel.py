@@ -27,7 +27,7 @@ class Timeouts:
         self._loop = loop
         self._queues: dict[int, TimeoutQueue] = {}
 
-    def after(self, delay_ms: int, callback: Callable[[], None]) -> Timeout:
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timeout:
         """Call `callback` once after `delay_ms`, unless the returned timeout is cancelled before."""
         queue = self._queues.get(delay_ms)
         if queue is None:

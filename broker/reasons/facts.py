@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.coordinator.group.history import Cause, GroupEvent
 
-HISTORY_SETTING: Final = "moldau.history"
+GROUP_HISTORY_SETTING: Final = "moldau.history"
 """The name of the setting of a group whose value is the group's history. DescribeConfigs has it only if the request
 names it.
 """
@@ -20,9 +20,9 @@ ARCHIVED: Final = 4
 """Delivery states of records in a share partition (KIP-932). An available record will be delivered; an archived one
 never again.
 """
-DEAD: Final = "Dead"
+DEAD_GROUP_STATE: Final = "Dead"
 """The state of a group that no longer exists."""
-HELD_MS: Final = 10_000
+OPEN_TRANSACTION_MS_MIN: Final = 10_000
 """The time (ms) after which an open transaction is reported as a problem, because every open transaction delays
 read_committed consumers for some time.
 """
@@ -44,12 +44,12 @@ class MemberFacts(NamedTuple):
         return self.instance_id or self.client_id or self.member_id
 
 
-class Redelivered(NamedTuple):
+class RedeliveredRecords(NamedTuple):
     """Records of a share partition that were delivered more than once, as its share coordinator keeps them."""
 
     first_offset: int
     last_offset: int
-    times: int
+    delivery_count: int
     is_given_up: bool
     """Whether the records are never delivered again, because they were rejected or reached the delivery limit."""
 
@@ -67,21 +67,21 @@ class PartitionFacts(NamedTuple):
 
     topic: str
     partition: int
-    committed: int | None = None
-    start: int | None = None
+    committed_offset: int | None = None
+    log_start_offset: int | None = None
     """The log start offset."""
-    end: int | None = None
+    high_watermark: int | None = None
     """The high watermark."""
-    stable_end: int | None = None
+    last_stable_offset: int | None = None
     """The last stable offset: the first offset of the oldest open transaction, or the high watermark."""
-    behind_ms: int | None = None
+    lag_ms: int | None = None
     """The age (ms) of the first record that the group has not committed."""
-    commit_ms: int | None = None
+    committed_at_ms: int | None = None
     """The time of the last commit (ms, by the coordinator's wall clock)."""
     member_id: str | None = None
-    redelivered: Sequence[Redelivered] = ()
+    redelivered: Sequence[RedeliveredRecords] = ()
     """Records that were delivered more than once, sorted by offset; only for share groups."""
-    unfinished: int | None = None
+    unacknowledged_count: int | None = None
     """The number of records that a share group has not acknowledged; None for other groups."""
 
     @property
@@ -89,37 +89,40 @@ class PartitionFacts(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
     @property
-    def is_held(self) -> bool:
+    def is_held_by_transaction(self) -> bool:
         """Whether the group has read up to the last stable offset, and an open transaction has withheld the records
-        after it for at least `HELD_MS`. A share group has read up to it if no more records are unfinished than there
-        are after it: its start offset may be older.
+        after it for at least `OPEN_TRANSACTION_MS_MIN`. A share group has read up to it if no more records are
+        unfinished than there are after it: its start offset may be older.
         """
-        if self.stable_end is None or self.end is None:
+        if self.last_stable_offset is None or self.high_watermark is None:
             return False
-        if self.unfinished is not None:
-            is_behind = 0 < self.unfinished <= self.end - self.stable_end
-            return is_behind and (self.behind_ms or 0) >= HELD_MS
-        if self.committed is None:
+        if self.unacknowledged_count is not None:
+            is_behind = 0 < self.unacknowledged_count <= self.high_watermark - self.last_stable_offset
+            return is_behind and (self.lag_ms or 0) >= OPEN_TRANSACTION_MS_MIN
+        if self.committed_offset is None:
             return False
-        return self.committed >= self.stable_end < self.end and (self.behind_ms or 0) >= HELD_MS
+        return (
+            self.committed_offset >= self.last_stable_offset < self.high_watermark
+            and (self.lag_ms or 0) >= OPEN_TRANSACTION_MS_MIN
+        )
 
     @property
     def has_records(self) -> bool:
-        return self.end is not None and self.end > (self.start or 0)
+        return self.high_watermark is not None and self.high_watermark > (self.log_start_offset or 0)
 
     @property
     def lag(self) -> int:
         """The lag: the number of offsets from the committed offset to the high watermark, or the number of records that
         a share group has not acknowledged. 0 if it is not known.
         """
-        if self.unfinished is not None:
-            return self.unfinished
-        if self.committed is None or self.end is None:
+        if self.unacknowledged_count is not None:
+            return self.unacknowledged_count
+        if self.committed_offset is None or self.high_watermark is None:
             return 0
-        return max(0, self.end - max(self.committed, self.start or 0))
+        return max(0, self.high_watermark - max(self.committed_offset, self.log_start_offset or 0))
 
 
-class SharedBatch(Protocol):
+class DeliveryStateBatch(Protocol):
     """Consecutive records of a share partition in the same delivery state, as a state batch of the share coordinator
     has them.
     """
@@ -134,10 +137,10 @@ class SharedBatch(Protocol):
     def delivery_count(self) -> int: ...
 
 
-def redelivered(batches: Iterable[SharedBatch]) -> list[Redelivered]:
+def redelivered_records(batches: Iterable[DeliveryStateBatch]) -> list[RedeliveredRecords]:
     """The records in state batches that were delivered more than once and are not acknowledged."""
     return [
-        Redelivered(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state == ARCHIVED)
+        RedeliveredRecords(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state == ARCHIVED)
         for each in batches
         if each.delivery_count > 1 and each.delivery_state in (AVAILABLE, ARCHIVED)
     ]
@@ -152,13 +155,13 @@ class History:
     since_ms: int
     """The time at which the history begins: the start of the coordinator, or later."""
     events: Sequence[GroupEvent] = ()
-    heard_ms: Mapping[str, int] | None = None
+    last_request_ms: Mapping[str, int] | None = None
     """The time of the last request of each member, by member id."""
     commits_ms: Mapping[tuple[str, int], int] | None = None
     """The time of the last commit for each partition."""
 
     def to_json(self) -> str:
-        """The history as JSON, which is the value of `HISTORY_SETTING`. An event is a list of the fields of
+        """The history as JSON, which is the value of `GROUP_HISTORY_SETTING`. An event is a list of the fields of
         `GroupEvent`.
         """
         commits: dict[str, dict[str, int]] = {}
@@ -168,7 +171,7 @@ class History:
             "now_ms": self.now_ms,
             "since_ms": self.since_ms,
             "events": [(each.cause.value, *each[1:]) for each in self.events],
-            "heard_ms": dict(self.heard_ms or {}),
+            "heard_ms": dict(self.last_request_ms or {}),
             "commits_ms": commits,
         }
         return json.dumps(content, separators=(",", ":"))

@@ -23,17 +23,17 @@ def duration_text(milliseconds: int) -> str:
     return " ".join(parts)
 
 
-def plural(count: int, noun: str) -> str:
+def count_with_noun(count: int, noun: str) -> str:
     """Format a count with its noun: 1 topic, 1,200 topics."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def times(count: int) -> str:
+def times_text(count: int) -> str:
     """Format a number of times: once, twice, 9 times."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
-def listed(names: list[str], most: int = 3) -> str:
+def names_text(names: list[str], most: int = 3) -> str:
     """Format a list of names, of which at most `most` are named: a, b and 4 more."""
     if len(names) <= most:
         return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

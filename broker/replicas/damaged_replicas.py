@@ -106,7 +106,7 @@ class DamagedReplicas:
         if partition is None or partition.log is not damaged:
             return
         self._roles.take_offline(partition)
-        self._flusher.forget(damaged)
+        self._flusher.forget_log(damaged)
         self._logs.fence(damaged, partition.high_watermark)
         self.fence(partition.topic, partition.topic_id, partition.index, reason)
 

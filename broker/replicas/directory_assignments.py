@@ -13,7 +13,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 
 RETRY_MS: Final = 1000
-Place = tuple[bytes, int]
+ReplicaKey = tuple[bytes, int]
 """The topic id and the index of a partition."""
 
 
@@ -35,7 +35,7 @@ class DirectoryAssignments:
         self._loop = loop
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._pending: dict[Place, bytes] = {}
+        self._pending: dict[ReplicaKey, bytes] = {}
         self._is_under_way = True
         """Whether a request is in progress or due.
 

@@ -47,7 +47,7 @@ METADATA_WILL_TELL: Final = (
 )
 
 
-class Proposal(NamedTuple):
+class InSyncProposal(NamedTuple):
     """A proposed in-sync set, with the epochs that the partition had when the set was proposed."""
 
     isr: tuple[int, ...]
@@ -80,7 +80,7 @@ class InSyncChanges:
         self._broker_epoch = broker_epoch
         self._environment = environment
         self._loop = loop
-        self._proposed: dict[Partition, Proposal] = {}
+        self._proposed: dict[Partition, InSyncProposal] = {}
         self._is_asking = False
         self.shrink_count = 0
         self.expand_count = 0
@@ -159,7 +159,7 @@ class InSyncChanges:
 
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         partition.propose_in_sync_set(isr)
-        self._proposed[partition] = Proposal(isr, partition.leader_epoch, partition.partition_epoch)
+        self._proposed[partition] = InSyncProposal(isr, partition.leader_epoch, partition.partition_epoch)
         self._ask()
 
     def _ask(self) -> None:
@@ -179,7 +179,7 @@ class InSyncChanges:
         )
         self._controller.submit(request, lambda response: self._answered(asked, response))
 
-    def _topics(self, asked: dict[Partition, Proposal]) -> list[TopicData]:
+    def _topics(self, asked: dict[Partition, InSyncProposal]) -> list[TopicData]:
         topics: dict[bytes, TopicData] = {}
         for partition, proposal in asked.items():
             data = PartitionData(
@@ -204,12 +204,12 @@ class InSyncChanges:
         follower = partition.leadership.followers.get(replica_id) if partition.leadership is not None else None
         return follower.broker_epoch if follower is not None else -1
 
-    def _answered(self, asked: dict[Partition, Proposal], response: AlterPartitionResponse) -> None:
+    def _answered(self, asked: dict[Partition, InSyncProposal], response: AlterPartitionResponse) -> None:
         self._is_asking = False
         answers = {
             (topic.topic_id, each.partition_index): each for topic in response.topics for each in topic.partitions
         }
-        again: dict[Partition, Proposal] = {}
+        again: dict[Partition, InSyncProposal] = {}
         for partition, proposal in asked.items():
             answer = answers.get((partition.topic_id, partition.index))
             error = response.error_code or (answer.error_code if answer is not None else ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -228,7 +228,9 @@ class InSyncChanges:
         else:
             self._ask()
 
-    def _confirmed(self, partition: Partition, proposal: Proposal, isr: tuple[int, ...], partition_epoch: int) -> None:
+    def _confirmed(
+        self, partition: Partition, proposal: InSyncProposal, isr: tuple[int, ...], partition_epoch: int
+    ) -> None:
         if len(proposal.isr) > len(partition.isr):
             self.expand_count += 1
         else:
@@ -238,7 +240,7 @@ class InSyncChanges:
             self._let_in(partition, self._environment.monotonic_ms())
 
 
-def is_unchanged(partition: Partition, proposal: Proposal) -> bool:
+def is_unchanged(partition: Partition, proposal: InSyncProposal) -> bool:
     """Whether the partition has the epochs and the proposed set that it had when `proposal` was made. If not, the
     answer of the controller to the proposal is obsolete.
     """

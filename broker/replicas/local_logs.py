@@ -520,7 +520,7 @@ def offline_on_error(directory: LogDirectory) -> Iterator[None]:
 
 
 class AssignedReplica(NamedTuple):
-    """What the metadata log says about a replica that is assigned to this broker."""
+    """The metadata of a replica that is assigned to this broker."""
 
     topic_id: bytes
     directory_id: bytes
@@ -542,7 +542,7 @@ UNASSIGNED: Final = AssignedReplica(bytes(16), bytes(16))
 
 
 def previous_run_in(directories: Sequence[LogDirectory], path: str) -> PreviousRun | None:
-    """How the previous process that served a log directory ended; None if the path is none of the directories."""
+    """The state in which the previous process left a log directory; None if the path is none of the directories."""
     return next((each.previous_run for each in directories if each.path == path), None)
 
 

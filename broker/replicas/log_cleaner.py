@@ -21,7 +21,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.log_eraser import LogEraser, RemoteErasing
-from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
+from moldau.broker.replicas.log_rewriting import IoThrottle, LogRewriting
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -286,7 +286,7 @@ class LogCleaner:
         )
         tombstones_end = INT64_MAX if self._remote is None else self._remote.tombstones_end_offset(partition)
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
-        throttle = Throttle(self._settings, self._environment)
+        throttle = IoThrottle(self._settings, self._environment)
         from moldau.storage.compaction.cleaning import (
             clean_segments,  # here, because a node without compacted topics never cleans
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from moldau.broker.config.config import Config
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.progress import Progress, size
+from moldau.broker.runtime.progress import Progress, byte_size_text
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
@@ -126,7 +126,7 @@ class LogOpening:
         if self._was_clean:
             return f"opening logs: {done}"
         checked = sum(self._checked) + sum(checked for checked, _ in self._current)
-        return f"recovering logs after an unclean stop: {done}, {size(checked)} checked"
+        return f"recovering logs after an unclean stop: {done}, {byte_size_text(checked)} checked"
 
 
 class FullDisks:

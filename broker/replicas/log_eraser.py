@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.erasing_process import ErasingProcess
-from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
+from moldau.broker.replicas.log_rewriting import IoThrottle, LogRewriting
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
@@ -340,7 +340,7 @@ class LogEraser:
             max(each.last_offset for each in orders),
             self._settings.config.integer("log.cleaner.io.buffer.size"),
         )
-        throttle = Throttle(self._settings, environment)
+        throttle = IoThrottle(self._settings, environment)
         # The files of the records themselves, also those that a pass with an error has replaced.
         replaced = self._replaced.setdefault(its_log, [])
 

@@ -27,7 +27,7 @@ FLUSH_CHECK_INTERVAL_MS: Final = 1000
 SPACE_CHECK_INTERVAL_MS: Final = 1000
 PARTITIONS_AT_ONCE: Final = 10
 """The number of partitions that a job visits before other callbacks of the event loop run."""
-QUIET_MS: Final = 10_000
+FLUSH_QUIET_MS: Final = 10_000
 """The interval (ms) at which logs are checked: a log that got no records during one interval is flushed."""
 
 
@@ -74,7 +74,7 @@ class LogJobs:
         return [
             Job("retention", config.integer("log.retention.check.interval.ms"), self.retain, delay_ms),
             Job("flush", FLUSH_CHECK_INTERVAL_MS, self.flush),
-            Job("quiet-flush", QUIET_MS, self.flush_quiet),
+            Job("quiet-flush", FLUSH_QUIET_MS, self.flush_quiet),
             Job("disk-space", SPACE_CHECK_INTERVAL_MS, self.look_for_room),
             Job("checkpoint", config.integer("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint),
             Job("producer-expiry", config.integer("producer.id.expiration.check.interval.ms"), self.expire_producers),
@@ -147,7 +147,7 @@ class LogJobs:
 
     async def _flushed(self, its_log: Log) -> None:
         ended = asyncio.Event()
-        self._flusher.when_durable([its_log], ended.set)
+        self._flusher.call_when_durable([its_log], ended.set)
         await ended.wait()
 
     async def look_for_room(self) -> None:

@@ -1,5 +1,5 @@
-"""What the log cleaner and the log eraser share: the logs that are being rewritten, the syncs before and after a swap
-of segments, and the limit on the rate of their I/O.
+"""The common parts of the log cleaner and the log eraser: the logs that are being rewritten, the syncs before and after
+a swap of segments, and the limit on the rate of their I/O.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class LogRewriting:
     async def flush(self, its_log: Log) -> None:
         """Wait until the current contents of the log, and its file names, are durable, or until it has failed."""
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flusher.when_durable([its_log], partial(_settle, durable))
+        self._flusher.call_when_durable([its_log], partial(_settle, durable))
         await durable
 
 
-class Throttle:
+class IoThrottle:
     """Delays the I/O of a rewriting, so that it stays below `log.cleaner.io.max.bytes.per.second`, which may change."""
 
     def __init__(self, settings: DynamicConfig, environment: Environment) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
-from moldau.broker.network.peer_channel import NoResponse, PeerChannel
+from moldau.broker.network.peer_channel import NoResponseReason, PeerChannel
 from moldau.broker.replicas.local_logs import LocalLogs
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -211,7 +211,7 @@ class RunningFetcher:
         if not self._fetchers.may_fetch:
             return
         now_ms = self._ports.environment.monotonic_ms()
-        if isinstance(response, NoResponse):
+        if isinstance(response, NoResponseReason):
             self._machine.on_request_failed(now_ms)
         else:
             assert isinstance(response, FetchResponse)
@@ -295,7 +295,7 @@ class RunningFetcher:
             self._machine.on_flushed(partition, leader_epoch)
             self.fetch_next()
 
-        self._ports.flusher.when_durable([partition.log], flushed)
+        self._ports.flusher.call_when_durable([partition.log], flushed)
 
     def _look_up(self, partition: Partition, leader_epoch: int) -> None:
         """Look up the leader's log start and log end offsets, with two ListOffsets requests one after the other."""

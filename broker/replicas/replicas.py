@@ -12,7 +12,7 @@ Indexed = dict[int, Partition]
 """The local partitions of one topic, by index."""
 
 
-class Traffic:
+class TrafficTotals:
     """Totals of the records appended, and of the bytes appended and read."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Replicas:
         """A number that increases whenever a replica is added or removed, so that a cached lookup can be recognised as
         stale.
         """
-        self.gone = Traffic()
+        self.gone = TrafficTotals()
         """The totals of removed replicas, so that sums over all partitions never decrease."""
 
     def __iter__(self) -> Iterator[Partition]:

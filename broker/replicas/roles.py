@@ -102,7 +102,7 @@ class ReplicaRoles:
             self._coordinators.on_leadership_lost(partition)
         self._fetchers.unfollow(partition)
         partition.notify_removed()
-        self._flusher.forget(partition.log)
+        self._flusher.forget_log(partition.log)
 
     def take_offline(self, partition: Partition) -> None:
         """Stop serving a replica whose log has failed: requests that wait for it are answered with

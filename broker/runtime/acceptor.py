@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 log = logging.getLogger("moldau.listener")
 
-BACKLOG: Final = 512
+LISTEN_BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
 """The maximum number of connections that one event loop iteration accepts: each takes 50 us and may send a request at
 once.
@@ -28,11 +28,11 @@ second one would find no connection.
 """
 RETRY_S: Final = 1.0
 """The time (seconds) for which nothing is accepted after an accept failed for lack of descriptors or memory."""
-FILES_SHARE: Final = 8
+FILE_DESCRIPTORS_DIVISOR: Final = 8
 """One of this many descriptors is kept for files."""
-REFUSED_MAX: Final = 1000
+DELAYED_CLOSES_MAX: Final = 1000
 """The maximum number of refused connections that stay open for a delay; further ones are closed at once."""
-PROBED_BEFORE: Final = 64
+DESCRIPTOR_CHECK_MARGIN: Final = 64
 """The number of descriptors that are left for clients below which `_leave_some_for_files` is called before each
 accept.
 """
@@ -111,7 +111,7 @@ class SocketAcceptor:
     def __init__(self, loop: asyncio.AbstractEventLoop, policy: AcceptPolicy, descriptors_max: int) -> None:
         self._loop = loop
         self._policy = policy
-        self._last_descriptor = descriptors_max - descriptors_max // FILES_SHARE
+        self._last_descriptor = descriptors_max - descriptors_max // FILE_DESCRIPTORS_DIVISOR
         self._sockets: list[socket.socket] = []
         self._latest_descriptor = self._last_descriptor
         self._latest_iteration_s = 0.0
@@ -132,7 +132,7 @@ class SocketAcceptor:
 
     def open(self) -> None:
         for each in self._sockets:
-            each.listen(BACKLOG)
+            each.listen(LISTEN_BACKLOG)
         self.release()
 
     def release(self) -> None:
@@ -170,7 +170,7 @@ class SocketAcceptor:
                 self._hold_back()
                 return
             try:
-                if self._latest_descriptor >= self._last_descriptor - PROBED_BEFORE:
+                if self._latest_descriptor >= self._last_descriptor - DESCRIPTOR_CHECK_MARGIN:
                     self._leave_some_for_files()
                 accepted, address = server.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -207,7 +207,7 @@ class SocketAcceptor:
 
     def _refuse(self, accepted: socket.socket, closing_s: float) -> None:
         """Close a connection that is refused: at once, or after a delay that slows its client down."""
-        if closing_s <= 0 or len(self._refused) >= REFUSED_MAX:
+        if closing_s <= 0 or len(self._refused) >= DELAYED_CLOSES_MAX:
             accepted.close()
             return
 

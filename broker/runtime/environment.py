@@ -23,7 +23,7 @@ from moldau.storage.files.port import FileSystem
 if TYPE_CHECKING:
     from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
     from moldau.broker.runtime.file_sending import FileSending
-    from moldau.broker.runtime.work_reply import Limits
+    from moldau.broker.runtime.work_reply import WorkerLimits
     from moldau.broker.runtime.worker import E, Offload, RunningWork, Work
     from moldau.storage.tiered.object_options import ObjectStoreOptions
     from moldau.storage.tiered.port import RemoteStorage
@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """The file with the id of the current boot, on Linux."""
-PROC: Final = "/proc/self"
+PROCESS_DIRECTORY: Final = "/proc/self"
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 """The numbers of two options of mallopt(3)."""
-KEPT_BLOCK_MAX: Final = 4 << 20
+FREED_BLOCK_SIZE_MAX: Final = 4 << 20
 """The size (bytes) up to which malloc keeps freed blocks for reuse, once clients use the node."""
-KEPT_END_MAX: Final = 8 << 20
+FREE_HEAP_END_SIZE_MAX: Final = 8 << 20
 """The number of free bytes at the end of malloc's heap above which they are returned to the system, once clients use
 the node.
 """
@@ -105,7 +105,7 @@ class Environment(Protocol):
     def file_sending(self) -> FileSending | None:
         """The thread that sends files to sockets; None if the event loop sends them."""
 
-    def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
+    def in_process(self, work: Work[E], limits: WorkerLimits | None = None) -> RunningWork[E]:
         """Prepare long work for a process of its own. The process starts when the first event is requested.
 
         Work with limits may open files of the node only if `has_files_on_disk` is true. The caller closes the returned
@@ -251,7 +251,7 @@ class LocalEnvironment:
             self._file_sending = file_sending(self._loop)
         return self._file_sending
 
-    def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
+    def in_process(self, work: Work[E], limits: WorkerLimits | None = None) -> RunningWork[E]:
         from moldau.broker.runtime.worker import WorkInProcess, WorkInThread
 
         if self._in_memory and limits is None:
@@ -283,7 +283,7 @@ class LocalEnvironment:
             threads.shutdown(cancel_futures=True)
 
 
-class ProcessFacts(NamedTuple):
+class ProcessFigures(NamedTuple):
     """Figures of the kernel about the process at one time."""
 
     cpu_s: float
@@ -313,45 +313,45 @@ class Process:
         if self._collecting in gc.callbacks:
             gc.callbacks.remove(self._collecting)
 
-    def read(self) -> ProcessFacts | None:
+    def read(self) -> ProcessFigures | None:
         """The kernel's figures about the process now; None if the system has no files in /proc. Blocks while the kernel
         lists the descriptors.
         """
         try:
             resident_bytes = self.resident_bytes()
-            open_fds = len(os.listdir(f"{PROC}/fd"))
+            open_fds = len(os.listdir(f"{PROCESS_DIRECTORY}/fd"))
         except OSError:
             return None
         usage = resource.getrusage(resource.RUSAGE_SELF)
         fds_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return ProcessFacts(usage.ru_utime + usage.ru_stime, resident_bytes, open_fds, fds_max)
+        return ProcessFigures(usage.ru_utime + usage.ru_stime, resident_bytes, open_fds, fds_max)
 
     @staticmethod
     def resident_bytes() -> int:
         """The resident memory (bytes) of the process. Raises OSError if the system has no such file in /proc."""
-        with open(f"{PROC}/statm") as statm:
+        with open(f"{PROCESS_DIRECTORY}/statm") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
     @staticmethod
-    def keep_blocks(unused: int = KEPT_END_MAX) -> None:
-        """Let malloc keep freed blocks of up to `KEPT_BLOCK_MAX` for reuse, and up to `unused` free bytes at the end of
-        its heap. Without glibc this has no effect.
+    def keep_blocks(unused: int = FREE_HEAP_END_SIZE_MAX) -> None:
+        """Let malloc keep freed blocks of up to `FREED_BLOCK_SIZE_MAX` for reuse, and up to `unused` free bytes at the
+        end of its heap. Without glibc this has no effect.
         """
         import ctypes  # It takes memory, and an idle node does not need it.
 
         option = getattr(ctypes.CDLL(None), "mallopt", None)
         if option is not None:
-            option(M_MMAP_THRESHOLD, KEPT_BLOCK_MAX)
+            option(M_MMAP_THRESHOLD, FREED_BLOCK_SIZE_MAX)
             option(M_TRIM_THRESHOLD, unused)
 
     @staticmethod
-    def executor(threads_max: int) -> ThreadPoolExecutor:
+    def new_executor(threads_max: int) -> ThreadPoolExecutor:
         """Make an executor for calls that block, as the default one of an event loop, with up to `threads_max`
         threads."""
         return ThreadPoolExecutor(threads_max)
 
     @staticmethod
-    def give_back_heap() -> None:
+    def trim_heap() -> None:
         """Return the free pages of malloc's heap to the system. Without glibc this has no effect."""
         import ctypes  # It takes memory, and most nodes never need it.
 

@@ -33,7 +33,7 @@ class Sender(Protocol):
     def stop(self) -> None: ...
 
 
-class SentFrom(Protocol):
+class HandOverOwner(Protocol):
     """The owner of parts that were handed over to the thread."""
 
     def handed_over_ended(self, sent: int, status: int) -> None:
@@ -52,7 +52,7 @@ class FileSending:
         self._sender: Sender | None = None
         self._is_closed = False
 
-    def send(self, owner: SentFrom, socket: int, parts: list[Part]) -> bool:
+    def send(self, owner: HandOverOwner, socket: int, parts: list[Part]) -> bool:
         """Send parts in order, and call `owner.handed_over_ended` when the job has ended. Returns False if there is no
         thread, which is rare.
 

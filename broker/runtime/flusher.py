@@ -46,7 +46,7 @@ class Flusher:
         self.sync_ms = 0
         """The total duration of all syncs (ms)."""
 
-    def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
+    def call_when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
         """Call `done` when each of `logs` has failed (`Log.failure`) or has made all its current records durable."""
         left = len(logs)
 
@@ -63,7 +63,7 @@ class Flusher:
         """Make a log durable soon. No caller is told when it is."""
         self._request(log, lambda: None)
 
-    async def finish(self) -> None:
+    async def wait_for_flushes(self) -> None:
         """Wait for all flushes in progress. Further write-backs and epoch checkpoints are not begun.
 
         Closing a log syncs it again, and writes the same checkpoint files. A flush that ended later would replace those
@@ -75,7 +75,7 @@ class Flusher:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
-    def forget(self, log: Log) -> None:
+    def forget_log(self, log: Log) -> None:
         """Forget a log that is about to be deleted: it need not be durable. The callbacks that wait for it are called
         now.
         """

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 
 from moldau.broker.runtime.tasks import Job
 
-LOOK_INTERVAL_MS: Final = 10_000
+CHECK_INTERVAL_MS: Final = 10_000
 USED_SIZE_MIN: Final = 1 << 20
 """The growth (bytes) of the process since the start which shows that clients use the node. Only then the bounds of
 malloc are set.
@@ -37,8 +37,8 @@ QUIET_SIZE_MAX: Final = 1 << 20
 """The growth (bytes) of the process between two checks from which on the process is not quiet."""
 
 
-class Memory(Protocol):
-    """The part of `Process` that `Heap` uses."""
+class MemoryPort(Protocol):
+    """The part of `Process` that `HeapTrimmer` uses."""
 
     def resident_bytes(self) -> int:
         """The resident memory in bytes. Raises OSError."""
@@ -46,14 +46,14 @@ class Memory(Protocol):
     def keep_blocks(self) -> None:
         """Let malloc keep freed blocks of up to 4 MiB for reuse."""
 
-    def give_back_heap(self) -> None:
+    def trim_heap(self) -> None:
         """Return the free pages of malloc's heap to the system. Blocks."""
 
 
-class Heap:
+class HeapTrimmer:
     """Sets the bounds of malloc once clients use the process, and returns free memory to the system after peaks."""
 
-    def __init__(self, memory: Memory, offload: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    def __init__(self, memory: MemoryPort, offload: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         self._memory = memory
         self._offload = offload
         self._least = 1 << 62
@@ -63,8 +63,8 @@ class Heap:
         self._unused: int | None = memory.resident_bytes()
         """The resident memory (bytes) at the start; None once the bounds of malloc are set."""
 
-    def job(self) -> Job:
-        return Job("heap", LOOK_INTERVAL_MS, self.check_memory)
+    def periodic_job(self) -> Job:
+        return Job("heap", CHECK_INTERVAL_MS, self.check_memory)
 
     async def check_memory(self) -> None:
         """Check the memory of the process. The bounds of malloc are set if clients use the process by now. Free memory
@@ -78,5 +78,5 @@ class Heap:
         self._least = min(self._least, resident)
         self._latest = resident
         if is_quiet and resident - self._least >= GROWN_SIZE_MIN:
-            await self._offload(self._memory.give_back_heap)
+            await self._offload(self._memory.trim_heap)
             self._least = self._latest = self._memory.resident_bytes()

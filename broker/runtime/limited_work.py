@@ -2,11 +2,11 @@
 other.
 
     ask ──▶ turn of the client ─▶ turn of the process ──▶ the process, started if there is none ──▶ answer
-                                                     └──▶ it ends, or does not end in time: `WorkEnded`, no process
+                                                     └──▶ it ends, or takes too long: `WorkProcessEnded`, no process
 
 A client, such as a user at an address, has at most one request in the queue of the process, so that the requests of
-others are done in between. If the caller is cancelled, its request has `LEFT_S` to end by itself, so that not every
-cancellation needs a new process.
+others are done in between. If the caller is cancelled, its request has `CANCELLED_GRACE_S` to end by itself, so that
+not every cancellation needs a new process.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from weakref import WeakValueDictionary
 
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.broker.runtime.work_reply import Limits
+from moldau.broker.runtime.work_reply import WorkerLimits
 from moldau.broker.runtime.worker import RunningWork, Work, WorkerDied
 
-LEFT_S: Final = 0.25
+CANCELLED_GRACE_S: Final = 0.25
 MEBIBYTE: Final = 1 << 20
 
 
-class WorkEnded(Exception):
+class WorkProcessEnded(Exception):
     """The process of the work ended before it answered, or had to be ended. The text says why."""
 
 
-class LimitedWork:
+class LimitedWorker:
     """A process that answers one request after the other, and ends when it is not used. `work` makes a generator that
     receives the requests and yields the answers. The first value that it yields is dropped.
     """
@@ -39,7 +39,7 @@ class LimitedWork:
         environment: Environment,
         spawn: Spawn,
         work: Work[object],
-        limits: Limits,
+        limits: WorkerLimits,
         *,
         wall_s: float,
         idle_s: float,
@@ -63,10 +63,10 @@ class LimitedWork:
 
     async def ask(self, sent: object, client: str) -> object:
         """Send a request to the work, and return its answer. `client` identifies whose request it is. Raises
-        `WorkEnded`, and what the work raises.
+        `WorkProcessEnded`, and what the work raises.
         """
         if self._waiting >= self._waiting_max:
-            raise WorkEnded(f"{self._waiting} pieces of work wait already")
+            raise WorkProcessEnded(f"{self._waiting} pieces of work wait already")
         turn = self._turns.setdefault(client, asyncio.Lock())
         self._waiting += 1
         try:
@@ -101,7 +101,7 @@ class LimitedWork:
             async with asyncio.timeout(self._wall_s) as deadline:
 
                 def left(_: object) -> None:
-                    deadline.reschedule(asyncio.get_running_loop().time() + LEFT_S)
+                    deadline.reschedule(asyncio.get_running_loop().time() + CANCELLED_GRACE_S)
 
                 answer.add_done_callback(left)
                 try:
@@ -112,11 +112,11 @@ class LimitedWork:
                 finally:
                     answer.remove_done_callback(left)
         except TimeoutError:
-            raise WorkEnded(f"it took longer than {self._wall_s:g} s") from None
+            raise WorkProcessEnded(f"it took longer than {self._wall_s:g} s") from None
         except MemoryError:
-            raise WorkEnded(f"it took more memory than {self._limits.memory_bytes // MEBIBYTE} MiB") from None
+            raise WorkProcessEnded(f"it took more memory than {self._limits.memory_bytes // MEBIBYTE} MiB") from None
         except WorkerDied as died:
-            raise WorkEnded(_reason(died, self._limits)) from None
+            raise WorkProcessEnded(_reason(died, self._limits)) from None
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -125,7 +125,7 @@ class LimitedWork:
             self._running = None
 
 
-def _reason(died: WorkerDied, limits: Limits) -> str:
+def _reason(died: WorkerDied, limits: WorkerLimits) -> str:
     if died.status is None:
         return str(died)
     if died.status == -Signals.SIGXCPU:

@@ -31,7 +31,7 @@ def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Ca
     With `is_quiet` only warnings, errors and progress are shown, until the returned function is called.
     """
     handler = logging.StreamHandler(terminal.stream)
-    handler.setFormatter(JsonLines() if form == "json" else Lines(terminal))
+    handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter(terminal))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
@@ -45,7 +45,7 @@ def is_shown_when_quiet(record: logging.LogRecord) -> bool:
     return record.levelno > logging.INFO or record.name == PROGRESS_LOGGER
 
 
-def message_of(record: logging.LogRecord) -> str:
+def truncated_message(record: logging.LogRecord) -> str:
     """The message of a record, truncated to `MESSAGE_LENGTH_MAX` characters, because it may contain a long text of a
     client.
     """
@@ -54,13 +54,13 @@ def message_of(record: logging.LogRecord) -> str:
     return text if left_out <= 0 else f"{text[:MESSAGE_LENGTH_MAX]}... and {left_out} characters more"
 
 
-def moment_of(record: logging.LogRecord) -> str:
+def utc_time_text(record: logging.LogRecord) -> str:
     """The time of a record in UTC, to the millisecond, as ISO 8601."""
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """Formats a record as the line `moment level logger: message`. Line breaks in the message, which may hold a
     client's text, are escaped, so that they cannot begin a new line.
     """
@@ -73,7 +73,7 @@ class Lines(logging.Formatter):
         word = f"{LEVEL_WORDS.get(record.levelno, record.levelname):5}"
         style = STYLES.get(record.levelno)
         shown = self._terminal.styled(word, style) if style else word
-        line = f"{moment_of(record)} {shown} {record.name}: {printable(message_of(record))}"
+        line = f"{utc_time_text(record)} {shown} {record.name}: {escape_control_characters(truncated_message(record))}"
         return "\n".join([line, *self._traces(record)])
 
     def _traces(self, record: logging.LogRecord) -> list[str]:
@@ -81,7 +81,7 @@ class Lines(logging.Formatter):
         return [*traces, self.formatStack(record.stack_info)] if record.stack_info else traces
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Formats a record as a JSON object with time, level, logger and message, and with exception and stack if it has
     them.
     """
@@ -90,10 +90,10 @@ class JsonLines(logging.Formatter):
         import json
 
         said = {
-            "time": moment_of(record),
+            "time": utc_time_text(record),
             "level": LEVEL_WORDS.get(record.levelno, record.levelname),
             "logger": record.name,
-            "message": message_of(record),
+            "message": truncated_message(record),
         }
         if record.exc_info:
             said["exception"] = self.formatException(record.exc_info)
@@ -102,7 +102,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(said, ensure_ascii=False)
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """The text with control characters escaped, so that it cannot move the cursor, end the line or change the
     terminal's state.
     """

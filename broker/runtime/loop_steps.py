@@ -33,17 +33,17 @@ NO_STEP: Final = LongestStep(0, "")
 
 
 class LoopSteps:
-    """Remembers the longest step of the current period, which begins with `restart`."""
+    """Remembers the longest step of the current period, which begins with `begin_period`."""
 
     __slots__ = ("_name", "last", "longest_ns")
 
     def __init__(self) -> None:
         self.longest_ns = 0
         self.last = NO_STEP
-        """The longest step of the period before the last `restart`."""
+        """The longest step of the period before the last `begin_period`."""
         self._name: Callable[[], str] | None = None
 
-    def note(self, held_ns: int, name: Callable[[], str]) -> None:
+    def note_step(self, held_ns: int, name: Callable[[], str]) -> None:
         """Remember a step that has ended if it held the loop longer than `longest_ns`. `name` is called only when the
         name is used.
         """
@@ -55,7 +55,7 @@ class LoopSteps:
     def longest(self) -> LongestStep:
         return NO_STEP if self._name is None else LongestStep(self.longest_ns, self._name()[:NAME_LENGTH_MAX])
 
-    def restart(self) -> None:
+    def begin_period(self) -> None:
         """Begin a new period. The longest step of the period that ends is kept in `last`."""
         self.last = self.longest
         self.longest_ns, self._name = 0, None
@@ -64,12 +64,12 @@ class LoopSteps:
         """Log the longest step of the node's start, and forget it, because no client has waited for it."""
         held_ns, name = self.longest
         log.debug("the start held the event loop for %.0f ms at most, in %s", held_ns / 1e6, name)
-        self.restart()
+        self.begin_period()
         self.last = NO_STEP
 
     def log_longest(self) -> None:
         """Begin a new period, and log the longest step of the period that ended if it was long."""
-        self.restart()
+        self.begin_period()
         held_ns, name = self.last
         if held_ns >= LOGGED_NS_MIN:
             log.warning("longest_step held_ms=%.1f step=%s", held_ns / 1e6, json.dumps(name))

@@ -34,7 +34,7 @@ EXECUTOR: Final = "executor"
 AUTHENTICATION: Final = "authentication"
 """Waits until a token is verified, or until the pause after a failed login is over."""
 OTHER: Final = "other"
-ASKED_FOR: Final = (DATA, MEMBERS)
+REQUESTED_WAITS: Final = (DATA, MEMBERS)
 """The waits for which clients ask. They do not make a request count as slow."""
 
 
@@ -100,7 +100,7 @@ Reply: TypeAlias = T | Pending[T]
 """The result of a handler: the response, or a `Pending` that completes with it."""
 
 
-def when_ready(answer: Reply[T], use: Callable[[T], None]) -> None:
+def call_with_response(answer: Reply[T], use: Callable[[T], None]) -> None:
     """Call `use` with the response of a handler: now, or once it is there."""
     if isinstance(answer, Pending):
         cast("Pending[T]", answer).listen(use)

@@ -14,7 +14,7 @@ from typing import Final
 
 from moldau.protocol.late_dataclass import dataclass
 
-LEFT_STATUS: Final = 3
+EXIT_LEFT_CLUSTER: Final = 3
 """The exit status of a node that was told to leave its cluster and has left it: it has no replicas any more."""
 _NAME: Final = re.compile(r"core\.([1-9][0-9]*)")
 """The name of a further process's directory. It cannot be the name of a partition's directory, which ends with a dash
@@ -23,8 +23,8 @@ and a number.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a node knows of the other broker processes of its machine."""
+class MachineProcesses:
+    """The facts that a node knows of the other broker processes of its machine."""
 
     node_ids: tuple[int, ...]
     """The node ids of the processes of the machine, the first process first."""
@@ -53,6 +53,6 @@ def core_directory(log_directory: str, core: int) -> str:
     return log_directory if core == 1 else f"{log_directory}/core.{core}"
 
 
-def cores_in(names: Iterable[str]) -> list[int]:
+def core_numbers_in(names: Iterable[str]) -> list[int]:
     """The numbers of the further processes whose directories are among the names of a log directory's entries."""
     return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found is not None and int(found[1]) > 1)

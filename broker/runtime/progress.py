@@ -11,10 +11,10 @@ from typing import Final
 PROGRESS_LOGGER: Final = "moldau.progress"
 log = logging.getLogger(PROGRESS_LOGGER)
 
-FIRST_MS: Final = 2_000
+FIRST_LINE_MS: Final = 2_000
 """The time (ms) before the first line, so that shorter work logs nothing."""
-EVERY_MS: Final = 5_000
-TOLD_FRACTION_MIN: Final = 0.01
+LINE_INTERVAL_MS: Final = 5_000
+ESTIMATE_FRACTION_MIN: Final = 0.01
 """The fraction of the work that must be done before the time that is left is estimated."""
 
 
@@ -27,7 +27,7 @@ class Progress:
     def __init__(self, precise_ns: Callable[[], int]) -> None:
         self._precise_ns = precise_ns
         self._began_ms = self._now_ms()
-        self._next_ms = self._began_ms + FIRST_MS
+        self._next_ms = self._began_ms + FIRST_LINE_MS
 
     @property
     def duration_ms(self) -> int:
@@ -41,7 +41,7 @@ class Progress:
         now_ms = self._now_ms()
         if now_ms < self._next_ms:
             return
-        self._next_ms = now_ms + EVERY_MS
+        self._next_ms = now_ms + LINE_INTERVAL_MS
         log.info("%s%s", counts(), remaining_text(fraction, now_ms - self._began_ms))
 
     def _now_ms(self) -> int:
@@ -51,13 +51,13 @@ class Progress:
 
 def remaining_text(fraction: float, elapsed_ms: int) -> str:
     """The estimate of the time that is left, as text to append to a line; empty if it is too early for an estimate."""
-    if fraction < TOLD_FRACTION_MIN:
+    if fraction < ESTIMATE_FRACTION_MIN:
         return ""
     left_s = elapsed_ms / 1000 * (1 - min(fraction, 1.0)) / fraction
-    return f", about {duration(left_s)} left"
+    return f", about {short_duration_text(left_s)} left"
 
 
-def duration(seconds: float) -> str:
+def short_duration_text(seconds: float) -> str:
     """A duration as text with about two digits: `0.4 s`, `42 s`, `3 min`, `2 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3600:.0f} h"
 
 
-def size(count: int) -> str:
+def byte_size_text(count: int) -> str:
     """A number of bytes as text, in a unit that leaves few digits."""
     for unit, exponent in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count >= 1 << exponent:

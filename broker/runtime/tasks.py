@@ -16,7 +16,7 @@ log = logging.getLogger("moldau.background")
 
 
 T = TypeVar("T")
-TURN_COUNT: Final = 50
+SLICE_COUNT: Final = 50
 """The number of elements that `InTurns` yields in one event loop iteration; the work on each may take 40 µs."""
 
 
@@ -38,7 +38,7 @@ class Job(NamedTuple):
 
 
 class InTurns(Generic[T]):
-    """An asynchronous iterator over `elements` that yields `TURN_COUNT` of them in each event loop iteration, so that
+    """An asynchronous iterator over `elements` that yields `SLICE_COUNT` of them in each event loop iteration, so that
     other callbacks run in between. The source of the elements must not change meanwhile.
     """
 
@@ -51,7 +51,7 @@ class InTurns(Generic[T]):
 
     async def __anext__(self) -> T:
         self._count += 1
-        if self._count > TURN_COUNT:
+        if self._count > SLICE_COUNT:
             self._count = 1
             await asyncio.sleep(0)
         for element in self._left:

@@ -1,5 +1,5 @@
 """The messages between a broker and a worker process. Each frame is a length in 4 bytes, big-endian, and a pickled
-value. The process answers with a `Reply`.
+value. The process answers with a `WorkerReply`.
 
 The process imports this module without asyncio, which takes as long to import as everything else that cleaning a log
 needs.
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 FRAME_LENGTH: Final = Struct(">I")
 
 
-class Limits(NamedTuple):
+class WorkerLimits(NamedTuple):
     """The limits on the resources of a worker process."""
 
     memory_bytes: int
@@ -22,7 +22,7 @@ class Limits(NamedTuple):
     """The maximum processor time (seconds) from one event of the work to the next."""
 
 
-class Reply(NamedTuple):
+class WorkerReply(NamedTuple):
     """The result of one step of the work: an event that it yielded, an error that it raised, or its end."""
 
     event: object = None

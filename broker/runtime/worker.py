@@ -9,10 +9,10 @@ generator receives.
     broker -> process   a frame with the pickled work; then for each event that the broker wants a frame with the
                         pickled value that it sends, or an empty one, and a frame with the `PickleBuffer` in that
                         value, which is written without a copy, or an empty one
-    process -> broker   for each of them a frame with a pickled `Reply` (broker/runtime/work_reply.py)
+    process -> broker   for each of them a frame with a pickled `WorkerReply` (broker/runtime/work_reply.py)
 
-The process ends when its input ends: a broker that is killed leaves no process behind. A process with `Limits` gets a
-MemoryError, or is killed by the kernel, if its work goes beyond them.
+The process ends when its input ends: a broker that is killed leaves no process behind. A process with `WorkerLimits`
+gets a MemoryError, or is killed by the kernel, if its work goes beyond them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from moldau.broker.runtime.work_reply import FRAME_LENGTH, Limits, Reply
+from moldau.broker.runtime.work_reply import FRAME_LENGTH, WorkerLimits, WorkerReply
 from moldau.storage.files.port import FileSystem
 
 E = TypeVar("E")
@@ -80,7 +80,7 @@ class WorkerDied(ChildProcessError):
         self.status = status
 
 
-def next_of(events: Iterator[E], sent: object) -> E | None:
+def next_event_of(events: Iterator[E], sent: object) -> E | None:
     """The next event of the work after `sent` was sent to it; None at the end of the work."""
     if sent is None:
         return next(events, None)
@@ -104,7 +104,7 @@ class WorkInThread(Generic[E]):
     def _step(self, sent: object) -> E | None:
         if self._events is None:
             self._events = self._begin()
-        return next_of(self._events, sent)
+        return next_event_of(self._events, sent)
 
     def close(self) -> None:
         """End the work. A step that is running in its thread ends by itself."""
@@ -115,7 +115,7 @@ class WorkInThread(Generic[E]):
 class WorkInProcess(Generic[E]):
     """Work in a process of its own, which starts when the first event is requested."""
 
-    def __init__(self, work: Work[E], limits: Limits | None = None) -> None:
+    def __init__(self, work: Work[E], limits: WorkerLimits | None = None) -> None:
         self._work = work
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
@@ -140,7 +140,7 @@ class WorkInProcess(Generic[E]):
                 process.stdin.write(attached[begin : begin + PIECE_SIZE])
                 await process.stdin.drain()
             (length,) = FRAME_LENGTH.unpack(await process.stdout.readexactly(FRAME_LENGTH.size))
-            reply: Reply = pickle.loads(await process.stdout.readexactly(length))
+            reply: WorkerReply = pickle.loads(await process.stdout.readexactly(length))
         except (asyncio.IncompleteReadError, ConnectionError):
             status = await process.wait()
             raise WorkerDied(f"the process of the work ended with status {status}", status) from None

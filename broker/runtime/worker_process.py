@@ -4,8 +4,8 @@ broker.
     python -m moldau.broker.runtime.worker_process [MEMORY_BYTES STEP_CPU_S]
 
 It runs at a lower priority than the broker, because clients come first. An error that cannot be pickled is replaced by
-a RuntimeError with its text. The kernel enforces its `Limits` (setrlimit), except that macOS does not enforce the limit
-on memory.
+a RuntimeError with its text. The kernel enforces its `WorkerLimits` (setrlimit), except that macOS does not enforce the
+limit on memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Generator
 from typing import BinaryIO, Final
 
-from moldau.broker.runtime.work_reply import FRAME_LENGTH, Limits, Reply
+from moldau.broker.runtime.work_reply import FRAME_LENGTH, WorkerLimits, WorkerReply
 from moldau.storage.files.local_files import LocalFiles
 
 NICENESS: Final = 10
@@ -31,7 +31,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
-    limits = Limits(*map(int, sys.argv[1:])) if sys.argv[1:] else None
+    limits = WorkerLimits(*map(int, sys.argv[1:])) if sys.argv[1:] else None
     if limits is not None:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
@@ -39,11 +39,11 @@ def main() -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # A print must not get between the replies.
     with contextlib.suppress(BrokenPipeError, EOFError):
-        serve(commands, replies, limits)
+        serve_work(commands, replies, limits)
     os._exit(0)  # The broker has ended, or needs no more events: nothing has to be closed.
 
 
-def serve(commands: BinaryIO, replies: BinaryIO, limits: Limits | None = None) -> None:
+def serve_work(commands: BinaryIO, replies: BinaryIO, limits: WorkerLimits | None = None) -> None:
     """Run the work that the first frame of `commands` holds, and answer each further command. Raises EOFError or
     BrokenPipeError if the broker has ended.
     """
@@ -56,12 +56,12 @@ def serve(commands: BinaryIO, replies: BinaryIO, limits: Limits | None = None) -
                 limit_cpu(limits.step_cpu_s)
             if steps is None:
                 steps = work(LocalFiles())
-            reply = Reply(event=steps.send(pickle.loads(pickled, buffers=[attached])) if pickled else next(steps))
+            reply = WorkerReply(event=steps.send(pickle.loads(pickled, buffers=[attached])) if pickled else next(steps))
         except StopIteration:
-            reply = Reply(is_end=True)
+            reply = WorkerReply(is_end=True)
         except Exception as error:
-            reply = Reply(error=error)
-        encoded = encode(reply)
+            reply = WorkerReply(error=error)
+        encoded = encode_reply(reply)
         replies.write(FRAME_LENGTH.pack(len(encoded)) + encoded)
         replies.flush()
 
@@ -74,7 +74,7 @@ def limit_cpu(step_s: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (allowed_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def encode(reply: Reply) -> bytes:
+def encode_reply(reply: WorkerReply) -> bytes:
     """Pickle a reply. If the reply cannot be pickled and restored, it is replaced by one with a RuntimeError that has
     its text.
     """
@@ -83,7 +83,7 @@ def encode(reply: Reply) -> bytes:
         pickle.loads(encoded)
     except Exception:
         said = reply.event if reply.error is None else reply.error
-        return pickle.dumps(Reply(error=RuntimeError(f"{type(said).__name__}: {said}")))
+        return pickle.dumps(WorkerReply(error=RuntimeError(f"{type(said).__name__}: {said}")))
     return encoded
 
 

@@ -94,13 +94,13 @@ class DeadLetterPorts(NamedTuple):
     counts: DeadLetterCounts
 
 
-class Refused(NamedTuple):
+class DeadLetterRefusal(NamedTuple):
     """The reason why a dead letter is not written."""
 
     reason: str
 
 
-class DeadLetterWriting:
+class DeadLetterWriter:
     """Writes the dead letters of one run of records. `is_wanted` returns whether this broker still has to write
     them.
     """
@@ -122,7 +122,7 @@ class DeadLetterWriting:
         """
         while self._next_offset <= self._letter.last_offset and self._is_wanted():
             queue = self._queue()
-            if isinstance(queue, Refused):
+            if isinstance(queue, DeadLetterRefusal):
                 self._give_up(queue.reason)
                 return True
             if queue is None:
@@ -168,9 +168,9 @@ class DeadLetterWriting:
 
     # The topic
 
-    def _queue(self) -> Topic | Refused | None:
-        """The topic of the queue; `Refused` if the group's setting names no usable topic, and None while the topic is
-        being created.
+    def _queue(self) -> Topic | DeadLetterRefusal | None:
+        """The topic of the queue; `DeadLetterRefusal` if the group's setting names no usable topic, and None while the
+        topic is being created.
         """
         ports, image = self._ports, self._ports.cluster.image
         name = ports.group_settings(self._key.group_id).topic
@@ -184,7 +184,7 @@ class DeadLetterWriting:
         may_be_created = config.flag("errors.deadletterqueue.auto.create.topics.enable")
         refusal = refusal_of_queue(DeadLetterTopic(name, prefix, is_enabled, may_be_created))
         if refusal is not None:
-            return Refused(refusal)
+            return DeadLetterRefusal(refusal)
         if topic is None:
             ports.topics.create(name, configs=QUEUE_CONFIGS)
         return topic

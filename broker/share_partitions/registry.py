@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.share_partitions.dead_letter_queue import DeadLetterCounts
-from moldau.broker.share_partitions.runner import ShareCounts, SharePartitionRunner, SharePorts
+from moldau.broker.share_partitions.runner import ShareCounts, SharePartitionPorts, SharePartitionRunner
 from moldau.broker.share_partitions.settings import ShareSettings
 from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.errors import ErrorCode
@@ -17,7 +17,7 @@ from moldau.protocol.errors import ErrorCode
 class SharePartitionRegistry:
     """All share partitions of this broker."""
 
-    def __init__(self, replicas: Replicas, ports: SharePorts) -> None:
+    def __init__(self, replicas: Replicas, ports: SharePartitionPorts) -> None:
         self._replicas = replicas
         self._ports = ports
         self._of: dict[ShareKey, SharePartitionRunner] = {}

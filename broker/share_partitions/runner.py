@@ -22,7 +22,7 @@ from moldau.broker.coordinators.share_state_persister import NO_WAITER, ShareSta
 from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.broker.share_partitions.dead_letter_queue import DeadLetterPorts, DeadLetterWriting
+from moldau.broker.share_partitions.dead_letter_queue import DeadLetterPorts, DeadLetterWriter
 from moldau.broker.share_partitions.settings import GroupSettings, duration_ms
 from moldau.coordinator.share_coordinator.events import ReadState, StateAnswer, WriteState
 from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey, StateBatch
@@ -88,7 +88,7 @@ class ShareCounts:
                 self.acknowledged.update(types)
 
 
-class SharePorts(NamedTuple):
+class SharePartitionPorts(NamedTuple):
     """The parts of the broker that share partitions use."""
 
     loop: asyncio.AbstractEventLoop
@@ -105,7 +105,11 @@ class SharePartitionRunner:
     """Runs one share partition on its leader. It listens to changes of its partition (`PartitionListener`)."""
 
     def __init__(
-        self, key: ShareKey, partition: Partition, ports: SharePorts, forget: Callable[[SharePartitionRunner], None]
+        self,
+        key: ShareKey,
+        partition: Partition,
+        ports: SharePartitionPorts,
+        forget: Callable[[SharePartitionRunner], None],
     ) -> None:
         self.key = key
         self.partition = partition
@@ -212,7 +216,7 @@ class SharePartitionRunner:
         self._ports.counts.loaded += 1
         self._ports.counts.loading_ms += self._ports.environment.monotonic_ms() - self._began_ms
         self._queue_dead_letters()
-        self.wake()
+        self.check_waiting_fetches_soon()
 
     # Delivering
 
@@ -222,7 +226,7 @@ class SharePartitionRunner:
         """
         return None if self.record_size is None else int(1.25 * records * self.record_size) + READ_SIZE_MIN
 
-    def was_read(self, size: int, records: int) -> None:
+    def note_read(self, size: int, records: int) -> None:
         """Note that a read of `size` bytes had `records` records, from which `read_size` estimates. `records` is 0 if
         the first batch was larger than the read.
         """
@@ -253,14 +257,14 @@ class SharePartitionRunner:
             answered(ErrorCode.NONE, None)
         else:
             self._store(answer, answered)
-        self.wake()
+        self.check_waiting_fetches_soon()
 
     def release(self, member_id: str) -> None:
         """Release the records that a member has acquired, because its session has ended."""
         write = self.machine.release_acquired(member_id) if self.is_active else None
         if write is not None:
             self._store(write, None)
-            self.wake()
+            self.check_waiting_fetches_soon()
 
     # Storing
 
@@ -299,7 +303,7 @@ class SharePartitionRunner:
             self._send()
         else:
             self._tell_stored()
-        self.wake()
+        self.check_waiting_fetches_soon()
 
     def _tell_stored(self) -> None:
         if not self._is_writing and not self._letters:
@@ -336,11 +340,11 @@ class SharePartitionRunner:
     async def _write_dead_letters(self) -> None:
         while self._letters and self._writes_letters:
             letter = self._letters[0]
-            writing = DeadLetterWriting(self._ports.dead_letters, self.key, letter, lambda: self._writes_letters)
+            writing = DeadLetterWriter(self._ports.dead_letters, self.key, letter, lambda: self._writes_letters)
             has_ended = await writing.run()
             if has_ended and (self.error is None or self._is_left):
                 self._store(self.machine.archive_dead_letter(letter), None)
-                self.wake()
+                self.check_waiting_fetches_soon()
             self._letters.popleft()
         self._letters.clear()
         self._tell_stored()
@@ -368,7 +372,7 @@ class SharePartitionRunner:
         if write is not None:
             self.expired_locks += sum(batch.last_offset - batch.first_offset + 1 for batch in write.batches)
             self._store(write, None)
-            self.wake()
+            self.check_waiting_fetches_soon()
         self._arm()
 
     # The end
@@ -390,9 +394,9 @@ class SharePartitionRunner:
             self._alarm.cancel()
             self._alarm = None
         self._forget(self)
-        self.wake()
+        self.check_waiting_fetches_soon()
 
-    def wake(self) -> None:
+    def check_waiting_fetches_soon(self) -> None:
         """Check the fetches that wait for this share partition in the next event loop iteration."""
         for operation in [*self.waiting]:
             if operation.is_over:
@@ -400,8 +404,8 @@ class SharePartitionRunner:
             else:
                 self._ports.purgatory.check_one_soon(operation)
 
-    def awaited_by(self, operation: WatchingOperation) -> None:
-        """From now on, check a waiting fetch whenever records of the share partition may have become available."""
+    def add_waiting_fetch(self, operation: WatchingOperation) -> None:
+        """Add a fetch that waits. It is checked whenever records of the share partition may have become available."""
         self.waiting = {each: None for each in self.waiting if not each.is_over}
         self.waiting[operation] = None
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
-from moldau.broker.replicas.log_rewriting import Throttle
+from moldau.broker.replicas.log_rewriting import IoThrottle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.tiering.copying import PartitionBackoffs
@@ -59,7 +59,7 @@ PLAN_AGAIN_MS: Final = 60_000
 """The time (ms) after which an unchanged partition is planned again, because max.compaction.lag.ms may have passed."""
 
 
-class NotPlanned(NamedTuple):
+class CleanState(NamedTuple):
     """A remote log in which there was nothing to clean: its state then. It is not planned again as long as both offsets
     are the same and `again_ms` (monotonic clock) has not passed.
     """
@@ -88,7 +88,7 @@ class RemoteCleaner:
         self._workplace = workplace
         self._replacements = replacements
         self._backoff = PartitionBackoffs(settings, environment)
-        self._not_planned: dict[Partition, NotPlanned] = {}
+        self._not_planned: dict[Partition, CleanState] = {}
         self.passes = 0
         """The number of cleaning passes over remote segments that ended without an error, since the start."""
         self.segments_replaced = 0
@@ -134,7 +134,7 @@ class RemoteCleaner:
         bytes_max = self._settings.config.integer("moldau.tiered.compaction.bytes.per.pass")
         plan = plan_cleaning(partition.log, followed.remote_log, bytes_max, self._environment.wall_ms())
         if plan is None:
-            self._not_planned[partition] = NotPlanned(*seen, now_ms + PLAN_AGAIN_MS)
+            self._not_planned[partition] = CleanState(*seen, now_ms + PLAN_AGAIN_MS)
             return None
         return followed, plan
 
@@ -176,7 +176,7 @@ class RemoteCleaner:
                 environment.wall_ms(),
             )
             request, downloads = remote_request(partition.log, plan, rules, aborted)
-            throttle = Throttle(self._settings, environment)
+            throttle = IoThrottle(self._settings, environment)
             with contextlib.closing(environment.in_process(partial(clean_remote_segments, request=request))) as work:
                 while (event := await work.next_event()) is not None:
                     check()

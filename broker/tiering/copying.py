@@ -74,7 +74,7 @@ COPY_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETIONS_OF_A_TURN: Final = 20
 """The maximum number of segments that are deleted in one turn of a partition."""
-Turn = Callable[[], Coroutine[object, object, bool]]
+PartitionTurn = Callable[[], Coroutine[object, object, bool]]
 """The work that is done in one turn of a partition. Returns whether more work is left. It raises no exception."""
 
 
@@ -383,7 +383,7 @@ class PartitionTurns:
         self._spawn = spawn
         self._name = name
         self._limit = limit
-        self._waiting: OrderedDict[Partition, Turn] = OrderedDict()
+        self._waiting: OrderedDict[Partition, PartitionTurn] = OrderedDict()
         self._under_way: set[Partition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
@@ -393,7 +393,7 @@ class PartitionTurns:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def offer(self, partition: Partition, turn: Turn) -> None:
+    def offer(self, partition: Partition, turn: PartitionTurn) -> None:
         """Let a partition wait for a turn of work. Nothing changes if it is waiting already or has its turn."""
         if partition not in self._under_way and partition not in self._waiting:
             self._waiting[partition] = turn
@@ -405,7 +405,7 @@ class PartitionTurns:
             self._under_way.add(partition)
             self._spawn(self._run(partition, turn), f"{self._name}-{partition.topic}-{partition.index}")
 
-    async def _run(self, partition: Partition, turn: Turn) -> None:
+    async def _run(self, partition: Partition, turn: PartitionTurn) -> None:
         has_more = False
         try:
             has_more = await turn()

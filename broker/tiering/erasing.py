@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.erasing_process import ErasingProcess
 from moldau.broker.replicas.log_eraser import RUNS_OF_PASS_MAX, OrderInProgress
-from moldau.broker.replicas.log_rewriting import Throttle
+from moldau.broker.replicas.log_rewriting import IoThrottle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.tiering.copying import PartitionBackoffs, SegmentCopier
@@ -64,7 +64,7 @@ SEGMENTS_AT_ONCE: Final = 200
 """The number of segments that are examined before other callbacks of the event loop run."""
 
 
-class Seen(NamedTuple):
+class ErasedState(NamedTuple):
     """The state of a partition in which nothing was left to erase. The partition is examined again only when its state
     differs.
     """
@@ -97,7 +97,7 @@ class RemoteEraser:
         self._copier = copier
         self._replacements = replacements
         self._backoff = PartitionBackoffs(settings, environment)
-        self._seen: dict[Partition, Seen] = {}
+        self._seen: dict[Partition, ErasedState] = {}
         self.segments_erased = 0
         """The number of remote segments that were rewritten without erased records, since the start."""
 
@@ -139,7 +139,7 @@ class RemoteEraser:
             return True
         copied_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
         leader_epoch = partition.leader_epoch if partition.is_leader else None
-        seen = Seen(followed.next_offset, copied_end_offset, tuple(orders.tiered), leader_epoch)
+        seen = ErasedState(followed.next_offset, copied_end_offset, tuple(orders.tiered), leader_epoch)
         if self._seen.get(partition) == seen:
             return True
         is_pinned = False
@@ -304,7 +304,7 @@ class RemoteEraser:
             check()
             runs = tuple(packed_runs_of(each.order) for each in orders)
             request = _request(partition, segment, runs, directory, self._settings)
-            throttle = Throttle(self._settings, environment)
+            throttle = IoThrottle(self._settings, environment)
 
             async def on_event(event: EraseEvent) -> None:
                 nonlocal erased

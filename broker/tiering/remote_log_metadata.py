@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
-from moldau.broker.network.peer_channel import NoResponse, PeerChannel
+from moldau.broker.network.peer_channel import NoResponseReason, PeerChannel
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -418,7 +418,7 @@ async def send_and_wait(channel: PeerChannel, request: object, timeout_ms: int) 
 
     channel.ask(request, on_response, timeout_ms)
     response = await answered
-    return None if isinstance(response, NoResponse) else response
+    return None if isinstance(response, NoResponseReason) else response
 
 
 def _copy_records(response: object) -> None:

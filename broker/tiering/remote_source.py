@@ -109,7 +109,7 @@ class ReadKey(NamedTuple):
 
 
 class CachedRead(NamedTuple):
-    """What was read: whole batches from an offset on, with the aborted transactions."""
+    """The result of a read: whole batches from an offset on, with the aborted transactions."""
 
     data: memoryview
     aborted: list[AbortedTransaction] | None
@@ -293,7 +293,7 @@ class RemoteSource:
             try:
                 found = await self._read_segment(key, its_log, followed, segment, size_max)
                 if found is None:
-                    nothing = memoryview(nothing_left(segment, epoch, offset))
+                    nothing = memoryview(empty_batch_to(segment, epoch, offset))
                     return CachedRead(nothing, [], segment.last_offset + 1, segment.size)
                 aborted = None
                 if key.is_committed:
@@ -419,7 +419,7 @@ class RemoteSource:
 
 
 def _end_of(kept: CachedRead, size: int) -> tuple[int, int]:
-    """Where the whole batches in the first `size` bytes of a read end: the next offset, and the position in the .log
+    """The end of the whole batches in the first `size` bytes of a read: the next offset, and the position in the .log
     object.
     """
     if size >= len(kept.data):
@@ -438,7 +438,7 @@ def _size_below(data: memoryview, end_offset: int) -> int:
     return next((place for place, header in iterate_batches(data) if header.next_offset > end_offset), len(data))
 
 
-def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
+def empty_batch_to(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
     """A batch without records that covers the offsets from `offset` to the end of a segment. Cleaning has removed all
     records there.
 

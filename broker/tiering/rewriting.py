@@ -1,5 +1,5 @@
-"""What the remote cleaner and the remote eraser share: a directory for downloads and results, and the replacement of
-segments by rewritten ones.
+"""The common parts of the remote cleaner and the remote eraser: a directory for downloads and results, and the
+replacement of segments by rewritten ones.
 """
 
 from __future__ import annotations

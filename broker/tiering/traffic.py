@@ -25,7 +25,7 @@ LOOK_AGAIN_S: Final = 1.0
 
 
 class RemoteCount(Enum):
-    """What is counted, with the names of Kafka's BrokerTopicMetrics without "PerSec"."""
+    """The counted events, with the names of Kafka's BrokerTopicMetrics without "PerSec"."""
 
     FETCH_BYTES = "RemoteFetchBytes"
     FETCH_REQUESTS = "RemoteFetchRequests"

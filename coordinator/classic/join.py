@@ -50,10 +50,9 @@ SKIP_ASSIGNMENT_VERSION: Final = 9
 """From this version of JoinGroup on, the response can tell a restarted leader that the assignment still holds."""
 
 
-class Joiner(Enum):
-    """How a joining client relates to the group.
-
-    The names that end in SAME or CHANGED compare the client's protocols with those of its last join.
+class JoinerState(Enum):
+    """The relation of a joining client to the group. The names that end in SAME or CHANGED compare the client's
+    protocols with those of its last join.
     """
 
     UNNAMED = auto()
@@ -83,9 +82,9 @@ class JoinAction(Enum):
     change of its protocols."""
 
 
-UNNAMED, NEW, RESTARTED, FOLLOWER_SAME, FOLLOWER_CHANGED, LEADER_SAME, LEADER_CHANGED = Joiner
+UNNAMED, NEW, RESTARTED, FOLLOWER_SAME, FOLLOWER_CHANGED, LEADER_SAME, LEADER_CHANGED = JoinerState
 GIVE_ID, ENTER, REPLACE, REJOIN, REPEAT = JoinAction
-JOIN_ACTIONS: Final[Mapping[Joiner, Mapping[GroupState, JoinAction]]] = {
+JOIN_ACTIONS: Final[Mapping[JoinerState, Mapping[GroupState, JoinAction]]] = {
     UNNAMED: {EMPTY: GIVE_ID, PREPARING: GIVE_ID, COMPLETING: GIVE_ID, STABLE: GIVE_ID},
     NEW: {EMPTY: ENTER, PREPARING: ENTER, COMPLETING: ENTER, STABLE: ENTER},
     RESTARTED: {PREPARING: REPLACE, COMPLETING: REPLACE, STABLE: REPLACE},
@@ -121,7 +120,7 @@ class GroupStored(NamedTuple):
                 refuse_join(step, group, member, write_error(error), "")
 
 
-def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
+def join_group(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
     """Handle a JoinGroup.
 
     The response is sent at once if the join does not have to wait for the end of a rebalance, otherwise when it ends.
@@ -130,7 +129,7 @@ def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
     request = event.request
     error = join_error(step, group, event)
     if error is not ErrorCode.NONE:
-        refuse(step, event, error)
+        refuse_join_request(step, event, error)
         return
     if group is None:
         group = new_group(step, event)
@@ -138,16 +137,16 @@ def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
         refuse_above_limit(step, group, event)
         return
     if not group.supports(request.protocol_type, request.protocols):
-        refuse(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        refuse_join_request(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
     joiner = joiner_of(group, event)
     if isinstance(joiner, ErrorCode):
-        refuse(step, event, joiner)
+        refuse_join_request(step, event, joiner)
     else:
         carry_out_join_action(step, group, event, joiner)
 
 
-def carry_out_join_action(step: GroupStep, group: ClassicGroup, event: Join, joiner: Joiner) -> None:
+def carry_out_join_action(step: GroupStep, group: ClassicGroup, event: Join, joiner: JoinerState) -> None:
     member_id = event.request.member_id
     match JOIN_ACTIONS[joiner][group.state]:
         case JoinAction.GIVE_ID:
@@ -157,13 +156,13 @@ def carry_out_join_action(step: GroupStep, group: ClassicGroup, event: Join, joi
         case JoinAction.REPLACE:
             static_member_returns(step, group, event, fresh_member_id(event))
         case JoinAction.REJOIN:
-            rejoin(step, group, group.members[member_id], event)
+            park_rejoin(step, group, group.members[member_id], event)
         case JoinAction.REPEAT:
             step.reply(event.waiter, join_response(group, member_id, with_members=joiner is LEADER_SAME))
 
 
-def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
-    """How the client relates to the group (`Joiner`), or the error if the request has an id that is not a member's."""
+def joiner_of(group: ClassicGroup, event: Join) -> JoinerState | ErrorCode:
+    """The relation of the client to the group, or the error if the request has an id that is not a member's."""
     request = event.request
     if not request.member_id:
         if request.group_instance_id is not None:
@@ -239,7 +238,7 @@ def fresh_member_id(event: Join) -> str:
     return f"{event.request.group_instance_id or event.client_id}-{event.fresh_id}"
 
 
-def refuse(step: GroupStep, event: Join, error: ErrorCode) -> None:
+def refuse_join_request(step: GroupStep, event: Join, error: ErrorCode) -> None:
     add_refusal_to_history(step, event, error)
     step.reply(event.waiter, join_refusal(event.waiter.version, error, event.request.member_id))
 
@@ -311,7 +310,7 @@ def member_of_join(request: JoinGroupRequest, member_id: str, client_id: str, cl
     )
 
 
-def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
+def park_rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
     """Park the join of a member that changed its protocols or that rejoins during a rebalance, and begin or continue
     the rebalance."""
     update_member(step, group, member, event)

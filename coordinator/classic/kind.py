@@ -9,8 +9,8 @@ from moldau.coordinator.classic import membership
 from moldau.coordinator.classic.commit import commit_offsets, commit_transactional_offsets
 from moldau.coordinator.classic.events import ClassicTimer, Heartbeat, Join, Leave, Sync
 from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.join import join, refuse_other_kind
-from moldau.coordinator.classic.sync import sync
+from moldau.coordinator.classic.join import join_group, refuse_other_kind
+from moldau.coordinator.classic.sync import sync_group
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, SettledHeartbeat, TimerKey
@@ -38,11 +38,11 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
             case CommitTransactionalOffsets():
                 commit_transactional_offsets(step, group, event)
             case Join():
-                join(step, group, event)
+                join_group(step, group, event)
             case Sync():
-                sync(step, group, event)
+                sync_group(step, group, event)
             case Leave():
-                membership.leave(step, group, event)
+                membership.leave_group(step, group, event)
             case _:
                 return False
         return True

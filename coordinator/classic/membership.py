@@ -165,7 +165,7 @@ def on_session_timeout(step: GroupStep, group: ClassicGroup, member_id: str) -> 
     )
 
 
-def leave(step: GroupStep, group: ClassicGroup | None, event: Leave) -> None:
+def leave_group(step: GroupStep, group: ClassicGroup | None, event: Leave) -> None:
     request = event.request
     if not request.group_id:
         step.reply(event.waiter, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))

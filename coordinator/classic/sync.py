@@ -93,7 +93,7 @@ class AssignmentStored(NamedTuple):
         return group
 
 
-def sync(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None:
+def sync_group(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None:
     request = event.request
     error = sync_error(group, request, event.waiter.version)
     if error is not ErrorCode.NONE or group is None:

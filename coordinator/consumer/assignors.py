@@ -25,7 +25,7 @@ NOTHING: Final[Assignment] = {}
 
 
 class AssignedMember(NamedTuple):
-    """What an assignor reads of a member."""
+    """The data of a member that an assignor reads."""
 
     topics: frozenset[bytes]
     """The ids of the existing topics that it subscribes to."""

@@ -16,9 +16,9 @@ from moldau.coordinator.classic.group import classic_group
 from moldau.coordinator.classic.join import (
     KNOWN_MEMBER_VERSION,
     invalid_join,
-    join,
+    join_group,
     normalise_join,
-    refuse,
+    refuse_join_request,
 )
 from moldau.coordinator.classic.membership import BATCH_VERSION, refused_by_the_log, result_of
 from moldau.coordinator.classic.rebalance import join_refusal, sync_refusal
@@ -101,14 +101,14 @@ def join_classic(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
     if error is OK and step.config.consumer.migration_policy is MigrationPolicy.DISABLED:
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if error is not OK:
-        refuse(step, event, error)
+        refuse_join_request(step, event, error)
         return
     request = event.request
     member_id = request.member_id or event.fresh_id
     if len(group.members) >= step.config.consumer.max_size and member_id not in group.members:
-        refuse(step, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        refuse_join_request(step, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif not _supports(group, event):
-        refuse(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        refuse_join_request(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif not request.member_id and request.group_instance_id is None and event.waiter.version >= KNOWN_MEMBER_VERSION:
         step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
@@ -119,7 +119,7 @@ def _join_in_place(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
     """Replace an empty consumer group by a classic group and hand the join to it. If the join is refused before the
     classic group is created, the consumer group stays."""
     del step.groups[group.group_id]
-    join(step, None, event)
+    join_group(step, None, event)
     classic = classic_group(step.groups, group.group_id)
     if classic is None:
         step.groups[group.group_id] = group
@@ -146,10 +146,10 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
     try:
         subscription = read_subscription(request.protocols[0].metadata)
     except MalformedMessage:
-        refuse(step, event, ErrorCode.UNKNOWN_SERVER_ERROR)
+        refuse_join_request(step, event, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
     if isinstance(found, ErrorCode):
-        refuse(step, event, found)
+        refuse_join_request(step, event, found)
         return
     existing = group.static_member(request.group_instance_id)
     is_downgrade = existing is not None and may_downgrade_replacing(step, group, existing)
@@ -162,7 +162,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
         if not is_rebalance:
             fault = update.reconcile(partitions_by_id(subscription.owned_partitions, step.image))
     if isinstance(fault, Refusal):
-        refuse(step, event, fault.error)
+        refuse_join_request(step, event, fault.error)
         return
     updated = update.updated
     if existing is not None and existing.member_id != updated.member_id:
@@ -170,7 +170,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
     if not is_downgrade:
         step.write(*update.changes)
     elif not downgrade_replacing(step, group, updated, is_rebalance=is_rebalance):
-        refuse(step, event, ErrorCode.GROUP_ID_NOT_FOUND)
+        refuse_join_request(step, event, ErrorCode.GROUP_ID_NOT_FOUND)
         return
     response = JoinGroupResponse(
         generation_id=updated.epoch,

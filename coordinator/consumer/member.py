@@ -53,7 +53,7 @@ KNOWN_STATES: Final = frozenset(MemberState)
 
 
 class ClassicMember(NamedTuple):
-    """What the JoinGroup request of a member of the classic protocol stated."""
+    """The data in the JoinGroup request of a member of the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

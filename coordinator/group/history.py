@@ -103,7 +103,7 @@ class GroupEvent(NamedTuple):
     first_ms: int = 0
     last_ms: int = 0
     times: int = 1
-    """How often the event happened from `first_ms` to `last_ms`, without another event between."""
+    """The number of times that the event happened from `first_ms` to `last_ms`, without another event between."""
 
     @property
     def text(self) -> str:

@@ -23,7 +23,7 @@ NO_OFFSET: Final = -1
 """The offset in the response for a partition without a committed offset."""
 
 
-class StableRead(NamedTuple):
+class StableOffsetFetch(NamedTuple):
     """The outcome of an OffsetFetch that waits for all earlier commits."""
 
     store: OffsetStore
@@ -43,7 +43,7 @@ def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStable
     """Handle an OffsetFetch with `require_stable`. The response waits until earlier commits are committed in the log,
     but not for transactions. A partition with an offset of an open transaction gets the error UNSTABLE_OFFSET_COMMIT,
     and the client repeats the request."""
-    step.when_committed(StableRead(store, event.waiter, event.request))
+    step.when_committed(StableOffsetFetch(store, event.waiter, event.request))
 
 
 def offsets_of(

@@ -157,7 +157,7 @@ class OffsetSkippedDeletedRecords(NamedTuple):
     commit_ms: int
 
 
-Remark = OffsetWentBack | OffsetSkippedDeletedRecords
+OffsetFinding = OffsetWentBack | OffsetSkippedDeletedRecords
 
 
 class OffsetStore:
@@ -175,11 +175,11 @@ class OffsetStore:
         it."""
         self._uncommitted.add(change, end_offset)
 
-    def commit(self, committed_end_offset: int) -> list[Remark]:
+    def commit(self, committed_end_offset: int) -> list[OffsetFinding]:
         """Make the changes in all batches up to this offset visible to readers. Returns those offsets that are lower
         than their predecessors or skip deleted records. An offset of a transaction is compared when the transaction is
         committed."""
-        told: list[Remark] = []
+        told: list[OffsetFinding] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
                 case OffsetChange():
@@ -190,7 +190,7 @@ class OffsetStore:
                     self._end_transaction(change, told)
         return told
 
-    def _commit_change(self, change: OffsetChange, told: list[Remark]) -> None:
+    def _commit_change(self, change: OffsetChange, told: list[OffsetFinding]) -> None:
         """Make a change visible. If its offset is lower than the former one or skips deleted records, that is added to
         `told`."""
         group_id, topic, partition, value, producer_id = change
@@ -216,7 +216,7 @@ class OffsetStore:
         key: TopicPartition,
         former: CommittedOffset,
         value: CommittedOffset,
-        told: list[Remark],
+        told: list[OffsetFinding],
     ) -> None:
         """Append to `told` what is remarkable about an offset that took the place of another one."""
         by = former.offset - value.offset
@@ -232,7 +232,7 @@ class OffsetStore:
             if producer_id != NO_PRODUCER_ID:
                 self._transactions.setdefault(producer_id, {}).update(((group_id, key), None) for key in offsets)
 
-    def _end_transaction(self, ended: TransactionEnded, told: list[Remark]) -> None:
+    def _end_transaction(self, ended: TransactionEnded, told: list[OffsetFinding]) -> None:
         for group_id, key in self._transactions.pop(ended.producer_id, {}):
             group = self._committed.get(group_id)
             if group is not None:

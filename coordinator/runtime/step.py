@@ -18,7 +18,7 @@ StepT_contra = TypeVar("StepT_contra", contravariant=True)
 
 
 class Outcome(Protocol[StepT_contra]):
-    """What happens after the write of a step. Either `on_committed` or `on_failed` is called, exactly once."""
+    """The continuation after the write of a step. Either `on_committed` or `on_failed` is called, exactly once."""
 
     def on_committed(self, step: StepT_contra) -> None: ...
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 Place: TypeAlias = tuple[Offsets, str]
-"""Where an offset is stored: the dictionary of its group's offsets, and its topic's name, which is part of the key."""
+"""The place at which an offset is stored: the dictionary of its group's offsets, and its topic's name, which is part of
+the key.
+"""
 
 # Formats of an offset commit from the key's partition to the end of the value. One byte is skipped: the size of the
 # value. The metadata is empty: size 0 in version 3, and 1 in version 4. Version 4 ends with tagged fields, of which tag

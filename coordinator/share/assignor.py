@@ -21,7 +21,7 @@ Assigned: TypeAlias = frozenset[TopicPartition]
 NOTHING: Final[Assigned] = frozenset()
 
 
-def assign(
+def assign_simple(
     subscriptions: Mapping[str, frozenset[bytes]],
     assignable: Mapping[bytes, Iterable[int]],
     before: Mapping[str, Assigned],

@@ -9,7 +9,7 @@ from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.group.target import TargetComputed, usable_targets
-from moldau.coordinator.share.assignor import Assigned, assign
+from moldau.coordinator.share.assignor import Assigned, assign_simple
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import Member, Topics, target_change, target_epoch_change
 
@@ -35,7 +35,7 @@ class ShareTargetInputs(NamedTuple):
         """Compute the target assignment of each member, by member id."""
         subscriptions = {member_id: topic_ids(self.image, member.topics) for member_id, member in self.members.items()}
         assignable = {topic_id: topic.partitions for topic_id, topic in self.initialized.items()}
-        return assign(subscriptions, assignable, self.before)
+        return assign_simple(subscriptions, assignable, self.before)
 
 
 def on_target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -> None:

@@ -193,7 +193,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                 read(step, request)
                 self.writes += bool(step.changes)
             case ReadStateSummary(waiter, key):
-                step.answer(waiter, summary_of(step.entries.get(key)))
+                step.answer(waiter, state_summary(step.entries.get(key)))
             case DeleteState(waiter, key):
                 if key in step.entries:
                     step.write(ShareStateChange(key, None))
@@ -212,7 +212,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
     def fire_timer(self, step: StateStep) -> None:
         match self._timers.pop_due(step.now_ms):
             case StateTimer.PRUNING:
-                step.when_committed(Pruning(self.redundant_end_offset(), self.pruned_offset))
+                step.when_committed(PruneLogLater(self.redundant_end_offset(), self.pruned_offset))
                 self._timers.schedule(StateTimer.PRUNING, step.now_ms + self.config.prune_interval_ms)
             case StateTimer.COLD_SNAPSHOTS:
                 is_done = snapshot_cold(step)
@@ -247,7 +247,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
         return ((key, entry.state) for key, entry in self._entries.items())
 
 
-class Pruning(NamedTuple):
+class PruneLogLater(NamedTuple):
     """The outcome that commands the deletion of redundant records, once the snapshots that replace them are
     committed."""
 
@@ -309,7 +309,7 @@ def write(step: StateStep, request: WriteState) -> None:
         request.delivery_complete_count,
         request.batches,
     )
-    store(step, request.key, entry, update)
+    store_update(step, request.key, entry, update)
     step.answer(request.waiter, StateAnswer())
 
 
@@ -324,12 +324,12 @@ def read(step: StateStep, request: ReadState) -> None:
         update = StateUpdate(
             state.snapshot_epoch, request.leader_epoch, state.start_offset, state.delivery_complete_count
         )
-        store(step, request.key, entry, update)
+        store_update(step, request.key, entry, update)
     answer = StateAnswer(state_epoch=state.state_epoch, start_offset=state.start_offset, batches=state.batches)
     step.answer(request.waiter, answer)
 
 
-def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) -> None:
+def store_update(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) -> None:
     """Write an update of a state, or a snapshot instead if the state has `updates_per_snapshot` updates since its last
     one."""
     if entry.updates_count < step.config.updates_per_snapshot:
@@ -342,7 +342,7 @@ def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) 
     step.write(ShareStateChange(key, snapshot))
 
 
-def summary_of(entry: KeyEntry | None) -> StateAnswer:
+def state_summary(entry: KeyEntry | None) -> StateAnswer:
     """The answer with the summary of a state: its epochs, start offset and count. A share partition without a state has
     the summary of an uninitialized state."""
     if entry is None:

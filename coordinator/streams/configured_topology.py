@@ -43,7 +43,7 @@ class GroupStatus(NamedTuple):
     detail: str
 
 
-SENSELESS: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+INVALID_TOPOLOGY: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 """The refusal of a topology that is invalid on every cluster. Apache Kafka fails on such a request with this error and
 no message."""
 
@@ -105,7 +105,7 @@ class PartitionCounts:
         return max(map(self.count_of, subtopology.inputs))
 
 
-def configure(
+def configure_topology(
     topology: Topology, partition_count: Callable[[str], int | None], metadata_hash: int
 ) -> ConfiguredTopology | Refusal:
     """Compare a topology with the topics of the cluster, and decide the numbers of partitions of its internal topics.
@@ -117,7 +117,7 @@ def configure(
 
     groups = copartition_groups(topology)
     if groups is None:
-        return SENSELESS
+        return INVALID_TOPOLOGY
     sources = {topic for each in topology.subtopologies.values() for topic in each.source_topics}
     missing = sorted(topic for topic in sources if partition_count(topic) is None)
     if missing:
@@ -134,7 +134,7 @@ def configure(
     for subtopology_id, subtopology in sorted(topology.subtopologies.items()):
         configured = configure_subtopology(subtopology, counts)
         if configured is None:
-            return SENSELESS
+            return INVALID_TOPOLOGY
         subtopologies[subtopology_id] = configured
     topics = missing_topics(topology, subtopologies, partition_count)
     if isinstance(topics, GroupStatus):

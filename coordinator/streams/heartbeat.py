@@ -39,12 +39,12 @@ from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.group.target import is_too_early, targets_at_once
 from moldau.coordinator.streams.configured_topology import (
-    SENSELESS,
+    INVALID_TOPOLOGY,
     ConfiguredInternalTopic,
     ConfiguredTopology,
     GroupStatus,
     StatusCode,
-    configure,
+    configure_topology,
 )
 from moldau.coordinator.streams.endpoints import partitions_by_endpoint
 from moldau.coordinator.streams.events import (
@@ -56,7 +56,7 @@ from moldau.coordinator.streams.events import (
 )
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.heartbeat_validation import refusal_of
-from moldau.coordinator.streams.member import Member, MemberState, UserEndpoint, reconcile
+from moldau.coordinator.streams.member import Member, MemberState, UserEndpoint, reconcile_member
 from moldau.coordinator.streams.membership import remove_member
 from moldau.coordinator.streams.records import (
     current_change,
@@ -205,7 +205,7 @@ class MemberUpdate:
             return refusal
         tags = None if request.client_tags is None else {tag.key: tag.value for tag in request.client_tags}
         if tags is not None and len(tags) < len(request.client_tags or ()):
-            return SENSELESS
+            return INVALID_TOPOLOGY
         self.member = former
         self.updated = updated_member(former, self.event, tags)
         if self.updated != former:
@@ -232,7 +232,7 @@ class MemberUpdate:
         if configured is None or group.topology is None or group.seen_image != image.version:
             metadata_hash = hash_of_topics(self.topology.required_topics, image)
             if configured is None or group.topology is None or configured.metadata_hash != metadata_hash:
-                found = configure(self.topology, partial(partitions_count, self.step), metadata_hash)
+                found = configure_topology(self.topology, partial(partitions_count, self.step), metadata_hash)
                 if isinstance(found, Refusal):
                     return found
                 configured = found
@@ -244,12 +244,12 @@ class MemberUpdate:
         own, sent = self.group.topology, self.request.topology
         if sent is None:
             if own is None:
-                return SENSELESS
+                return INVALID_TOPOLOGY
             self.topology = own
             return None
         topology = topology_of(sent.epoch, sent.subtopologies)
         if topology is None or topology.epoch < 0:
-            return SENSELESS
+            return INVALID_TOPOLOGY
         if own is None:
             self.changes.append(topology_change(self.group.group_id, topology))
         elif own.epoch <= topology.epoch and own != topology:
@@ -340,8 +340,8 @@ class MemberUpdate:
         if self.updated.is_reconciled_to(self.target_epoch):
             return None
         if has_doubles(self.request):
-            return SENSELESS
-        found = reconcile(self.updated, self.target_epoch, self.target, self.group.owners, self.owned)
+            return INVALID_TOPOLOGY
+        found = reconcile_member(self.updated, self.target_epoch, self.target, self.group.owners, self.owned)
         if found is None:
             return Refusal(
                 ErrorCode.FENCED_MEMBER_EPOCH,

@@ -129,7 +129,7 @@ class TaskOwners:
         return process_id in self.standby.get(task, ()) or process_id in self.warmup.get(task, ())
 
 
-def reconcile(
+def reconcile_member(
     member: Member, target_epoch: int, target: Tasks, owners: TaskOwners, owned: Tasks | None
 ) -> Member | None:
     """The member after its next step towards the target of `target_epoch`; the same object if nothing changes. None if
@@ -155,8 +155,8 @@ def reconcile(
     return next_assignment(member, epoch, target_epoch, target, owners, owned)
 
 
-class Difference(NamedTuple):
-    """How a member's tasks differ from its target: what its next step changes."""
+class TaskDifference(NamedTuple):
+    """The differences between a member's tasks and its target, which its next step removes."""
 
     kept: AssignedTasks
     to_revoke: AssignedTasks
@@ -195,7 +195,7 @@ def next_assignment(
     )
 
 
-def difference_of(member: Member, target_epoch: int, target: Tasks, owners: TaskOwners) -> Difference:
+def difference_of(member: Member, target_epoch: int, target: Tasks, owners: TaskOwners) -> TaskDifference:
     kept_active: dict[str, dict[int, int]] = {}
     lost_active: dict[str, dict[int, int]] = {}
     for key, epochs in member.assigned.active.items():
@@ -215,7 +215,7 @@ def difference_of(member: Member, target_epoch: int, target: Tasks, owners: Task
 
     standby = _copies(member.assigned.standby, target.standby, is_taken)
     warmup = _copies(member.assigned.warmup, target.warmup, is_taken)
-    return Difference(
+    return TaskDifference(
         AssignedTasks(kept_active, standby.kept, warmup.kept),
         AssignedTasks(lost_active, standby.lost, warmup.lost),
         AssignedTasks(new_active, standby.given, warmup.given),

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.classic.events import Join
 from moldau.coordinator.classic.group import ClassicGroup, classic_group
-from moldau.coordinator.classic.join import join, refuse_other_kind
+from moldau.coordinator.classic.join import join_group, refuse_other_kind
 from moldau.coordinator.classic.rebalance import refuse_join
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.history import Cause, GroupEvent
@@ -90,7 +90,7 @@ def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
         refuse_other_kind(step, event)
         return
     del step.groups[group.group_id]
-    join(step, None, event)
+    join_group(step, None, event)
     classic = classic_group(step.groups, group.group_id)
     if classic is None:
         step.groups[group.group_id] = group

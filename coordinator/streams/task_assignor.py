@@ -28,7 +28,7 @@ MemberId: TypeAlias = str
 
 
 class MemberSpec(NamedTuple):
-    """What the assignor reads of a member: its process, and the tasks of its last target."""
+    """The data of a member that the assignor reads: its process, and the tasks of its last target."""
 
     process_id: str
     active: TaskSet
@@ -77,7 +77,7 @@ class Process:
         return count
 
 
-class Quota:
+class MemberQuota:
     """The number of tasks up to which each member keeps its former tasks. It is the number of tasks that are left,
     divided by the number of members below the quota."""
 
@@ -112,8 +112,8 @@ class _Assignment:
         self.standby_replicas = standby_replicas
         active_count = sum(each.tasks_count for each in subtopologies.values())
         stateful_count = sum(each.tasks_count for each in subtopologies.values() if each.is_stateful)
-        self.active_quota = Quota(active_count, len(members))
-        self.total_quota = Quota(active_count + stateful_count * standby_replicas, len(members))
+        self.active_quota = MemberQuota(active_count, len(members))
+        self.total_quota = MemberQuota(active_count + stateful_count * standby_replicas, len(members))
         self.processes: dict[str, Process] = {}
         self.process_of: dict[MemberId, Process] = {}
         self.former_active: dict[TaskId, MemberId] = {}

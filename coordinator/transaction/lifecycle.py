@@ -36,8 +36,8 @@ from moldau.coordinator.transaction.table import (
     PENDING,
     REPEAT,
     TABLE,
-    Intent,
-    Move,
+    RequestKind,
+    TransactionMove,
     claim_of,
     init_claim_of,
 )
@@ -77,7 +77,7 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
         return
     before = step.transactions.committed.get(event.transactional_id)
     claim = init_claim_of(before, event.producer_id, event.producer_epoch)
-    decision = TABLE[Intent.INIT][step.transactions.state_or_pending(event.transactional_id)][claim]
+    decision = TABLE[RequestKind.INIT][step.transactions.state_or_pending(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode):
         step.reply(event.waiter, ProducerIdAnswer(decision))
     elif decision is CREATE or before is None:
@@ -110,7 +110,7 @@ def create_producer(step: TransactionStep, event: InitProducerId) -> None:
     store_producer(step, event, new_transaction(producer_id, event.timeout_ms, step.wall_ms))
 
 
-def give_next_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
+def give_next_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: TransactionMove) -> None:
     """Give the producer the next epoch of the transactional id, which has no open transaction, and answer. `move` says
     whether the producer starts, continues, or repeats a request."""
     timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
@@ -170,7 +170,7 @@ def add_partitions(step: TransactionStep, event: AddPartitions) -> None:
         return
     before = step.transactions.committed.get(event.transactional_id)
     claim = claim_of(before, event.producer_id, event.producer_epoch)
-    decision = TABLE[Intent.ADD][step.transactions.state_or_pending(event.transactional_id)][claim]
+    decision = TABLE[RequestKind.ADD][step.transactions.state_or_pending(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode) or before is None:
         assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no transaction"
         step.reply(event.waiter, decision)
@@ -193,7 +193,7 @@ def verification_errors(step: TransactionStep, event: VerifyPartitions) -> Parti
         return dict.fromkeys(event.partitions, ErrorCode.INVALID_REQUEST)
     transaction = step.transactions.committed.get(event.transactional_id)
     claim = claim_of(transaction, event.producer_id, event.producer_epoch)
-    decision = TABLE[Intent.VERIFY][step.transactions.committed_state(event.transactional_id)][claim]
+    decision = TABLE[RequestKind.VERIFY][step.transactions.committed_state(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode) or transaction is None:
         assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no partitions"
         return dict.fromkeys(event.partitions, decision)
@@ -220,10 +220,10 @@ def end_transaction(step: TransactionStep, event: EndTransaction) -> None:
         prepare_transaction_end(step, event, before, is_commit=decision is COMMIT)
 
 
-def intent_of(event: EndTransaction) -> Intent:
+def intent_of(event: EndTransaction) -> RequestKind:
     if event.client_version >= EPOCH_BUMP_VERSION:
-        return Intent.COMMIT_2 if event.is_commit else Intent.ABORT_2
-    return Intent.COMMIT_1 if event.is_commit else Intent.ABORT_1
+        return RequestKind.COMMIT_2 if event.is_commit else RequestKind.ABORT_2
+    return RequestKind.COMMIT_1 if event.is_commit else RequestKind.ABORT_1
 
 
 def prepare_transaction_end(

@@ -28,7 +28,7 @@ from moldau.coordinator.transaction.transaction import (
 from moldau.protocol.errors import ErrorCode
 
 
-class Intent(Enum):
+class RequestKind(Enum):
     """The kinds of requests. The numbers in the names are versions of the transaction protocol."""
 
     INIT = auto()
@@ -40,8 +40,8 @@ class Intent(Enum):
     ABORT_2 = auto()
 
 
-class Claim(Enum):
-    """How the producer id and epoch of a request compare with those of the transactional id."""
+class ProducerClaim(Enum):
+    """The relation of a request's producer id and epoch to those of the transactional id."""
 
     UNNAMED = auto()
     """The request names no producer, because the producer starts."""
@@ -67,7 +67,7 @@ class PendingWrite(Enum):
     PENDING = auto()
 
 
-class Move(Enum):
+class TransactionMove(Enum):
     CREATE = auto()
     """Create a transactional id, with a new producer id."""
     START = auto()
@@ -92,12 +92,12 @@ class Move(Enum):
     """Repeat the answer to an EndTxn: the producer id and epoch with which the producer continues."""
 
 
-Standing: TypeAlias = TransactionState | PendingWrite
-Decision: TypeAlias = ErrorCode | Move
+StateAndClaim: TypeAlias = TransactionState | PendingWrite
+Decision: TypeAlias = ErrorCode | TransactionMove
 
 PENDING = PendingWrite.PENDING
-UNNAMED, CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN = Claim
-CREATE, START, BUMP, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, CONFIRM = Move
+UNNAMED, CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN = ProducerClaim
+CREATE, START, BUMP, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, CONFIRM = TransactionMove
 
 DONE: Final = ErrorCode.NONE
 WAIT: Final = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -105,7 +105,7 @@ STALE: Final = ErrorCode.PRODUCER_FENCED
 NO_ID: Final = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 WRONG: Final = ErrorCode.INVALID_TXN_STATE
 
-NEXT_STATE: Final[Mapping[Move, TransactionState | None]] = {
+NEXT_STATE: Final[Mapping[TransactionMove, TransactionState | None]] = {
     CREATE: EMPTY,
     START: EMPTY,
     BUMP: EMPTY,
@@ -124,7 +124,7 @@ INIT_CLAIMS: Final = (UNNAMED, CURRENT, PREVIOUS, OLDER, NEWER, FOREIGN)
 CLAIMS: Final = (CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN)
 """The columns of the tables of decisions: `INIT_CLAIMS` for `INIT_ROWS`, `CLAIMS` for all others."""
 
-Rows: TypeAlias = Mapping[Standing, tuple[Decision, ...]]
+Rows: TypeAlias = Mapping[StateAndClaim, tuple[Decision, ...]]
 
 INIT_ROWS: Final[Rows] = {
     #                UNNAMED  CURRENT  PREVIOUS  OLDER    NEWER    FOREIGN
@@ -217,22 +217,24 @@ ABORT_2_ROWS: Final[Rows] = {
 transaction that its client did not mean (KAFKA-17754)."""
 
 
-def decision_table(claims: tuple[Claim, ...], rows: Rows) -> Mapping[Standing, Mapping[Claim, Decision]]:
+def decision_table(
+    claims: tuple[ProducerClaim, ...], rows: Rows
+) -> Mapping[StateAndClaim, Mapping[ProducerClaim, Decision]]:
     return {standing: dict(zip(claims, row, strict=True)) for standing, row in rows.items()}
 
 
-TABLE: Final[Mapping[Intent, Mapping[Standing, Mapping[Claim, Decision]]]] = {
-    Intent.INIT: decision_table(INIT_CLAIMS, INIT_ROWS),
-    Intent.ADD: decision_table(CLAIMS, ADD_ROWS),
-    Intent.VERIFY: decision_table(CLAIMS, VERIFY_ROWS),
-    Intent.COMMIT_1: decision_table(CLAIMS, COMMIT_1_ROWS),
-    Intent.ABORT_1: decision_table(CLAIMS, ABORT_1_ROWS),
-    Intent.COMMIT_2: decision_table(CLAIMS, COMMIT_2_ROWS),
-    Intent.ABORT_2: decision_table(CLAIMS, ABORT_2_ROWS),
+TABLE: Final[Mapping[RequestKind, Mapping[StateAndClaim, Mapping[ProducerClaim, Decision]]]] = {
+    RequestKind.INIT: decision_table(INIT_CLAIMS, INIT_ROWS),
+    RequestKind.ADD: decision_table(CLAIMS, ADD_ROWS),
+    RequestKind.VERIFY: decision_table(CLAIMS, VERIFY_ROWS),
+    RequestKind.COMMIT_1: decision_table(CLAIMS, COMMIT_1_ROWS),
+    RequestKind.ABORT_1: decision_table(CLAIMS, ABORT_1_ROWS),
+    RequestKind.COMMIT_2: decision_table(CLAIMS, COMMIT_2_ROWS),
+    RequestKind.ABORT_2: decision_table(CLAIMS, ABORT_2_ROWS),
 }
 
 
-def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
+def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> ProducerClaim:
     """The claim of a request that adds partitions to a transaction, verifies them, or ends the transaction."""
     if transaction is None:
         return FOREIGN
@@ -247,7 +249,7 @@ def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: 
     return REPLACED if is_replaced and producer_epoch == LAST_EPOCH else FOREIGN
 
 
-def init_claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
+def init_claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> ProducerClaim:
     """The claim of an InitProducerId: how its producer id and epoch compare with those of the transactional id."""
     if producer_id == NO_PRODUCER_ID:
         return UNNAMED
@@ -261,7 +263,7 @@ def init_claim_of(transaction: Transaction | None, producer_id: int, producer_ep
     return epoch_claim(transaction, producer_epoch)
 
 
-def epoch_claim(transaction: Transaction, producer_epoch: int) -> Claim:
+def epoch_claim(transaction: Transaction, producer_epoch: int) -> ProducerClaim:
     if producer_epoch == transaction.producer_epoch:
         return CURRENT
     return OLDER if producer_epoch < transaction.producer_epoch else NEWER

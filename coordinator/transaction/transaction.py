@@ -72,7 +72,7 @@ FORMER_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     PREPARE_EPOCH_FENCE: frozenset(),
 }
 """For each state, the states from which a transactional id may move into it."""
-COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {
+COMPLETED_STATES: Final[Mapping[TransactionState, TransactionState]] = {
     PREPARE_COMMIT: COMPLETE_COMMIT,
     PREPARE_ABORT: COMPLETE_ABORT,
 }
@@ -213,7 +213,7 @@ def as_completed_transaction(before: Transaction, wall_ms: int) -> Transaction:
     """The state CompleteCommit or CompleteAbort, after every partition got its marker."""
     moves_on = before.client_version >= EPOCH_BUMP_VERSION and before.next_producer_id != NO_PRODUCER_ID
     return before._replace(
-        state=COMPLETED[before.state],
+        state=COMPLETED_STATES[before.state],
         producer_id=before.next_producer_id if moves_on else before.producer_id,
         producer_epoch=0 if moves_on else before.producer_epoch,
         next_producer_id=NO_PRODUCER_ID,

@@ -12,7 +12,7 @@ from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, Step, Timers, UncommittedChanges, write_error
 from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers, TopicPartition, TransactionConfig
 from moldau.coordinator.transaction.records import TransactionChange
-from moldau.coordinator.transaction.table import PENDING, Standing
+from moldau.coordinator.transaction.table import PENDING, StateAndClaim
 from moldau.coordinator.transaction.transaction import DEAD, FORMER_STATES, ONGOING, PREPARE_COMMIT, Transaction
 from moldau.protocol.errors import ErrorCode
 
@@ -61,13 +61,13 @@ class Transactions:
         self._changes: UncommittedChanges[TransactionChange] = UncommittedChanges()
         self._pending: set[str] = set()
 
-    def state_or_pending(self, transactional_id: str) -> Standing:
+    def state_or_pending(self, transactional_id: str) -> StateAndClaim:
         """The state of a transactional id by which the decision table is read: its committed state, or PENDING."""
         if transactional_id in self._pending:
             return PENDING
         return self.committed_state(transactional_id)
 
-    def committed_state(self, transactional_id: str) -> Standing:
+    def committed_state(self, transactional_id: str) -> StateAndClaim:
         """The committed state of a transactional id; DEAD if the id does not exist."""
         transaction = self.committed.get(transactional_id)
         return DEAD if transaction is None else transaction.state

@@ -19,7 +19,7 @@ from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.security.principal import ANONYMOUS, Principal
-from moldau.security.quotas.mutations import UNBOUNDED, Mutations
+from moldau.security.quotas.mutations import UNLIMITED_MUTATIONS, Mutations
 
 
 class DecisionContext(NamedTuple):
@@ -40,7 +40,7 @@ class DecisionContext(NamedTuple):
     principal: Principal = ANONYMOUS
     """The authenticated client that sent the request. The request has been authorized already; the handlers of
     delegation tokens need the client."""
-    mutations: Mutations = UNBOUNDED
+    mutations: Mutations = UNLIMITED_MUTATIONS
     """The quota against which the request counts the partitions that it creates and deletes (KIP-599)."""
 
     @property

@@ -55,7 +55,7 @@ AUDITED_NAMES_MAX: Final = 5
 """The maximum number of resource names in one entry of the audit log."""
 
 
-class AlikeDecisions:
+class AuditedDecisions:
     """An entry of the audit log: the decisions about one request that have the same operation, kind of resource and
     outcome.
     """
@@ -80,7 +80,7 @@ class AlikeDecisions:
 class AuditLog(Protocol):
     """The log to which the authorizer writes its decisions."""
 
-    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AuditedDecisions) -> None:
         """Log decisions about one request."""
 
 
@@ -182,9 +182,9 @@ class Authorizer:
 
     def decide_for_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
         """Whether the principal may do the operation from the address on at least one possible resource of the kind."""
-        if self.decide(principal, host, operation, kind, PROBE):
+        if self.decide(principal, host, operation, kind, ANY_RESOURCE_PROBE_NAME):
             return True
-        return self.is_loaded and allows_some(self.index.bindings_about(kind, principal, host), operation)
+        return self.is_loaded and allows_any_resource(self.index.bindings_about(kind, principal, host), operation)
 
     def access(self, principal: Principal, host: str) -> AclAccess:
         """An `Access` by which this authorizer decides on the requests of a principal from the address `host`."""
@@ -211,7 +211,7 @@ class AclAccess:
         """The cached decisions for the client; None before the first one."""
         self._for_all: dict[tuple[int, int], bool | None] = {}
         """The cached results of `Authorizer.decide_for_all` by operation and kind."""
-        self._audited: dict[tuple[int, int, bool], AlikeDecisions] | None = None
+        self._audited: dict[tuple[int, int, bool], AuditedDecisions] | None = None
         """The decisions about the request that is being handled, by operation, kind and outcome; None between
         requests.
         """
@@ -289,12 +289,12 @@ class AclAccess:
     def _audit(self, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool) -> None:
         audited = self._audited
         if audited is None:
-            self._authorizer.audit.log_decisions(self, AlikeDecisions(operation, kind, name, is_allowed))
+            self._authorizer.audit.log_decisions(self, AuditedDecisions(operation, kind, name, is_allowed))
             return
         key = (operation, kind, is_allowed)
         decisions = audited.get(key)
         if decisions is None:
-            audited[key] = AlikeDecisions(operation, kind, name, is_allowed)
+            audited[key] = AuditedDecisions(operation, kind, name, is_allowed)
         else:
             decisions.add(name)
 
@@ -315,16 +315,16 @@ class AclAccess:
         self._valid_under = self._authorizer.remembered
 
 
-PROBE: Final = "hardcode"
+ANY_RESOURCE_PROBE_NAME: Final = "hardcode"
 """The resource name that Apache Kafka checks first to decide whether an operation is allowed on any resource of a kind.
 If the operation is allowed on a resource of this name, the answer is yes.
 
 The check makes a difference if an ACL that matches this name allows an operation that implies the requested one,
-because `allows_some` does not consider implied operations.
+because `allows_any_resource` does not consider implied operations.
 """
 
 
-def allows_some(bindings: Iterable[AclBinding], operation: int) -> bool:
+def allows_any_resource(bindings: Iterable[AclBinding], operation: int) -> bool:
     """Whether ACLs allow the operation on some resource of a kind. `bindings` are the ACLs of the kind that apply to
     the principal at its address. An ALLOW of an operation that implies the requested one is not considered."""
     denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}

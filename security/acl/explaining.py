@@ -21,7 +21,9 @@ class Explanation(NamedTuple):
     binding: AclBinding | None = None
 
 
-def explain(authorizer: Authorizer, principal: str, host: str, operation: int, kind: int, name: str) -> Explanation:
+def explain_authorization(
+    authorizer: Authorizer, principal: str, host: str, operation: int, kind: int, name: str
+) -> Explanation:
     """Explain whether a principal may do an operation on the resource `name` from an address. The search reads every
     ACL, so it is for operators only.
 
@@ -37,9 +39,9 @@ def explain(authorizer: Authorizer, principal: str, host: str, operation: int, k
     deciding = [each for each in concerned if _speaks_of(each, principal, host, operation)]
     for binding in deciding:
         if binding.permission != PermissionType.ALLOW:
-            return Explanation(False, "a DENY matches: " + describe(binding), binding)
+            return Explanation(False, "a DENY matches: " + acl_text(binding), binding)
     for binding in deciding:
-        return Explanation(True, "an ALLOW matches: " + describe(binding), binding)
+        return Explanation(True, "an ALLOW matches: " + acl_text(binding), binding)
     if concerned or not authorizer.settings.allows_without_acls:
         return Explanation(False, "no ACL matches")
     return Explanation(True, "no ACL concerns the resource, and allow.everyone.if.no.acl.found is true")
@@ -53,7 +55,7 @@ def _speaks_of(binding: AclBinding, principal: str, host: str, operation: int) -
     )
 
 
-def describe(binding: AclBinding) -> str:
+def acl_text(binding: AclBinding) -> str:
     """An ACL in one line, in Kafka's words; an unknown code is written as its number."""
     return (
         f"{_word(PermissionType, binding.permission)} {binding.principal} from {binding.host}"

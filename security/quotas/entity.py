@@ -59,7 +59,7 @@ CLIENT_KEYS: Final[dict[str, WholeNumber | None]] = {
 }
 """The quota keys of users and client ids, with the type of their values; None if a value may be a fraction."""
 IP_KEYS: Final[dict[str, WholeNumber | None]] = {CONNECTION_CREATION_RATE: _INT}
-PLACES: Final = {
+JAVA_HASH_BUCKETS: Final = {
     CONNECTION_CREATION_RATE: 0,
     REQUEST_PERCENTAGE: 7,
     PRODUCER_BYTE_RATE: 11,
@@ -71,7 +71,7 @@ buckets.
 """
 
 
-def in_order_of_kafka(present: Iterable[str], changed: Iterable[str]) -> list[str]:
+def kafka_key_order(present: Iterable[str], changed: Iterable[str]) -> list[str]:
     """The quota keys of an entity in the order in which Apache Kafka lists them: that of a Java HashMap that was
     created for this number of keys. Keys in one bucket are in the order in which they were added.
 
@@ -85,7 +85,7 @@ def in_order_of_kafka(present: Iterable[str], changed: Iterable[str]) -> list[st
 
 
 def _place(key: str) -> int:
-    return PLACES.get(key, 0)
+    return JAVA_HASH_BUCKETS.get(key, 0)
 
 
 def refusal_of_entity(entity: QuotaEntity) -> str | None:

@@ -12,7 +12,7 @@ from moldau.security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
 
 
 class MatchType(IntEnum):
-    """How a component of a filter compares names."""
+    """The way in which a component of a filter compares names."""
 
     EXACT = 0
     DEFAULT = 1

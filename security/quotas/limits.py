@@ -35,7 +35,7 @@ class QuotaTags(NamedTuple):
     client_id: str
 
 
-class Limit(NamedTuple):
+class ClientLimit(NamedTuple):
     """The value of the quota that applies to a client, and the tags that say which clients share its rate."""
 
     value: float
@@ -48,7 +48,7 @@ class QuotaLimits:
     def __init__(self) -> None:
         self.stamp = 0
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
-        self._known: dict[tuple[str, str, str], Limit | None] = {}
+        self._known: dict[tuple[str, str, str], ClientLimit | None] = {}
         self._counts: Counter[str] = Counter()
         """The number of entities that have a quota, by quota key."""
 
@@ -66,7 +66,7 @@ class QuotaLimits:
         """Whether any entity has a quota with this key."""
         return self._counts[key] > 0
 
-    def limit_of_client(self, key: str, user: str, client_id: str) -> Limit | None:
+    def limit_of_client(self, key: str, user: str, client_id: str) -> ClientLimit | None:
         """The quota with this key that applies to a client; None if none does. `user` is the name of the client's
         principal.
         """
@@ -77,11 +77,11 @@ class QuotaLimits:
             self._known[asked] = self._found(key, user, client_id)
         return self._known[asked]
 
-    def _found(self, key: str, user: str, client_id: str) -> Limit | None:
+    def _found(self, key: str, user: str, client_id: str) -> ClientLimit | None:
         for entity, tags in _by_precedence(user, client_id):
             value = self._quotas.get(entity, {}).get(key)
             if value is not None:
-                return Limit(value, tags)
+                return ClientLimit(value, tags)
         return None
 
     def limit_of_address(self, address: str) -> float | None:

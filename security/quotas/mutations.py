@@ -34,7 +34,7 @@ class Mutations(Protocol):
         """
 
 
-class Unbounded:
+class UnlimitedMutations:
     """The mutations of a request without a quota: all are allowed, and none leads to a throttle time."""
 
     throttle_ms: Final = 0
@@ -43,10 +43,10 @@ class Unbounded:
         return True
 
 
-UNBOUNDED: Final = Unbounded()
+UNLIMITED_MUTATIONS: Final = UnlimitedMutations()
 
 
-class BoundedMutations:
+class LimitedMutations:
     """The mutations of a request under a quota, which spend tokens of a bucket."""
 
     def __init__(self, bucket: TokenBucket, now_ms: int, *, is_strict: bool) -> None:
@@ -86,10 +86,10 @@ class MutationQuotas:
     def mutations_of(self, requester: Requester, now_ms: int) -> Mutations:
         """The mutations that a request of `requester` may make."""
         if requester.is_strict is None:
-            return UNBOUNDED
+            return UNLIMITED_MUTATIONS
         limit = self.limits.limit_of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)
         if limit is None:
-            return UNBOUNDED
+            return UNLIMITED_MUTATIONS
         bucket = self._buckets.pop(limit.tags, None)
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
@@ -98,7 +98,7 @@ class MutationQuotas:
         else:
             bucket.change_rate(limit.value, now_ms)
         self._buckets[limit.tags] = bucket
-        return BoundedMutations(bucket, now_ms, is_strict=requester.is_strict)
+        return LimitedMutations(bucket, now_ms, is_strict=requester.is_strict)
 
     def tokens(self, now_ms: int) -> dict[QuotaTags, float]:
         """The number of tokens in each bucket, for metrics."""

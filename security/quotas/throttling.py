@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.protocol.late_dataclass import dataclass
-from moldau.security.quotas.limits import Limit, QuotaLimits, QuotaTags
+from moldau.security.quotas.limits import ClientLimit, QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 
 RATES_MAX: Final = 10_000
@@ -81,7 +81,7 @@ class ClientThrottle:
             return None
         return limit.value * (self._windows.kept - 1) * self._windows.size_ms / 1000
 
-    def _limit(self, user: str, client_id: str) -> Limit | None:
+    def _limit(self, user: str, client_id: str) -> ClientLimit | None:
         return self._limits.limit_of_client(self._key, user, client_id)
 
     def _drop(self, now_ms: int) -> None:

@@ -24,9 +24,9 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
-from moldau.broker.runtime.work_reply import Limits, Reply
-from moldau.broker.runtime.worker import E, Offload, RunningWork, Work, WorkerDied, next_of
-from moldau.broker.runtime.worker_process import encode
+from moldau.broker.runtime.work_reply import WorkerLimits, WorkerReply
+from moldau.broker.runtime.worker import E, Offload, RunningWork, Work, WorkerDied, next_event_of
+from moldau.broker.runtime.worker_process import encode_reply
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import RetryingStorage
 from moldau.storage.tiered.port import RemoteStorage
@@ -133,7 +133,7 @@ class SimulatedEnvironment:
         finish, cost_ns = self._perform(work, future)
         self._later(cost_ns, finish)
 
-    def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
+    def in_process(self, work: Work[E], limits: WorkerLimits | None = None) -> RunningWork[E]:
         return SimulatedWork(self, self._threads, work, dies=limits is None)
 
     def own_threads(self) -> Offload:
@@ -214,12 +214,12 @@ class SimulatedWork(Generic[E]):
         try:
             if self._work is not None:
                 self._steps, self._work = self._work(self._environment.fs), None
-            event = next_of(self._steps, sent)
+            event = next_event_of(self._steps, sent)
         except Exception as error:
-            reply: Reply = pickle.loads(encode(Reply(error=error)))
+            reply: WorkerReply = pickle.loads(encode_reply(WorkerReply(error=error)))
             assert reply.error is not None
             raise reply.error from None
-        return cast("E | None", pickle.loads(encode(Reply(event=event))).event)
+        return cast("E | None", pickle.loads(encode_reply(WorkerReply(event=event))).event)
 
     def close(self) -> None:
         """Do nothing: a simulated process needs no end."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bench.frames import request_frame
 from moldau.broker.apis.api import Api
-from moldau.broker.metadata.enveloping import ForwardedClient, sealed_request
+from moldau.broker.metadata.enveloping import ForwardedClient, enveloped_request
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -231,7 +231,7 @@ def _frames(lists: Iterable[LongList]) -> Iterator[tuple[str, bytes]]:
 
 def _envelopes(client: ForwardedClient) -> Iterator[tuple[str, bytes]]:
     for each in enveloped_lists():
-        yield each.name, request_frame(sealed_request(long_request(each), each.version, client), 0)
+        yield each.name, request_frame(enveloped_request(long_request(each), each.version, client), 0)
 
 
 def _send_all(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bench.frames import FETCH_VERSION, request_frame
 from bench.pinger import Pinger
 from bench.processes import memory
-from moldau.broker.runtime.heap import LOOK_INTERVAL_MS
+from moldau.broker.runtime.heap import CHECK_INTERVAL_MS
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -29,7 +29,7 @@ P99_MS_MAX = 50.0
 """How much the p99 of the honest requests may rise above that of an idle node."""
 SLOWEST_MS_MAX = 1_000.0
 GROWN_MB_MAX = 64.0
-HEAP_PATIENCE_S = 3 * LOOK_INTERVAL_MS / 1000
+HEAP_PATIENCE_S = 3 * CHECK_INTERVAL_MS / 1000
 IN_A_ROW = 200
 TOPICS = 2_000
 CLUSTER = request_frame(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)

@@ -200,7 +200,7 @@ MUTANTS: Final = (
         20,
         "a timed-out acks=all is answered as success",
         "broker/purgatory/purgatory.py",
-        "            refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)\n",
+        "            set_produce_error(each.answer, ErrorCode.REQUEST_TIMED_OUT)\n",
         "            pass\n",
         faults=LEADERSHIP_MOVES,
     ),
@@ -241,7 +241,7 @@ MUTANTS: Final = (
         "any end of the wait is an acknowledgement",
         "broker/purgatory/purgatory.py",
         "        if error is not ErrorCode.NONE:\n"
-        "            refuse(records.answer, error)\n"
+        "            set_produce_error(records.answer, error)\n"
         "            self._has_failed = True\n"
         "        if not",
         "        if not",

@@ -56,8 +56,8 @@ COMPACTION_MUTANTS: Final = (
         215,
         "the cleaner's checkpoint is ahead of the swap",
         "broker/replicas/log_cleaner.py",
-        "        throttle = Throttle(self._settings, self._environment)\n",
-        "        throttle = Throttle(self._settings, self._environment)\n"
+        "        throttle = IoThrottle(self._settings, self._environment)\n",
+        "        throttle = IoThrottle(self._settings, self._environment)\n"
         "        its_log.note_cleaned(request.first_uncleanable_offset, request.truncation_count)\n",
         Hunt.LOG_CLEANER,
     ),

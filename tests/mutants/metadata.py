@@ -50,7 +50,7 @@ METADATA_MUTANTS: Final = (
         47,
         "metadata counts as durable once it is written",
         "broker/metadata/raft/log_writer.py",
-        "        self._flusher.when_durable([self._log.log], self._flushed)\n",
+        "        self._flusher.call_when_durable([self._log.log], self._flushed)\n",
         "        self._feed(events.Flushed(self._log.end_offset))\n",
     ),
     Mutant(

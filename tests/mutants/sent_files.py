@@ -13,8 +13,8 @@ SENT_FILE_MUTANTS: Final = (
         558,
         "a reply is written while the thread sends the one before",
         DIRECT_OUTPUT,
-        "        if self._waits is Waits.NOTHING:\n            self._send()\n",
-        "        if self._waits in (Waits.NOTHING, Waits.SENDER):\n            self._send()\n",
+        "        if self._waits is OutputWait.NOTHING:\n            self._send()\n",
+        "        if self._waits in (OutputWait.NOTHING, OutputWait.SENDER):\n            self._send()\n",
         Hunt.SOCKETS,
     ),
     Mutant(

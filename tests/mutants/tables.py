@@ -35,8 +35,8 @@ TABLE_MUTANTS: Final = (
         682,
         "a field of a value takes the column of a field of the key in a flat table",
         FLATTENING,
-        'return f"value_{joined}" if joined in TAKEN or joined.startswith(PREFIX) else joined',
-        'return f"value_{joined}" if joined in TAKEN else joined',
+        'return f"value_{joined}" if joined in RESERVED_COLUMNS or joined.startswith(PREFIX) else joined',
+        'return f"value_{joined}" if joined in RESERVED_COLUMNS else joined',
         Hunt.TABLES,
     ),
     Mutant(

@@ -59,8 +59,8 @@ TOLD_GROUP_MUTANTS: Final = (
         780,
         "each new member counts as a rebalance that is trouble",
         "broker/reasons/explain.py",
-        " for each in began if each.detail != Cause.JOINED.value) >= OFTEN\n",
-        " for each in began) >= OFTEN\n",
+        " for each in began if each.detail != Cause.JOINED.value) >= REBALANCES_MIN\n",
+        " for each in began) >= REBALANCES_MIN\n",
         Hunt.STORIES,
     ),
     Mutant(

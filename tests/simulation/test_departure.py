@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from moldau.broker.runtime.place import LEFT_STATUS, Place
+from moldau.broker.runtime.place import EXIT_LEFT_CLUSTER, MachineProcesses
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.support.cluster import Cluster
@@ -58,7 +58,7 @@ async def read(cluster: Cluster, topic: str, index: int) -> list[bytes]:
 
 def begin_to_leave(cluster: Cluster) -> None:
     node = cluster.nodes[LEAVER]
-    node.place = Place((2, 3, LEAVER), "", HEIRS)
+    node.place = MachineProcesses((2, 3, LEAVER), "", HEIRS)
     node.boot()
 
 
@@ -94,7 +94,7 @@ async def with_topics(cluster: Cluster) -> tuple[dict[tuple[str, int], list[byte
 
 
 async def check(cluster: Cluster, written: dict[tuple[str, int], list[bytes]], writing: asyncio.Task[None]) -> None:
-    assert cluster.nodes[LEAVER].exit_status == LEFT_STATUS
+    assert cluster.nodes[LEAVER].exit_status == EXIT_LEFT_CLUSTER
     await cluster.until(lambda: not is_registered(cluster), "the heirs hear of it", limit_s=2)
     assert not held(cluster)
     await asyncio.sleep(1)
@@ -141,7 +141,7 @@ def test_it_leaves_whatever_dies_meanwhile(seed: int) -> None:
         node = cluster.nodes[LEAVER]
         await cluster.until(lambda: not node.is_up, "it leaves", limit_s=200)
         await cluster.settled()
-        if node.exit_status != LEFT_STATUS or is_registered(cluster):
+        if node.exit_status != EXIT_LEFT_CLUSTER or is_registered(cluster):
             # It was killed after it had gone: the supervisor starts it once more, and it leaves again.
             begin_to_leave(cluster)
             await cluster.until(lambda: node.is_up and node.broker is not None, "it starts")
@@ -186,7 +186,7 @@ def test_a_broker_that_leaves_gets_no_new_replicas_and_may_stay_after_all() -> N
         assert not (await client.ask(CreateTopicsRequest(topics=[kept]), 7)).topics[0].error_code
         await stopped(cluster, LEAVER)
         node = cluster.nodes[LEAVER]
-        node.place = Place((2, 3, LEAVER), "", (9,))
+        node.place = MachineProcesses((2, 3, LEAVER), "", (9,))
         node.boot()
         await cluster.until(lambda: node.broker is not None, "it starts")
         await cluster.settled()

@@ -16,7 +16,7 @@ from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.registration import RegistrationRefused
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node
-from moldau.broker.runtime.place import Place
+from moldau.broker.runtime.place import MachineProcesses
 from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -84,7 +84,7 @@ class ClusterNode:
         self.host: Host = world.add_host(host_name(node_id))
         self.properties = properties
         self.broker: Node | None = None
-        self.place: Place | None = None
+        self.place: MachineProcesses | None = None
         """With heirs: the broker leaves the cluster in its next life."""
         self.exit_status = 0
         """That of the last process that ended by itself, or was stopped."""

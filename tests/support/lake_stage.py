@@ -15,14 +15,14 @@ from moldau.lake.opening import (
     LakePorts,
     catalog_of,
     identifier_of,
-    loaded,
+    load_table,
     open_follower,
     opened_catalog,
 )
-from moldau.lake.orphans import METADATA_NAME, referenced
+from moldau.lake.orphans import METADATA_NAME, referenced_files
 from moldau.lake.reading import TopicReading
 from moldau.lake.sink import LakeTable, SinkPorts
-from moldau.lake.verification import Verification, Verified
+from moldau.lake.verification import Verification, VerificationResult
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import EPOCH, write_checkpoints, write_partition
@@ -109,10 +109,10 @@ class LakeStage:
     def offsets(self, name: str | None = None) -> list[tuple[int, int]]:
         return [(row["partition"], row["offset"]) for row in self.rows(name)]
 
-    def verified(self, *, with_log: bool = True) -> Verified:
+    def verified(self, *, with_log: bool = True) -> VerificationResult:
         """What `moldau lake verify` finds."""
         catalog = opened_catalog(str(self.warehouse), None, {})
-        verification = Verification(catalog, loaded(catalog, "t"))
+        verification = Verification(catalog, load_table(catalog, "t"))
         if not with_log:
             return verification.run()
         places = {"path": str(self.logs), "kafka.isolation.level": "read_committed"}
@@ -121,7 +121,7 @@ class LakeStage:
     def orphans(self, name: str | None = None) -> list[str]:
         """The files below a table that neither its metadata nor a snapshot names."""
         table = self.table(name)
-        needed = {location.removeprefix("file://") for location in referenced(table)}
+        needed = {location.removeprefix("file://") for location in referenced_files(table)}
         root = Path(table.location().removeprefix("file://"))
         return sorted(str(path) for path in root.rglob("*") if path.is_file() and str(path) not in needed)
 

@@ -12,8 +12,8 @@ from moldau.broker.network.connection import Connection
 from moldau.broker.network.connection_resources import ConnectionResources
 from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
-from moldau.broker.network.route import Binding, RequestContext, Route
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.route import RequestContext, Route, RouteBinding
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
@@ -104,7 +104,7 @@ class LeaderSide:
                 self.purgatory,
                 clock := request_clock(self._loop),
                 cast("Any", None),
-                Turns(clock, self._loop.call_soon),
+                TurnScheduler(clock, self._loop.call_soon),
             ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")
@@ -115,7 +115,7 @@ class LeaderSide:
         return fetch.handle(cast("Any", self._broker), self._context, request)
 
 
-def _not_decoded() -> Binding:
+def _not_decoded() -> RouteBinding:
     raise AssertionError("requests are handed over as messages")
 
 

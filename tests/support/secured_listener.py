@@ -15,8 +15,8 @@ from moldau.broker.network.connection_resources import ClosingLog, ConnectionLis
 from moldau.broker.network.listener_security import AuthenticationCounts, ListenerSecurity
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.peer_security import NodeTls
-from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.route import ListenerRole, RequestContext, Route, RouteBinding
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -63,7 +63,7 @@ class SecuredListener:
             purgatory_of(loop),
             clock := request_clock(loop),
             cast("Any", None),
-            Turns(clock, loop.call_soon),
+            TurnScheduler(clock, loop.call_soon),
         )
         self.routes = {key: self._route(key) for key in (HEARTBEAT, API_VERSIONS)}
         for row in APIS:
@@ -118,10 +118,14 @@ class SecuredListener:
     def _route(self, key: int) -> Route:
         if key == HEARTBEAT:
             return Route(
-                HEARTBEAT, "Heartbeat", 0, 4, lambda: Binding(HeartbeatRequest, HeartbeatResponse, self._handle)
+                HEARTBEAT, "Heartbeat", 0, 4, lambda: RouteBinding(HeartbeatRequest, HeartbeatResponse, self._handle)
             )
         return Route(
-            API_VERSIONS, "ApiVersions", 0, 4, lambda: Binding(ApiVersionsRequest, ApiVersionsResponse, self._greet)
+            API_VERSIONS,
+            "ApiVersions",
+            0,
+            4,
+            lambda: RouteBinding(ApiVersionsRequest, ApiVersionsResponse, self._greet),
         )
 
     def _handle(self, context: RequestContext, request: object) -> HeartbeatResponse:

@@ -24,14 +24,14 @@ from moldau.coordinator.transaction.table import (
     REPLACED,
     TABLE,
     UNNAMED,
-    Claim,
-    Intent,
-    Standing,
+    ProducerClaim,
+    RequestKind,
+    StateAndClaim,
 )
 from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
-    COMPLETED,
+    COMPLETED_STATES,
     DEAD,
     EMPTY,
     LAST_EPOCH,
@@ -110,7 +110,7 @@ class Cells:
                 tid = f"{intent.name}-{standing.name}-{claim.name}-{next(self._numbers)}".lower()
                 producer = self._reach(standing, tid)
                 seen = self._ask(tid, intent, standing, claim, producer)
-                if standing not in COMPLETED or seen.state.startswith("Prepare"):
+                if standing not in COMPLETED_STATES or seen.state.startswith("Prepare"):
                     break
         for standing in REACHABLE_REPLACED:
             self._ask_replaced(standing)
@@ -127,7 +127,7 @@ class Cells:
             commits = standing is COMPLETE_COMMIT
             answer = self._coordinator.end(tid, producer_id, LAST_EPOCH, commits=commits, protocol=2)
             self._note(f"REPLACES {standing.name}", self._told(answer, (producer_id, LAST_EPOCH)), tid, producer_id)
-        for intent in (*(each for each in Intent if each is not Intent.INIT), Intent.INIT):
+        for intent in (*(each for each in RequestKind if each is not RequestKind.INIT), RequestKind.INIT):
             self._ask(tid, intent, standing, REPLACED, (producer_id, LAST_EPOCH))
 
     def _reach(self, standing: TransactionState, tid: str) -> tuple[int, int]:
@@ -139,31 +139,31 @@ class Cells:
         _, producer_id, epoch = self._coordinator.init(tid, answer.producer_id, answer.producer_epoch)
         if standing is EMPTY:
             return producer_id, epoch
-        partition = LATE if standing in COMPLETED else A
+        partition = LATE if standing in COMPLETED_STATES else A
         error = self._coordinator.add(tid, producer_id, epoch, partition)
         assert error is ErrorCode.NONE, error
         if standing is not ONGOING:
             commits = standing in (PREPARE_COMMIT, COMPLETE_COMMIT)
             error, _, epoch = self._coordinator.end(tid, producer_id, epoch, commits=commits, protocol=2)
             assert error is ErrorCode.NONE, error
-            if standing not in COMPLETED:
+            if standing not in COMPLETED_STATES:
                 self._coordinator.seen(tid)
         return producer_id, epoch
 
     def _ask(
-        self, tid: str, intent: Intent, standing: TransactionState, claim: Claim, producer: tuple[int, int]
+        self, tid: str, intent: RequestKind, standing: TransactionState, claim: ProducerClaim, producer: tuple[int, int]
     ) -> Seen:
         told = self._answer_to(tid, intent, *claimed(claim, *producer), producer)
         return self._note(cell_name(intent, standing, claim), told, tid, producer[0], producer[1])
 
-    def _answer_to(self, tid: str, intent: Intent, producer_id: int, epoch: int, producer: tuple[int, int]) -> str:
+    def _answer_to(self, tid: str, intent: RequestKind, producer_id: int, epoch: int, producer: tuple[int, int]) -> str:
         ask = self._coordinator
         match intent:
-            case Intent.INIT:
+            case RequestKind.INIT:
                 return self._told(ask.init(tid, producer_id, epoch), producer)
-            case Intent.ADD:
+            case RequestKind.ADD:
                 return ask.add(tid, producer_id, epoch, B).name
-            case Intent.VERIFY:
+            case RequestKind.VERIFY:
                 within, outside = (ask.verify(tid, producer_id, epoch, partition) for partition in (A, B))
                 return f"{within.name} {outside.name}"
             case _:
@@ -182,20 +182,20 @@ class Cells:
         return seen
 
 
-def reachable_cells() -> Iterator[tuple[Intent, TransactionState, Claim]]:
+def reachable_cells() -> Iterator[tuple[RequestKind, TransactionState, ProducerClaim]]:
     """The cells that one broker can be brought to: a record that stays pending takes more."""
     for intent, rows in TABLE.items():
         for standing in rows:
-            for claim in INIT_CLAIMS if intent is Intent.INIT else CLAIMS:
+            for claim in INIT_CLAIMS if intent is RequestKind.INIT else CLAIMS:
                 if isinstance(standing, TransactionState) and claim is not REPLACED:
                     yield intent, standing, claim
 
 
-def cell_name(intent: Intent, standing: Standing, claim: Claim) -> str:
+def cell_name(intent: RequestKind, standing: StateAndClaim, claim: ProducerClaim) -> str:
     return f"{intent.name} {standing.name} {claim.name}"
 
 
-def claimed(claim: Claim, producer_id: int, epoch: int) -> tuple[int, int]:
+def claimed(claim: ProducerClaim, producer_id: int, epoch: int) -> tuple[int, int]:
     """The producer id and epoch of a request with this claim."""
     return {
         UNNAMED: (-1, -1),

@@ -28,11 +28,11 @@ from moldau.broker.config.describing import (
 )
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
-from moldau.broker.coordinators.group_history import told_history
+from moldau.broker.coordinators.group_history import reported_history
 from moldau.broker.coordinators.lag_history import LAG_SETTING
 from moldau.broker.coordinators.node_status import STATUS_MEANS, STATUS_SETTING
 from moldau.broker.network.route import RequestContext
-from moldau.broker.reasons.facts import HISTORY_SETTING
+from moldau.broker.reasons.facts import GROUP_HISTORY_SETTING
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
@@ -49,7 +49,9 @@ from moldau.security.access import AclOperation, ResourceKind
 RECEIPT_PREFIX: Final = "moldau.erase."
 """The prefix of a topic's settings whose values are the receipts of erase orders."""
 REMEMBERED: Final = {
-    HISTORY_SETTING: "What happened to the group, as its coordinator remembers it: JSON, for `moldau group explain`.",
+    GROUP_HISTORY_SETTING: (
+        "What happened to the group, as its coordinator remembers it: JSON, for `moldau group explain`."
+    ),
     LAG_SETTING: "Records that the group had not read, a point each minute of the last hour: JSON, for the console.",
 }
 """Settings of a group that its coordinator has in memory, with descriptions. The lag needs DESCRIBE on all topics."""
@@ -156,8 +158,10 @@ def _remembered(
     if isinstance(runner, ErrorCode):
         return runner
     values = {}
-    if HISTORY_SETTING in wanted:
-        values[HISTORY_SETTING] = told_history(services.environment, runner.shard, group_id, context.access).to_json()
+    if GROUP_HISTORY_SETTING in wanted:
+        values[GROUP_HISTORY_SETTING] = reported_history(
+            services.environment, runner.shard, group_id, context.access
+        ).to_json()
     if LAG_SETTING in wanted and context.access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TOPIC):
         values[LAG_SETTING] = json.dumps(services.lag_history.points_of(group_id))
     return [told_entry(name, value, REMEMBERED[name]) for name, value in values.items()]

@@ -18,7 +18,7 @@ from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, needs, needs_each, on_group, on_topic
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
-from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply, when_ready
+from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply, call_with_response
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.heartbeat import refused
 from moldau.coordinator.group.membership import Refusal
@@ -53,7 +53,7 @@ def handle(services: Services, context: RequestContext, request: ConsumerGroupHe
         if not regex:
             return submitted()
         reply: Pending[ConsumerGroupHeartbeatResponse] = Pending(waits_for=EXECUTOR)
-        services.groups.compile_regex(regex, lambda: when_ready(submitted(), reply.complete))
+        services.groups.compile_regex(regex, lambda: call_with_response(submitted(), reply.complete))
         return reply
 
     return submit_heartbeat(services, context, request.subscribed_topic_names, with_regex)

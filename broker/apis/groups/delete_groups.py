@@ -22,7 +22,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.share_coordinator_messages import Answers
 from moldau.broker.coordinators.share_group_commands import delete_states
 from moldau.broker.network.route import RequestContext
-from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
+from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, call_with_response
 from moldau.coordinator.group.events import DeleteGroups
 from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.share.events import DeleteStates, StatesToDelete
@@ -87,14 +87,14 @@ def submit_part(services: Services, version: int, names: list[str]) -> Reply[Del
         if not waiting:
             failed = {each.group_id for each in results}
             left = [name for name in names if name not in failed]
-            when_ready(submit(services.groups, version, left) if left else DeleteGroupsResponse(), joined)
+            call_with_response(submit(services.groups, version, left) if left else DeleteGroupsResponse(), joined)
 
     def joined(response: DeleteGroupsResponse) -> None:
         reply.complete(DeleteGroupsResponse(results=[*results, *response.results]))
 
     for group_id in shared:
         answer: object = submit_event(runner, version, partial(DeleteStates, group_id=group_id), Refusal)
-        when_ready(answer, partial(noted, group_id))
+        call_with_response(answer, partial(noted, group_id))
     return reply
 
 

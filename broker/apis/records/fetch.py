@@ -62,7 +62,9 @@ SIZE_SIZE: Final = 4
 """The bytes of the size before a frame. They count for the quota."""
 NO_REFUSALS: Final[Sequence[PlannedRead]] = ()
 COLD_LOOKUPS_MAX: Final = 16
-"""How often a fetch is planned again because the page cache lacks a page. After that, lookups wait for the disk."""
+"""The most times that a fetch is planned again because the page cache lacks a page. After that, lookups wait for the
+disk.
+"""
 
 
 def handle(services: Services, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:

@@ -73,7 +73,7 @@ def finish(
             add_leaders()
         operation.complete(response)
 
-    services.flusher.when_durable([each.partition.log for each in parked], flushed)
+    services.flusher.call_when_durable([each.partition.log for each in parked], flushed)
     return operation.reply
 
 

@@ -35,7 +35,7 @@ from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTok
 from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from moldau.protocol.schema import response_class_of
 from moldau.security.access import Access, AclOperation, ResourceKind
-from moldau.security.delegation_token import DelegationToken, is_same, may_hold_tokens, secret_of
+from moldau.security.delegation_token import DelegationToken, is_same_principal, may_hold_tokens, secret_of
 from moldau.security.principal import Principal
 
 NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -48,7 +48,9 @@ def create(services: Services, context: RequestContext, request: CreateDelegatio
     owner = owner_of(request, requester)
     if not may_hold_tokens(requester):
         return refused(owner, requester, NOT_ALLOWED)
-    if not is_same(owner, requester) and not access.allows(AclOperation.CREATE_TOKENS, ResourceKind.USER, str(owner)):
+    if not is_same_principal(owner, requester) and not access.allows(
+        AclOperation.CREATE_TOKENS, ResourceKind.USER, str(owner)
+    ):
         return refused(owner, requester, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     return forward(services, context, request)
 

@@ -355,7 +355,7 @@ class ShareFetch:
         awaited = LAST_STABLE_OFFSET if self._settings.reads_committed else HIGH_WATERMARK
         operation.watch([shared.partition for shared in self._shared.values()], awaited)
         for shared in self._shared.values():
-            shared.awaited_by(operation)
+            shared.add_waiting_fetch(operation)
         return operation.reply
 
     def _warm(self, cold: PageCacheMiss, is_last: bool) -> Pending[Fetched]:
@@ -424,7 +424,7 @@ class ShareFetch:
                 shared.is_read = False
             reply.complete(self._acquire(ready, found))
             for shared in ready.values():
-                shared.wake()
+                shared.check_waiting_fetches_soon()
 
         self._services.spawn(read_all())
         return reply
@@ -453,9 +453,9 @@ class ShareFetch:
             batches = list(fetched_batches(data))
             if batches:
                 records = batches[-1].batch.last_offset - batches[0].batch.first_offset + 1
-                shared.was_read(batches[-1].end_position, records)
+                shared.note_read(batches[-1].end_position, records)
             else:
-                shared.was_read(0, 0)
+                shared.note_read(0, 0)
             aborted = [(each.first_offset, each.producer_id) for each in read.data.aborted_transactions or ()]
             wish = AcquireParameters(
                 self._wish.key.member_id, left, self._request.batch_size, is_strict, read.fetch_offset

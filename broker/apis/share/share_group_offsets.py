@@ -21,7 +21,12 @@ from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.share_coordinator_messages import Answers
-from moldau.broker.coordinators.share_group_commands import delete_states, initialize_states, read_summaries, succeeded
+from moldau.broker.coordinators.share_group_commands import (
+    all_succeeded,
+    delete_states,
+    initialize_states,
+    read_summaries,
+)
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply
 from moldau.coordinator.group.group import AboutGroup
@@ -246,8 +251,8 @@ def alter(services: Services, context: RequestContext, request: AlterShareGroupO
 
     def stored(answers: Answers) -> None:
         runner = services.groups.runner_of(group_id)
-        if not isinstance(runner, ErrorCode) and succeeded(answers):
-            runner.submit(StatesInitialized(group_id, succeeded(answers)))
+        if not isinstance(runner, ErrorCode) and all_succeeded(answers):
+            runner.submit(StatesInitialized(group_id, all_succeeded(answers)))
         reply.complete(alter_response(services, request, hidden, answers))
 
     submit(services, group_id, lambda waiter: AlterOffsets(waiter, group_id, offsets), decided)

@@ -17,7 +17,7 @@ from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArgumen
 from moldau.broker.cli.daily.output import Output, size_text
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.invocation import Invocation
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.storage.log_config import INT64_MAX
 
 
@@ -77,7 +77,9 @@ def _mask_key(file: str | None) -> bytes:
     except OSError as problem:
         raise WrongArguments(f"--mask-key {file} cannot be read: {problem.strerror}") from None
     if len(key) < KEY_SIZE:
-        raise WrongArguments(f"--mask-key {file} has {plural(len(key), 'byte')}: it needs {KEY_SIZE} random ones")
+        raise WrongArguments(
+            f"--mask-key {file} has {count_with_noun(len(key), 'byte')}: it needs {KEY_SIZE} random ones"
+        )
     return key
 
 
@@ -95,6 +97,6 @@ def _show(command: BackupCommand, captured: CaptureResult, size: int) -> None:
         }
     )
     command.output.say(
-        f"{given.file}: {size_text(size)}; {plural(captured.record_count, 'record')} of"
-        f" {plural(len(topics), 'topic')}, {plural(captured.position_count, 'position')} of groups"
+        f"{given.file}: {size_text(size)}; {count_with_noun(captured.record_count, 'record')} of"
+        f" {count_with_noun(len(topics), 'topic')}, {count_with_noun(captured.position_count, 'position')} of groups"
     )

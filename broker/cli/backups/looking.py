@@ -10,7 +10,7 @@ from moldau.backup.verification import verify_backup
 from moldau.broker.cli.backups.command import BackupCommand
 from moldau.broker.cli.daily.failures import EXIT_FAILED
 from moldau.broker.cli.daily.output import size_text, time_text
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 
 COLUMNS: Final = ("backup", "time", "topics", "partitions", "total_bytes", "new_bytes")
 LATEST: Final = "latest"
@@ -62,7 +62,8 @@ async def verify(command: BackupCommand) -> int:
     )
     outcome = f"{len(found.problems)} damaged or missing" if found.problems else "all as they were written"
     command.output.say(
-        f"backup {manifest.backup_id}: {plural(found.object_count, 'object')}, {size_text(found.size)}: {outcome}"
+        f"backup {manifest.backup_id}: {count_with_noun(found.object_count, 'object')}, "
+        f"{size_text(found.size)}: {outcome}"
     )
     return EXIT_FAILED if found.problems else 0
 

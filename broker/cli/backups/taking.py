@@ -13,7 +13,7 @@ from moldau.broker.cli.backups.command import BackupCommand, positive
 from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.settings import client_properties
-from moldau.broker.reasons.words import duration_text, plural
+from moldau.broker.reasons.words import count_with_noun, duration_text
 from moldau.broker.runtime.environment import Process
 from moldau.storage.tiered.opening import RetryingStorage
 from moldau.tables.client.settings import Address, parse_address
@@ -38,7 +38,7 @@ async def take(command: BackupCommand) -> int:
     rate = positive("--max-bytes-per-second", given.max_bytes_per_second)
     loop = asyncio.get_running_loop()
     Process.keep_blocks(KEPT_SIZE)
-    loop.set_default_executor(Process.executor(THREADS_MAX))
+    loop.set_default_executor(Process.new_executor(THREADS_MAX))
     source = await asyncio.to_thread(source_of, command)
     shell = BackupShell(
         command.now_ms, asyncio.to_thread, CopyThrottle(rate, loop.time, asyncio.sleep), _reporter(command, loop.time)
@@ -55,7 +55,9 @@ async def take(command: BackupCommand) -> int:
         dropped = await remove_all_but_newest(command.store, keep, command.now_ms())
         command.output.object({"dropped": dropped.backup_ids, "freed_bytes": dropped.size})
         if dropped.backup_ids:
-            command.output.say(f"{plural(len(dropped.backup_ids), 'older backup')} removed, {size_text(dropped.size)}")
+            command.output.say(
+                f"{count_with_noun(len(dropped.backup_ids), 'older backup')} removed, {size_text(dropped.size)}"
+            )
     return 0
 
 
@@ -101,7 +103,7 @@ def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[B
     def report(progress: BackupProgress) -> None:
         rate = size_text(round(progress.copied_size / max(now_s() - began_s, 1)))
         command.progress(
-            f"{progress.logs_done} of {plural(progress.log_count, 'partition')};"
+            f"{progress.logs_done} of {count_with_noun(progress.log_count, 'partition')};"
             f" {size_text(progress.copied_size)} copied, {rate}/s"
         )
 
@@ -126,8 +128,8 @@ def _show(command: BackupCommand, taken: BackupResult) -> None:
         }
     )
     command.output.say(
-        f"backup {manifest.backup_id}: {plural(len(manifest.topics), 'topic')},"
-        f" {plural(progress.log_count, 'partition')}; {size_text(progress.copied_size)} copied,"
+        f"backup {manifest.backup_id}: {count_with_noun(len(manifest.topics), 'topic')},"
+        f" {count_with_noun(progress.log_count, 'partition')}; {size_text(progress.copied_size)} copied,"
         f" {size_text(progress.kept_size)} in earlier backups;"
         f" {duration_text(manifest.ended_ms - manifest.began_ms)}"
     )

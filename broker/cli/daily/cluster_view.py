@@ -11,7 +11,7 @@ from moldau.broker.cli.daily.failures import Failure
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_views import is_under_replicated, partitions_of
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -73,8 +73,8 @@ def status(session: Session) -> int:
     features = _features(client)
     quorum = _quorum(client)
     problems = [f"broker {row['broker']} is {row['state']}" for row in brokers if row["state"] != "serving"]
-    problems += [f"{plural(offline, 'partition')} offline"] if offline else []
-    problems += [f"{plural(under, 'partition')} under-replicated"] if under else []
+    problems += [f"{count_with_noun(offline, 'partition')} offline"] if offline else []
+    problems += [f"{count_with_noun(under, 'partition')} under-replicated"] if under else []
     output.object(
         {
             "cluster_id": described.cluster_id,
@@ -95,7 +95,7 @@ def status(session: Session) -> int:
         output.say("")
         output.rows(brokers, BROKERS)
         output.say("")
-        output.say(f"{plural(len(topics), 'topic')}, {plural(len(partitions), 'partition')}")
+        output.say(f"{count_with_noun(len(topics), 'topic')}, {count_with_noun(len(partitions), 'partition')}")
         if unwell:
             output.rows(unwell[:SHOWN_MAX], UNWELL)
             if len(unwell) > SHOWN_MAX:
@@ -182,9 +182,9 @@ def disk_state(directories: Sequence[DescribeLogDirsResult]) -> str:
     of its disk free. Apache Kafka tells sizes from DescribeLogDirs version 4 on; else they are -1."""
     failed = sum(each.error_code != 0 for each in directories)
     if failed:
-        return f"without {plural(failed, 'disk')}"
+        return f"without {count_with_noun(failed, 'disk')}"
     short = sum(0 <= each.usable_bytes < each.total_bytes * FREE_SHARE_MIN for each in directories)
-    return f"short of space on {plural(short, 'disk')}" if short else "serving"
+    return f"short of space on {count_with_noun(short, 'disk')}" if short else "serving"
 
 
 def _versions_request() -> ApiVersionsRequest:

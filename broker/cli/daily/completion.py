@@ -70,7 +70,7 @@ end
 
 
 class Level(NamedTuple):
-    """What may follow a command. `path` is the command with its action, such as `moldau topic list`."""
+    """The words that may follow a command. `path` is the command with its action, such as `moldau topic list`."""
 
     path: str
     actions: Mapping[str, str]

@@ -43,8 +43,9 @@ _OF_SECURITY: Final = ("sasl.", "security.", "ssl.")
 _ESCAPED: Final = str.maketrans({'"': r"\"", "\\": r"\\"})
 """Escapes the value of an option of a login module."""
 _SIMILAR: Final = 0.85
-"""How similar an unknown name is to one that was meant. No property of Kafka's clients is so similar to another one
-that is read here."""
+"""The least similarity of an unknown name to a known one that was probably meant. No property of Kafka's clients is so
+similar to another one that is read here.
+"""
 PREFIX: Final = "MOLDAU_CLIENT_"
 """The prefix of environment variables that are client properties: MOLDAU_CLIENT_SECURITY_PROTOCOL is
 security.protocol.

@@ -13,7 +13,7 @@ from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, joi
 from moldau.broker.cli.daily.placement.named import no_partition
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.errors import ErrorCode
 from moldau.tables.client.cluster import TransientError
 
@@ -73,7 +73,8 @@ def create(session: Session) -> int:
         session.output.object(row)
         counts = ""
         if each.num_partitions > 0:
-            counts = f": {plural(each.num_partitions, 'partition')}, {plural(each.replication_factor, 'replica')} each"
+            counts = f": {count_with_noun(each.num_partitions, 'partition')},"
+            counts += f" {count_with_noun(each.replication_factor, 'replica')} each"
         verb = "can be made" if given.dry_run else "is made"
         session.output.say(f"topic {each.name} {verb}{counts}")
     joined_failures(failures)
@@ -106,7 +107,7 @@ def alter(session: Session) -> int:
         check_removed(session.client, (TOPIC, name), f"topic {name}", changes)
         if given.partitions is not None:
             _add_partitions(session.client, name, given.partitions, validate_only=given.dry_run)
-            done.append(plural(given.partitions, "partition"))
+            done.append(count_with_noun(given.partitions, "partition"))
         if changes:
             alter_config(session.client, (TOPIC, name), f"topic {name}", changes, validate_only=given.dry_run)
             done += [f"{key}={value}" for key, value in settings.items()]
@@ -144,8 +145,10 @@ def delete(session: Session) -> int:
         counts = _record_counts(client, [(n, p.partition_index) for n, each in topics.items() for p in each.partitions])
         for name, topic in topics.items():
             records = counts.get(name)
-            told = "" if records is None else f" and {plural(records, 'record')}"
-            session.output.say(f"topic {name} would be deleted: {plural(len(topic.partitions), 'partition')}{told}")
+            told = "" if records is None else f" and {count_with_noun(records, 'record')}"
+            session.output.say(
+                f"topic {name} would be deleted: {count_with_noun(len(topic.partitions), 'partition')}{told}"
+            )
             session.output.object(
                 {"topic": name, "deleted": False, "partitions": len(topic.partitions), "records": records}
             )

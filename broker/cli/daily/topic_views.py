@@ -10,7 +10,7 @@ from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.failures import Failure, check, unknown_failure
 from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.schema import ZERO_UUID
 from moldau.tables.client.cluster import TransientError
@@ -121,7 +121,7 @@ def _summary(
 ) -> Iterable[tuple[str, str]]:
     row = _row(topic)
     yield "id", str(row["topic_id"])
-    yield "partitions", f"{len(topic.partitions):,}, {plural(max_replicas(topic), 'replica')} each"
+    yield "partitions", f"{len(topic.partitions):,}, {count_with_noun(max_replicas(topic), 'replica')} each"
     if row["under_replicated"] or row["offline"]:
         yield "state", f"{row['under_replicated']} under-replicated, {row['offline']} offline"
     if size is not None:

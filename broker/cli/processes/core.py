@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass, replace
 
 from moldau.broker.cli.invocation import Invocation, Terminal
 from moldau.broker.config.loading import checked_config
-from moldau.broker.runtime.place import Place
+from moldau.broker.runtime.place import MachineProcesses
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the supervisor sends to a broker process on standard input."""
+    """The data that the supervisor sends to a broker process on standard input."""
 
     settings: Mapping[str, str]
-    place: Place
+    place: MachineProcesses
     is_quiet: bool
     """Whether the log has only warnings, errors and progress until clients are served."""
 
@@ -37,7 +37,9 @@ def read_orders(line: bytes) -> Orders:
     said = json.loads(line)
     place = said["place"]
     return Orders(
-        said["settings"], Place(tuple(place["node_ids"]), place["sockets"], tuple(place["heirs"])), said["is_quiet"]
+        said["settings"],
+        MachineProcesses(tuple(place["node_ids"]), place["sockets"], tuple(place["heirs"])),
+        said["is_quiet"],
     )
 
 

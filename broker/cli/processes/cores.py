@@ -206,8 +206,8 @@ def text_of(value: str | Password) -> str:
 
 
 class Difference(NamedTuple):
-    """How the properties of a process differ from the configuration that the operator wrote: those that were added or
-    changed, and the names of those that were left out.
+    """The differences of a process's properties from the configuration that the operator wrote: those that were added
+    or changed, and the names of those that were left out.
     """
 
     given: Mapping[str, str]

@@ -26,7 +26,7 @@ from moldau.broker.cli.processes.supervisor import Policy, Supervisor
 from moldau.broker.config.catalogue import broker_setting
 from moldau.broker.config.config import Config
 from moldau.broker.config.setting import HIDDEN
-from moldau.broker.runtime.place import Place, cores_in
+from moldau.broker.runtime.place import MachineProcesses, core_numbers_in
 from moldau.storage.directory.log_directory import METADATA_TOPIC
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import STRAY_SUFFIX, parse_partition_directory
@@ -42,10 +42,10 @@ TEXT_OF_STOPPING: Final = "stopping all processes; a second signal kills them"
 
 @dataclass(frozen=True, slots=True)
 class MachineOptions:
-    """How the processes are started, apart from their configuration."""
+    """The options for the start of the processes, apart from their configuration."""
 
     formatting: Formatting | None
-    """How empty directories of the first process are formatted. If None, empty directories are refused."""
+    """The options for formatting empty directories of the first process. If None, empty directories are refused."""
     greet: Callable[[list[Report]], None] | None
     """Called with the greetings of all processes, once all serve. The greeting of the first process comes first."""
     is_quiet: bool
@@ -78,7 +78,7 @@ def cores_there(config: Config) -> set[int]:
     found: set[int] = set()
     for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
         try:
-            found |= set(cores_in(each.name for each in Path(path).iterdir()))
+            found |= set(core_numbers_in(each.name for each in Path(path).iterdir()))
         except FileNotFoundError:
             continue
         except OSError as problem:
@@ -158,7 +158,7 @@ async def _run(
         machine.node_id(core): _launch(
             machine,
             core,
-            Place(tuple(node_ids), observed_in, heirs if core in leaving else ()),
+            MachineProcesses(tuple(node_ids), observed_in, heirs if core in leaving else ()),
             invocation,
             is_quiet=options.is_quiet,
         )
@@ -170,7 +170,7 @@ async def _run(
     return await Processes(Supervisor(policy), launches, output, serving, left).run(until_eof=options.until_eof)
 
 
-def _launch(machine: Machine, core: int, place: Place, invocation: Invocation, *, is_quiet: bool) -> Launch:
+def _launch(machine: Machine, core: int, place: MachineProcesses, invocation: Invocation, *, is_quiet: bool) -> Launch:
     orders = Orders(machine.settings_of(core), place, is_quiet)
     command = ("-m", "moldau.broker.cli.processes.core", f"node-{machine.node_id(core)}")
     return Launch(command, invocation.variables, orders.as_line())

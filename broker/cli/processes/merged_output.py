@@ -10,13 +10,13 @@ from io import StringIO
 from typing import Final
 
 from moldau.broker.cli.invocation import Terminal
-from moldau.broker.runtime.log_output import LEVEL_WORDS, STYLES, JsonLines, Lines
+from moldau.broker.runtime.log_output import LEVEL_WORDS, STYLES, JsonFormatter, LineFormatter
 
 NODE_STYLES: Final = ("cyan", "green", "magenta", "blue")
 """The colours of nodes. Yellow and red are left out, because they mark warnings and errors."""
 _STYLE_OF_WORD: Final = {word: STYLES[level] for level, word in LEVEL_WORDS.items() if level in STYLES}
 _LINE: Final = re.compile(r"\d{4}-\d\d-\d\dT(?P<time>[0-9:.]+)Z (?P<word>[A-Z]+) +(?P<rest>.*)", re.DOTALL)
-"""Matches a log line of `log_output.Lines`."""
+"""Matches a log line of `log_output.LineFormatter`."""
 
 
 class MergedOutput:
@@ -63,7 +63,7 @@ class MergedLog(MergedOutput):
         super().__init__(terminal, node_ids, own)
         self._is_json = form == "json"
         # The colours come later, with those of the nodes.
-        self._lines: logging.Formatter = JsonLines() if self._is_json else Lines(Terminal(StringIO(), {}))
+        self._lines: logging.Formatter = JsonFormatter() if self._is_json else LineFormatter(Terminal(StringIO(), {}))
 
     def write_own(self, text: str, *, is_problem: bool = False) -> None:
         """Write a line of the command."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from moldau.broker.runtime.place import LEFT_STATUS
+from moldau.broker.runtime.place import EXIT_LEFT_CLUSTER
 
 BACKOFF_FIRST_MS: Final = 500
 BACKOFF_MAX_MS: Final = 30_000
@@ -92,7 +92,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a command starts and stops its nodes."""
+    """The rules by which a command starts and stops its nodes."""
 
     restarts: bool
     """Whether a process that ends is started again. If not, the operator is told which command starts it."""
@@ -173,7 +173,7 @@ class Supervisor:
         each = self._watched[node_id]
         before, each.state = each.state, State.ENDED
         effects: list[Effect] = []
-        if status == LEFT_STATUS:
+        if status == EXIT_LEFT_CLUSTER:
             each.state = State.LEFT
             effects.append(Left(node_id))
         elif self._phase is Phase.STOPPING:

@@ -41,7 +41,7 @@ NO_OFFSETS: Final = OffsetSet()
 
 
 @dataclass(slots=True)
-class Counted:
+class RecordCount:
     """The state of a count of records, from `offset` (all before it are counted) to `end`."""
 
     offset: int
@@ -66,7 +66,7 @@ class RecordsNeeded(Exception):
 
 
 def count_batches(
-    counted: Counted,
+    counted: RecordCount,
     records: BytesLike,
     aborted: Iterable[AbortedTransaction],
     *,
@@ -100,7 +100,7 @@ def count_batches(
 
 
 def _count_batch(
-    counted: Counted, records: BytesLike, position: int, header: BatchHeader, decodes: bool, dates_roughly: bool
+    counted: RecordCount, records: BytesLike, position: int, header: BatchHeader, decodes: bool, dates_roughly: bool
 ) -> None:
     begin, end = max(header.base_offset, counted.offset), min(header.next_offset, counted.end)
     left_out = counted.finished.count(begin, end)

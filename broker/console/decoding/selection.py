@@ -19,7 +19,7 @@ from moldau.broker.config.values import linear_matcher
 from moldau.broker.console.decoding.counting import EXPANDED_SIZE_MAX
 from moldau.broker.console.decoding.fields import field_test
 from moldau.broker.console.decoding.schemas import Schemas
-from moldau.broker.console.decoding.signs import Sieve, signs_of
+from moldau.broker.console.decoding.signs import BatchSieve, signs_of
 from moldau.broker.console.decoding.texts import (
     KEY_SHOWN,
     NULL,
@@ -78,7 +78,7 @@ class ShownRecord:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Wanted:
+class RecordFilter:
     """The filters that records must pass to be shown, and how they are shown."""
 
     is_committed: bool
@@ -108,7 +108,7 @@ class Wanted:
         return bool(self.find) or any(each is not None for each in (self.key, self.header, self.field))
 
 
-class Piece(NamedTuple):
+class FetchedPiece(NamedTuple):
     """Batches that were fetched from a partition, with the limits on the records that are selected from them."""
 
     partition: int
@@ -126,7 +126,7 @@ class Piece(NamedTuple):
     """Whether the last matching records are selected, instead of the first."""
 
 
-class Selected(NamedTuple):
+class SelectedRecords(NamedTuple):
     """The records that were selected from a piece, and how far the piece was examined."""
 
     records: list[ShownRecord]
@@ -151,7 +151,7 @@ class _Match(NamedTuple):
 
 
 class _Progress:
-    """How far the batches of a piece were examined, and at which cost."""
+    """The progress through the batches of a piece, and its cost."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
@@ -173,7 +173,9 @@ class _Progress:
         self.effort += size // SIFTED_FOR_DECODED
 
 
-def select(piece: Piece, wanted: Wanted, schemas: Schemas | None, effort_max: int = EXPANDED_MAX * 8) -> Selected:
+def select_records(
+    piece: FetchedPiece, wanted: RecordFilter, schemas: Schemas | None, effort_max: int = EXPANDED_MAX * 8
+) -> SelectedRecords:
     """Select the records of a piece that match `wanted`. Its batches are examined until the effort is above
     `effort_max`. `schemas` decodes values in the format of a schema registry; None if no registry is set.
     """
@@ -192,22 +194,24 @@ def select(piece: Piece, wanted: Wanted, schemas: Schemas | None, effort_max: in
         shown.appendleft(_show(piece.partition, kept.pop(), wanted, left))
         left -= shown[0].characters
     offset = min(progress.offset, piece.end)
-    return Selected(list(shown), offset, progress.expanded, found - len(shown), progress.size)
+    return SelectedRecords(list(shown), offset, progress.expanded, found - len(shown), progress.size)
 
 
-def _first(piece: Piece, wanted: Wanted, matching: Iterator[_Match], progress: _Progress) -> Selected:
+def _first(
+    piece: FetchedPiece, wanted: RecordFilter, matching: Iterator[_Match], progress: _Progress
+) -> SelectedRecords:
     shown: list[ShownRecord] = []
     left = piece.characters
     for each in matching:
         if len(shown) == piece.limit or left <= 0:
-            return Selected(shown, each.record.offset, progress.expanded, 0, progress.size)
+            return SelectedRecords(shown, each.record.offset, progress.expanded, 0, progress.size)
         shown.append(_show(piece.partition, each, wanted, left))
         left -= shown[-1].characters
-    return Selected(shown, min(progress.offset, piece.end), progress.expanded, 0, progress.size)
+    return SelectedRecords(shown, min(progress.offset, piece.end), progress.expanded, 0, progress.size)
 
 
 def _matches(
-    piece: Piece, wanted: Wanted, schemas: Schemas | None, progress: _Progress, effort_max: int
+    piece: FetchedPiece, wanted: RecordFilter, schemas: Schemas | None, progress: _Progress, effort_max: int
 ) -> Iterator[_Match]:
     """The records of a piece that match, in the order of their offsets."""
     open_aborts: dict[int, list[int]] = {}
@@ -215,7 +219,7 @@ def _matches(
         open_aborts.setdefault(each.producer_id, []).append(each.first_offset)
     data = bytes(piece.records)
     signs = signs_of(wanted, has_schemas=schemas is not None)
-    sieve = Sieve(data, signs) if signs else None
+    sieve = BatchSieve(data, signs) if signs else None
     unmasked = unmasked_conditions(wanted) if wanted.masks else None
     is_framed = schemas is not None and wanted.contents is Contents.PLAIN and wanted.form != "hex"
     of_value = None if unmasked is None or unmasked.field is None or is_framed else field_test(*unmasked.field)
@@ -267,7 +271,7 @@ def _decoded_records(
     data: bytes,
     position: int,
     header: BatchHeader,
-    sieve: Sieve | None,
+    sieve: BatchSieve | None,
     of_value: Callable[[bytes | None], bool] | None,
     progress: _Progress,
 ) -> Iterator[Record]:
@@ -295,7 +299,7 @@ def _size(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"") + sum(len(name) for name, _ in record.headers) + 8
 
 
-def unmasked_conditions(wanted: Wanted) -> Wanted:
+def unmasked_conditions(wanted: RecordFilter) -> RecordFilter:
     """The conditions on parts of records that no mask changes. They are the same before the masks are applied, so that
     a record that fails one is not masked. The time of a search then depends on parts that the searcher may see.
     """
@@ -307,7 +311,7 @@ def unmasked_conditions(wanted: Wanted) -> Wanted:
     return replace(wanted, key=key, header=header, field=field, find="")
 
 
-def matches(record: Record, wanted: Wanted) -> bool:
+def matches(record: Record, wanted: RecordFilter) -> bool:
     """Whether a record has the wanted key, header and field, and a text that the expression matches."""
     if wanted.key is not None and record.key != wanted.key:
         return False
@@ -333,7 +337,7 @@ def _has_header(record: Record, name: str, value: bytes | None) -> bool:
     return any(each == name and value in (None, data) for each, data in record.headers)
 
 
-def _show(partition: int, match: _Match, wanted: Wanted, room: int) -> ShownRecord:
+def _show(partition: int, match: _Match, wanted: RecordFilter, room: int) -> ShownRecord:
     """Format a matching record as text. Its value may take `room` characters, but at least `VALUE_SHOWN`."""
     record, notes = match.record, match.notes
     if match.problem_size >= 0:

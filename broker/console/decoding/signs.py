@@ -31,9 +31,9 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import decode_record
 
 if TYPE_CHECKING:
-    from moldau.broker.console.decoding.selection import Wanted
+    from moldau.broker.console.decoding.selection import RecordFilter
 
-Signs = Sequence[bytes]
+ByteSigns = Sequence[bytes]
 """Bytes of which every matching record contains at least one. Empty if no bytes are common to the matching records."""
 ANYWHERE: Final = "(?s).*(?:", ").*"
 """The prefix and the suffix that make an expression match anywhere in a text."""
@@ -51,7 +51,7 @@ _HEAD: Final = Struct(">qi4xb4xhi")
 _SPECIAL: Final = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
-def signs_of(wanted: Wanted, *, has_schemas: bool) -> Signs:
+def signs_of(wanted: RecordFilter, *, has_schemas: bool) -> ByteSigns:
     """The signs of the records that match `wanted`. If there are several conditions, the signs of the condition with
     the longest texts are used.
 
@@ -61,7 +61,7 @@ def signs_of(wanted: Wanted, *, has_schemas: bool) -> Signs:
     is_framed = has_schemas and wanted.contents is Contents.PLAIN and wanted.form != "hex"
     if wanted.masks or is_framed:
         return ()
-    known: list[Signs] = []
+    known: list[ByteSigns] = []
     if wanted.key:
         known.append((wanted.key,))
     if wanted.header is not None:
@@ -77,13 +77,13 @@ def signs_of(wanted: Wanted, *, has_schemas: bool) -> Signs:
     return max((each for each in known if each and all(each)), key=lambda signs: len(signs[0]), default=())
 
 
-def _signs_of_expression(pattern: str) -> Signs:
+def _signs_of_expression(pattern: str) -> ByteSigns:
     if _LITERAL.fullmatch(pattern) is None:
         return ()
     return (max(_WORD.findall(pattern.encode("utf-8", "surrogateescape")), key=len, default=b""),)
 
 
-def _signs_of_json(text: str) -> Signs:
+def _signs_of_json(text: str) -> ByteSigns:
     """The signs of JSON values with a field whose value is `text`. There are none if `text` is a fraction, a list or an
     object, because JSON has many forms of these.
     """
@@ -132,10 +132,10 @@ class Haystack:
         return -1 if found is None else found - self._address
 
 
-class Sieve:
+class BatchSieve:
     """Finds the batches of a buffer, and the records of a batch, that contain a sign."""
 
-    def __init__(self, data: bytes, signs: Signs) -> None:
+    def __init__(self, data: bytes, signs: ByteSigns) -> None:
         self._data = data
         self._haystack = Haystack(data)
         self._signs = signs
@@ -176,7 +176,7 @@ class Sieve:
         `MalformedMessage`.
         """
         append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-        within = Sieve(body, self._signs)
+        within = BatchSieve(body, self._signs)
         hit = within._hit(0)
         position = 0
         try:

@@ -18,7 +18,7 @@ class ShownBytes:
     text: str | None
     """The text; None for a null."""
     form: str
-    """How the bytes were formatted: json, text or hex; decoded for the fields of a known record type."""
+    """The form of the text: json, text or hex; decoded for the fields of a known record type."""
     size: int
     """The size of the key or value in bytes."""
     is_cut: bool
@@ -27,7 +27,7 @@ class ShownBytes:
 NULL: Final = ShownBytes(None, "text", 0, False)
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return the text with an escape for each character that a browser would not show, or would act on."""
     if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
         return text
@@ -35,8 +35,10 @@ def printable(text: str) -> str:
 
 
 def cut_printable(text: str, shown_max: int) -> tuple[str, bool]:
-    """Return the first `shown_max` characters of the text as `printable` gives it, and whether there are more."""
-    shown = printable(text[:shown_max])
+    """Return the first `shown_max` characters of the text as `escape_unprintable` gives it, and whether
+    there are more.
+    """
+    shown = escape_unprintable(text[:shown_max])
     return shown[:shown_max], len(text) > shown_max or len(shown) > shown_max
 
 

@@ -10,16 +10,16 @@ from pickle import PickleBuffer
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.config.values import linear_matcher
-from moldau.broker.console.decoding.counting import Counted, count_batches
+from moldau.broker.console.decoding.counting import RecordCount, count_batches
 from moldau.broker.console.decoding.schemas import Schemas
-from moldau.broker.console.decoding.selection import Piece, Selected, Wanted, select
+from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, SelectedRecords, select_records
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.storage.files.port import FileSystem
 
 
-class State(NamedTuple):
+class WorkerState(NamedTuple):
     """The state that the worker process keeps between questions."""
 
     fs: FileSystem
@@ -28,10 +28,10 @@ class State(NamedTuple):
 
 
 SEARCH_EFFORT: Final = 1 << 21
-"""The effort (see `selection.select`) after which a search pauses, so that other questions are answered: 0.1 to 0.3
-s.
+"""The effort (see `selection.select_records`) after which a search pauses, so that other questions are answered: 0.1 to
+0.3 s.
 """
-Question: TypeAlias = Callable[[State], object]
+Question: TypeAlias = Callable[[WorkerState], object]
 """A function of the state that can be pickled: a `functools.partial` of a function in this module."""
 
 
@@ -40,19 +40,19 @@ def answers(fs: FileSystem, registry: str | None) -> Generator[object, Question,
     URL of a schema registry, or None.
     """
     schemas = None if registry is None else Schemas(registry, lambda: round(time.monotonic() * 1000))
-    state = State(fs, schemas)
+    state = WorkerState(fs, schemas)
     answer: object = None
     while True:
         question = yield answer
         answer = question(state)
 
 
-def selected(state: State, piece: Piece, wanted: Wanted) -> Selected:
+def selected(state: WorkerState, piece: FetchedPiece, wanted: RecordFilter) -> SelectedRecords:
     """Select the records of a piece that match `wanted`."""
-    return select(piece, wanted, state.schemas)
+    return select_records(piece, wanted, state.schemas)
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """A place of batches in the .log file of a segment. The last batch may be cut short."""
 
     path: str
@@ -62,15 +62,17 @@ class Place(NamedTuple):
     size: int
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of searching a piece."""
 
-    selected: Selected
+    selected: SelectedRecords
     begins_ms: int
     """The largest timestamp of the piece's first batch; -1 if it has no batch."""
 
 
-def searched(state: State, piece: Piece, wanted: Wanted, place: Place | None) -> Searched | None:
+def searched(
+    state: WorkerState, piece: FetchedPiece, wanted: RecordFilter, place: FilePlace | None
+) -> SearchResult | None:
     """Search a piece for records that match `wanted`. The search ends after an effort of about `SEARCH_EFFORT`. If
     `place` is given, the batches are read from that place in a file; the result is None if they are not there any more.
     """
@@ -79,13 +81,13 @@ def searched(state: State, piece: Piece, wanted: Wanted, place: Place | None) ->
         if data is None:
             return None
         first = next(iterate_batches(data), None)
-        found = select(piece._replace(records=data), wanted, state.schemas, SEARCH_EFFORT)
+        found = select_records(piece._replace(records=data), wanted, state.schemas, SEARCH_EFFORT)
     except MalformedMessage:
         return None
-    return Searched(found, -1 if first is None else first[1].max_timestamp)
+    return SearchResult(found, -1 if first is None else first[1].max_timestamp)
 
 
-def _bytes_at(fs: FileSystem, place: Place) -> bytes | None:
+def _bytes_at(fs: FileSystem, place: FilePlace) -> bytes | None:
     try:
         file = fs.open(place.path, read_only=True)
         try:
@@ -99,8 +101,8 @@ def _bytes_at(fs: FileSystem, place: Place) -> bytes | None:
 
 
 def counted(
-    state: State, so_far: Counted, records: BytesLike | PickleBuffer, aborted: Iterable[AbortedTransaction]
-) -> tuple[Counted, bool]:
+    state: WorkerState, so_far: RecordCount, records: BytesLike | PickleBuffer, aborted: Iterable[AbortedTransaction]
+) -> tuple[RecordCount, bool]:
     """Count the records in fetched batches. Returns the new count, and whether all batches could be read."""
     try:
         count_batches(so_far, bytes(records), aborted)
@@ -109,12 +111,12 @@ def counted(
     return so_far, True
 
 
-def compiles(state: State, pattern: str) -> bool:
+def compiles(state: WorkerState, pattern: str) -> bool:
     """Whether a pattern is an expression of RE2."""
     return linear_matcher(pattern) is not None
 
 
-def assignments(state: State, encoded: Iterable[bytes]) -> list[dict[str, list[int]] | None]:
+def assignments(state: WorkerState, encoded: Iterable[bytes]) -> list[dict[str, list[int]] | None]:
     """Decode the assignments of members: the partitions by topic, or None for an assignment that cannot be decoded."""
     from moldau.coordinator.consumer.embedded_protocol import read_assignment
 

@@ -7,7 +7,7 @@ are found.
 
 A stretch is a run of consecutive batches of at most about `STRETCH_MAX` bytes, which is searched at once. A search
 holds no more than the records that it shows. It ends when its client leaves: the process that searches then has
-`limited_work.LEFT_S` to finish its stretch.
+`limited_work.CANCELLED_GRACE_S` to finish its stretch.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from moldau.broker.console.decoding.selection import Piece, Selected, ShownRecord, Wanted
-from moldau.broker.console.decoding.work import Searched
+from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, SelectedRecords, ShownRecord
+from moldau.broker.console.decoding.work import SearchResult
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.partitions import Partition
 from moldau.broker.console.searching.stretches import STRETCH_MAX, Unreadable, stretch_at, window_before
-from moldau.broker.runtime.limited_work import WorkEnded
+from moldau.broker.runtime.limited_work import WorkProcessEnded
 from moldau.protocol.record_batch import NO_TIMESTAMP
 
 SEARCH_MS: Final = 600_000
@@ -33,13 +33,13 @@ CHARACTERS: Final = 1 << 18
 """The number of characters after which no further record of a stretch is shown."""
 PLANS_MAX: Final = 4
 """The most attempts to find and read a stretch: compaction or retention may replace its file meanwhile."""
-FULL: Final = "as many records as asked for"
-WHOLE: Final = "all was looked at"
-LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
+END_FULL: Final = "as many records as asked for"
+END_WHOLE: Final = "all was looked at"
+END_LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
 
 
 @dataclass(slots=True)
-class Window:
+class BackwardWindow:
     """The range at the end of a lane that a search for the newest records reads next. Its records are kept when the
     whole range has been read.
     """
@@ -51,7 +51,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Lane:
+class PartitionSearch:
     """The part of a partition that is still to be searched: the offsets from `first` to `end` (exclusive)."""
 
     key: Partition
@@ -62,7 +62,7 @@ class Lane:
     for the newest records, the smallest in a search for the oldest.
     """
     found: int = 0
-    window: Window | None = None
+    window: BackwardWindow | None = None
 
     @property
     def left(self) -> int:
@@ -71,7 +71,7 @@ class Lane:
         return max(self.end - self.first - seen, 0)
 
 
-class Seen(NamedTuple):
+class SearchEvent(NamedTuple):
     """An event of a search: the records found since the previous event, and the progress."""
 
     records: list[ShownRecord]
@@ -92,12 +92,12 @@ class Search:
     """One search of a topic. `ranges` has the start offset and the end offset (exclusive) of each partition."""
 
     client: KafkaClient
-    wanted: Wanted
+    wanted: RecordFilter
     ranges: Mapping[Partition, tuple[int, int]]
     limit: int
     is_newest: bool
     errors: list[str] = field(default_factory=list)
-    _lanes: list[Lane] = field(default_factory=list)
+    _lanes: list[PartitionSearch] = field(default_factory=list)
     _kept: list[tuple[int, int, int]] = field(default_factory=list)
     """The ranks of the best `limit` records so far, the best one first. A rank is a tuple of timestamp, partition and
     offset. In a search for the newest records, timestamp and offset are negated.
@@ -107,28 +107,28 @@ class Search:
     _size: int = STRETCH_MAX
     """The number of bytes of the next stretch."""
 
-    async def events(self) -> AsyncIterator[Seen]:
+    async def events(self) -> AsyncIterator[SearchEvent]:
         """Yield the events of the search until it ends."""
         now_ms = self.client.ports.environment.monotonic_ms
         began_ms = told_ms = now_ms()
         total = sum(max(end - first, 0) for first, end in self.ranges.values())
         start = float("inf") if self.is_newest else float("-inf")
-        self._lanes = [Lane(key, *each, start) for key, each in self.ranges.items() if each[0] < each[1]]
+        self._lanes = [PartitionSearch(key, *each, start) for key, each in self.ranges.items() if each[0] < each[1]]
 
-        def seen(end: str = "") -> Seen:
+        def seen(end: str = "") -> SearchEvent:
             records, self._new = self._new, []
-            left = 0 if end == WHOLE else sum(each.left for each in self._lanes)
-            return Seen(records, total - left, total, self._bytes, now_ms() - began_ms, list(self.errors), end)
+            left = 0 if end == END_WHOLE else sum(each.left for each in self._lanes)
+            return SearchEvent(records, total - left, total, self._bytes, now_ms() - began_ms, list(self.errors), end)
 
         yield seen()
-        end = WHOLE
+        end = END_WHOLE
         while self._lanes:
             lane = (max if self.is_newest else min)(self._lanes, key=lambda each: each.frontier_ms)
             if self._is_settled(lane):
-                end = FULL
+                end = END_FULL
                 break
             if now_ms() - began_ms > SEARCH_MS:
-                end = LATE
+                end = END_LATE
                 break
             await self._look(lane)
             if lane.first >= lane.end or lane.found >= self.limit:
@@ -136,9 +136,9 @@ class Search:
             if self._new or now_ms() - told_ms > EVENT_MS:
                 told_ms = now_ms()
                 yield seen()
-        yield seen(FULL if end == WHOLE and len(self._kept) >= self.limit else end)
+        yield seen(END_FULL if end == END_WHOLE and len(self._kept) >= self.limit else end)
 
-    def _is_settled(self, lane: Lane) -> bool:
+    def _is_settled(self, lane: PartitionSearch) -> bool:
         """Whether the search of a lane may stop: `limit` records were found, and no record of the lane can rank before
         the last of them.
         """
@@ -147,9 +147,9 @@ class Search:
         worst = self._kept[-1][0]
         return lane.frontier_ms < -worst if self.is_newest else lane.frontier_ms > worst
 
-    async def _look(self, lane: Lane) -> None:
-        """Search the next stretch in one partition's remaining part (`Lane`). If its records cannot be read or decoded,
-        note the error and stop searching this partition.
+    async def _look(self, lane: PartitionSearch) -> None:
+        """Search the next stretch in one partition's remaining part (`PartitionSearch`). If its records cannot be read
+        or decoded, note the error and stop searching this partition.
         """
         try:
             if self.is_newest:
@@ -160,14 +160,14 @@ class Search:
                 self._keep(lane, found.selected.records)
         except Unreadable as problem:
             self._give_up(lane, str(problem))
-        except WorkEnded as ended:
+        except WorkProcessEnded as ended:
             self._give_up(lane, f"it was not decoded: {ended}")
 
-    async def _look_back(self, lane: Lane) -> None:
+    async def _look_back(self, lane: PartitionSearch) -> None:
         window = lane.window
         if window is None:
             begin = await window_before(self.client, lane.key, lane.first, lane.end)
-            window = lane.window = Window(begin, begin)
+            window = lane.window = BackwardWindow(begin, begin)
         found = await self._searched(lane, window.offset)
         if window.offset == window.begin:
             lane.frontier_ms = min(lane.frontier_ms, found.begins_ms)
@@ -177,17 +177,17 @@ class Search:
             self._keep(lane, window.found)
             lane.end, lane.window = window.begin, None
 
-    async def _searched(self, lane: Lane, offset: int) -> Searched:
+    async def _searched(self, lane: PartitionSearch, offset: int) -> SearchResult:
         """Search the stretch that begins at an offset of a lane, and return what was found. Raises `Unreadable` and
-        `WorkEnded`.
+        `WorkProcessEnded`.
         """
         client, wanted = self.client, self.wanted
         for _ in range(PLANS_MAX):
             stretch = await stretch_at(client, lane.key, offset, self._size, is_committed=wanted.is_committed)
             if not stretch.size:
-                return Searched(Selected([], lane.end, 0), NO_TIMESTAMP)
+                return SearchResult(SelectedRecords([], lane.end, 0), NO_TIMESTAMP)
             room = self.limit if self.is_newest else self.limit - lane.found
-            piece = Piece(
+            piece = FetchedPiece(
                 lane.key[1], stretch.records, stretch.aborted, offset, lane.end, room, CHARACTERS, self.is_newest
             )
             found = await client.ports.decoder.search(piece, wanted, stretch.place, client.asker)
@@ -204,7 +204,7 @@ class Search:
         following = size + size // 8 if size < of_size * 7 // 8 else 2 * size
         self._size = min(max(following, STRETCH_MIN), STRETCH_MAX)
 
-    def _keep(self, lane: Lane, records: list[ShownRecord]) -> None:
+    def _keep(self, lane: PartitionSearch, records: list[ShownRecord]) -> None:
         """Add matching records of a lane to the result, and keep the best `limit` records."""
         sign = -1 if self.is_newest else 1
         ranks = {(sign * each.timestamp, each.partition, sign * each.offset): each for each in records}
@@ -212,7 +212,7 @@ class Search:
         self._kept = sorted([*self._kept, *ranks])[: self.limit]
         self._new += [ranks[rank] for rank in self._kept if rank in ranks]
 
-    def _give_up(self, lane: Lane, why: str) -> None:
+    def _give_up(self, lane: PartitionSearch, why: str) -> None:
         offset = lane.first if lane.window is None else lane.window.offset
         self.errors.append(f"{lane.key[0]}-{lane.key[1]}, from offset {offset} on: {why}")
         lane.end = lane.first

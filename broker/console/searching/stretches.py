@@ -26,7 +26,7 @@ from moldau.storage.files.log_paths import LOG_SUFFIX
 from moldau.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from moldau.broker.console.decoding.work import Place
+    from moldau.broker.console.decoding.work import FilePlace
     from moldau.replication.partition import Partition as Replica
 
 STRETCH_MAX: Final = 1 << 24
@@ -34,7 +34,7 @@ FETCHED_SIZE: Final = 1 << 20
 FETCHED_OFFSETS: Final = 4_000
 """The number of offsets in a window of a search for the newest records, if another broker leads the partition."""
 LOOKS_MAX: Final = 16
-"""How often a lookup is repeated because the index was not in the page cache."""
+"""The most times that a lookup is repeated because the index was not in the page cache."""
 LOCAL: Final = LocalLogSource()
 _base_offset = attrgetter("base_offset")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Stretch(NamedTuple):
 
     size: int
     """The bytes of the batches; 0 if the log has nothing at or after the offset."""
-    place: Place | None
+    place: FilePlace | None
     """The place of the batches in a file; None if they are in `records`."""
     records: BytesLike
     aborted: Sequence[AbortedTransaction]
@@ -83,13 +83,13 @@ async def stretch_at(client: KafkaClient, key: Partition, offset: int, size: int
     return Stretch(len(fetched.records), None, bytes(fetched.records), fetched.aborted)
 
 
-def _place(log: Log, offset: int, found: FileSlice) -> Place:
+def _place(log: Log, offset: int, found: FileSlice) -> FilePlace:
     """The place in a file of the bytes of `found`, which were read at `offset`, in its segment or a later one."""
-    from moldau.broker.console.decoding.work import Place
+    from moldau.broker.console.decoding.work import FilePlace
 
     slot = max(0, bisect_right(log.segments, offset, key=_base_offset) - 1)
     path = next(each.path(LOG_SUFFIX) for each in log.segments[slot:] if each.open_file() is found.open_file)
-    return Place(path, log.fs.stamp(path).inode, found.position, found.size)
+    return FilePlace(path, log.fs.stamp(path).inode, found.position, found.size)
 
 
 async def window_before(client: KafkaClient, key: Partition, first: int, end: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from moldau.broker.metadata.active_controller import ActiveController
-from moldau.broker.metadata.metadata_log import NoRoom
+from moldau.broker.metadata.metadata_log import DiskFull
 from moldau.broker.metadata.publisher import CommittedMetadata, MetadataPublisher
 from moldau.broker.metadata.raft.log_writer import Feed, MetadataLogWriter
 from moldau.broker.runtime.environment import Environment
@@ -50,7 +50,7 @@ class ControllerTerms:
         former_leader: FormerLeader,
         feed: Feed,
         leader_changed: Callable[[], None],
-        cannot_lead: Callable[[NoRoom], None],
+        cannot_lead: Callable[[DiskFull], None],
     ) -> None:
         """`registration`: the record by which this controller registers itself when it leads.
 
@@ -133,7 +133,7 @@ class ControllerTerms:
         )
         self._active.begin(
             controller.activate(bootstrap, self._registration),
-            lambda: self._cannot_lead(NoRoom("the disk of the metadata log is full")),
+            lambda: self._cannot_lead(DiskFull("the disk of the metadata log is full")),
         )
         self._watch_former_leader(self._active)
 

@@ -12,7 +12,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from moldau.broker.metadata.metadata_log import Described, MetadataLog, NoRoom, description_of, save_election
+from moldau.broker.metadata.metadata_log import (
+    DescriptionAtOffset,
+    DiskFull,
+    MetadataLog,
+    description_of,
+    save_election,
+)
 from moldau.broker.metadata.publisher import CommittedMetadata
 from moldau.broker.metadata.snapshot_files import SnapshotPolicy
 from moldau.broker.runtime.environment import Environment
@@ -54,7 +60,7 @@ class MetadataLogWriter:
         policy: SnapshotPolicy,
         feed: Feed,
         halt: Callable[[str], None],
-        cannot_lead: Callable[[NoRoom], None],
+        cannot_lead: Callable[[DiskFull], None],
     ) -> None:
         """`cannot_lead`: called when the disk has no room for the first batch of this node's term."""
         self._environment = environment
@@ -85,7 +91,7 @@ class MetadataLogWriter:
         self._feed(events.ElectionSaved(election))
 
     def append(self, records: Sequence[object], metadata_version: int) -> Provenance:
-        """Append the controller's records as one batch. Raises `NoRoom`, and then appends nothing."""
+        """Append the controller's records as one batch. Raises `DiskFull`, and then appends nothing."""
         size_before = self._log.log.size
         provenance = self._log.append(records, metadata_version, self._raft.epoch, self._environment.wall_ms())
         self._policy.note_appended(self._log.log.size - size_before)
@@ -99,7 +105,7 @@ class MetadataLogWriter:
         base_offset, before = self._log.end_offset, self._history.description
         try:
             self._log.append_control(records, epoch, self._environment.wall_ms())
-        except NoRoom as error:
+        except DiskFull as error:
             self._cannot_lead(error)
             return
         description = description_of(records, before)
@@ -112,7 +118,7 @@ class MetadataLogWriter:
         now_ms = self._environment.wall_ms()
         try:
             described = self._log.append_fetched(fetched, leader_epoch, self._history.description, now_ms)
-        except NoRoom as error:
+        except DiskFull as error:
             log.warning(
                 "%s: this node stays at offset %d of the metadata log, and fetches the records after it again in %g s;"
                 " free some space on that disk",
@@ -133,7 +139,7 @@ class MetadataLogWriter:
 
     def flush(self) -> None:
         """Sync the log in an executor thread, and then report the durable end offset to the Raft machine."""
-        self._flusher.when_durable([self._log.log], self._flushed)
+        self._flusher.call_when_durable([self._log.log], self._flushed)
 
     def on_disk_failed(self, error: OSError) -> None:
         """Halt the node, because its metadata log cannot be read or written any more."""
@@ -143,7 +149,7 @@ class MetadataLogWriter:
         """Halt this node, so that the quorum elects another leader: a damaged batch cannot be sent to a follower."""
         self._halt(f"the metadata log {self._log.directory} is damaged: {reason}")
 
-    def _appended(self, described: Sequence[Described]) -> None:
+    def _appended(self, described: Sequence[DescriptionAtOffset]) -> None:
         self._feed(events.LogAppended(self._log.end_offset, described))
         self.flush()
 

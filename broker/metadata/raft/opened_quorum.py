@@ -11,7 +11,7 @@ from functools import partial
 from moldau.broker.config.catalogue_rules import CatalogueRules, SettingsInForce
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.controller_channel import PURPOSE
-from moldau.broker.metadata.metadata_log import LoadedMetadata, MetadataLog, NoRoom
+from moldau.broker.metadata.metadata_log import DiskFull, LoadedMetadata, MetadataLog
 from moldau.broker.metadata.publisher import CommittedMetadata, MetadataPublisher
 from moldau.broker.metadata.quorum_start import (
     bootstrap_records,
@@ -89,7 +89,7 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
     catch_up = CatchUp(loop)
     cluster_check = ClusterCheck(around.properties.cluster_id, other_controllers(config))
 
-    def cannot_lead(error: NoRoom) -> None:
+    def cannot_lead(error: DiskFull) -> None:
         """End the node, because its disk has no room for what a leader of the quorum has to write.
 
         A node that is still starting ends with this error. Otherwise it halts, so that another node is elected.
@@ -155,6 +155,6 @@ def other_controllers(config: Config) -> list[str]:
     return voters or [each for each in config.controller_quorum_bootstrap_servers if each not in own]
 
 
-def full_disk(error: NoRoom) -> OSError:
+def full_disk(error: DiskFull) -> OSError:
     """The error with which a start ends if the disk has no room for the first batch of this node's term."""
     return OSError(errno.ENOSPC, str(error))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from moldau.broker.metadata.raft.controller_terms import FormerLeader
 from moldau.broker.metadata.raft.log_writer import Feed
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.network.peer_channel import NoResponseReason, PeerChannels
 from moldau.kraft.raft import events
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchRequest
@@ -53,21 +53,21 @@ class QuorumPeers:
         channel.ask(send.request, lambda response: self._answered(send, response), send.timeout_ms)
 
     def _answered(self, send: events.Send, response: object) -> None:
-        is_gone = response is NoResponse.DISCONNECTED
+        is_gone = response is NoResponseReason.DISCONNECTED
         if send.to.node_id == self._former_leader.node_id:
             self._note_leader(response)
         if is_gone:
             self._disconnected(send.to.node_id)
-        if isinstance(response, NoResponse):
+        if isinstance(response, NoResponseReason):
             self._feed(events.ResponseReceived(send.to, send.request, None, is_refused=is_gone))
         else:
             self._tell_answered((send.to.host, send.to.port), response)
             self._feed(events.ResponseReceived(send.to, send.request, response))  # type: ignore[arg-type]
 
     def _note_leader(self, response: object) -> None:
-        if response is NoResponse.DISCONNECTED:
+        if response is NoResponseReason.DISCONNECTED:
             self._former_leader.note_disconnected()
-        elif not isinstance(response, NoResponse):
+        elif not isinstance(response, NoResponseReason):
             self._former_leader.note_answer()
 
 

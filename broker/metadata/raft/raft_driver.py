@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from moldau.broker.metadata.metadata_log import MetadataLog
-from moldau.broker.metadata.publisher import CommittedMetadata, Progress
+from moldau.broker.metadata.publisher import CommittedMetadata, PublishProgress
 from moldau.broker.metadata.raft.controller_terms import ControllerTerms
 from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
 from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
@@ -155,10 +155,10 @@ class RaftDriver:
             self._rest.cancel()
             self._rest = None
         match self._committed.commit(high_watermark, is_active=self._terms.active is not None):
-            case Progress.PUBLISHED:
+            case PublishProgress.PUBLISHED:
                 self._catch_up.succeed()
                 self._snapshots.write_if_due()
-            case Progress.BEHIND:
+            case PublishProgress.BEHIND:
                 self._rest = self._loop.call_soon(self._publish_rest, high_watermark)
 
     def _publish_rest(self, high_watermark: int) -> None:

@@ -42,7 +42,7 @@ LOOKUP_MS_MIN: Final = 1_000
 """The minimum time (ms) from the end of a fetch to a fetch because of an unknown key. Clients choose the key ids in
 their tokens, and must not be able to make this node send requests to the provider all the time.
 """
-Ask = Callable[[ProviderEndpoint], bytes]
+ProviderRequest = Callable[[ProviderEndpoint], bytes]
 UNKNOWN_LIFE_MS: Final = 300_000
 """The lifetime (ms) that is assumed for a token if this node cannot read its expiry."""
 
@@ -52,7 +52,7 @@ class ProviderFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class PostRequest:
     """The headers and body of a POST request. Its `repr` shows neither, because they hold secrets."""
 
     headers: Mapping[str, str]
@@ -63,8 +63,8 @@ class Post:
 
 
 class ProviderHost(Protocol):
-    """What a request to an identity provider uses of the environment: the file system for file: URLs, and a precise
-    clock.
+    """The part of the environment that a request to an identity provider uses: the file system for file: URLs, and a
+    precise clock.
     """
 
     @property
@@ -74,7 +74,7 @@ class ProviderHost(Protocol):
 
 
 def ask_provider(
-    endpoint: ProviderEndpoint, host: ProviderHost, post: Post | None = None, authorities: str | None = None
+    endpoint: ProviderEndpoint, host: ProviderHost, post: PostRequest | None = None, authorities: str | None = None
 ) -> bytes:
     """Fetch the document behind a provider's URL. Raises `ProviderFailure`.
 
@@ -91,7 +91,7 @@ def ask_provider(
 
 
 def _over_http(
-    endpoint: ProviderEndpoint, precise_ns: Callable[[], int], post: Post | None, authorities: str | None
+    endpoint: ProviderEndpoint, precise_ns: Callable[[], int], post: PostRequest | None, authorities: str | None
 ) -> bytes:
     parts = urlsplit(endpoint.url)
     host, path = parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -137,7 +137,7 @@ class ProviderKeys:
     """
 
     def __init__(
-        self, endpoint: ProviderEndpoint, refresh_ms: int, environment: Environment, ask: Ask | None = None
+        self, endpoint: ProviderEndpoint, refresh_ms: int, environment: Environment, ask: ProviderRequest | None = None
     ) -> None:
         """`ask` fetches the provider's key set as text; it blocks, so it is called on an executor thread."""
         self.keys = KeySet()

@@ -90,7 +90,9 @@ class SaslConnectionPort(Protocol):
 
 
 class SaslGate:
-    """What the SASL exchanges of one listener share: the mechanisms that the listener offers, and parts of the node."""
+    """The state that the SASL exchanges of one listener share: the mechanisms that the listener offers, and parts of
+    the node.
+    """
 
     def __init__(
         self,

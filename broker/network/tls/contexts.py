@@ -184,7 +184,7 @@ class TrustedConnection(Protocol):
 
 
 class RememberedChain(NamedTuple):
-    """What is remembered of a certificate chain that a full handshake verified."""
+    """The facts that are kept of a certificate chain that a full handshake verified."""
 
     anchor: bytes
     """The trusted certificate at the end of the chain, in DER."""

@@ -24,7 +24,7 @@ longer: their p99 was 2.0 times that without the crowd instead of 1.4.
 WAITING_MAX: Final = 2000
 
 
-Done = Callable[[BaseException | None], None]
+StepCallback = Callable[[BaseException | None], None]
 """Gets the result of a handshake step: the error that ended it, or None."""
 
 
@@ -43,7 +43,7 @@ class Handshakes:
         self._open: dict[Handshake, asyncio.TimerHandle] = {}
         """The open handshakes in order of arrival."""
         self._running = 0
-        self._queue: dict[Handshake, tuple[Callable[[], BaseException | None], Done]] = {}
+        self._queue: dict[Handshake, tuple[Callable[[], BaseException | None], StepCallback]] = {}
         """The steps that wait for a thread, in the order of their arrival: at most one for each open handshake."""
 
     @property
@@ -66,7 +66,7 @@ class Handshakes:
         if timer is not None:
             timer.cancel()
 
-    def step(self, handshake: Handshake, work: Callable[[], BaseException | None], done: Done) -> None:
+    def step(self, handshake: Handshake, work: Callable[[], BaseException | None], done: StepCallback) -> None:
         """Run `work`, one step of an open handshake, in an executor thread. The caller begins the next step when this
         one is done.
 
@@ -77,12 +77,12 @@ class Handshakes:
         else:
             self._queue[handshake] = work, done
 
-    def _run(self, work: Callable[[], BaseException | None], done: Done) -> None:
+    def _run(self, work: Callable[[], BaseException | None], done: StepCallback) -> None:
         self._running += 1
         future = self._loop.run_in_executor(None, work)
         future.add_done_callback(lambda future: self._ran(future, done))
 
-    def _ran(self, future: asyncio.Future[BaseException | None], done: Done) -> None:
+    def _ran(self, future: asyncio.Future[BaseException | None], done: StepCallback) -> None:
         self._running -= 1
         if self._queue:
             self._run(*self._queue.pop(next(iter(self._queue))))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import ClientQuotaRecord, EntityData
-from moldau.security.quotas.entity import QuotaEntity, in_order_of_kafka
+from moldau.security.quotas.entity import QuotaEntity, kafka_key_order
 
 
 def place_of_entity(entity: QuotaEntity) -> int:
@@ -46,7 +46,7 @@ class ClientQuotasDelta:
             present = self.image.by_entity.get(entity) or {}
             merged = {key: value for key, value in {**present, **changes}.items() if value is not None}
             remaining = (key for key in present if key in merged)
-            updates[entity] = {key: merged[key] for key in in_order_of_kafka(remaining, merged)} or None
+            updates[entity] = {key: merged[key] for key in kafka_key_order(remaining, merged)} or None
         return ClientQuotasImage(self.image.by_entity.with_changes(updates))
 
 

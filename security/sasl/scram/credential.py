@@ -68,8 +68,8 @@ class ScramCredential(NamedTuple):
 
 
 class ScramForm(NamedTuple):
-    """What a client sees of a credential in the server's first message: the number of iterations, and the size and
-    alphabet of the salt.
+    """The form of a credential that a client sees in the server's first message: the number of iterations, and the size
+    and alphabet of the salt.
     """
 
     iterations: int

@@ -225,9 +225,9 @@ DRAW_BITS: Final = 64
 """The size (bits) of the random number that chooses the form of the answer to an unknown user."""
 
 
-class TokenLogin(NamedTuple):
-    """What a client with a delegation token logs in with: the token's credential. The owner of the token
-    becomes the client's principal.
+class TokenCredential(NamedTuple):
+    """The credential of a delegation token with which a client logs in. The owner of the token becomes the client's
+    principal.
     """
 
     credential: ScramCredential
@@ -246,7 +246,7 @@ class ScramUsers(Protocol):
         credential, so that a form is chosen as often as credentials have it.
         """
 
-    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         """The credential and the owner of a delegation token; None if the token does not exist or has expired."""
 
 
@@ -272,7 +272,7 @@ class ScramServer(Mechanism):
         self._server_first = ""
         self._nonce = ""
         self._credential: ScramCredential | None = None
-        self._token: TokenLogin | None = None
+        self._token: TokenCredential | None = None
         self._is_over = False
 
     def step(self, message: bytes) -> Step:

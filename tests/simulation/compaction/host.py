@@ -163,7 +163,7 @@ class Process:
 
     async def flush(self, log: Log) -> None:
         durable = asyncio.Event()
-        self.flusher.when_durable([log], durable.set)
+        self.flusher.call_when_durable([log], durable.set)
         await durable.wait()
 
     async def checkpoint(self) -> None:
@@ -202,7 +202,7 @@ class Process:
 
     async def stop(self) -> None:
         """As on SIGTERM."""
-        await self.flusher.finish()
+        await self.flusher.wait_for_flushes()
         await self.tasks.stop()
         await self.checkpoints.finish()
         high_watermarks = {(each.topic, 0): each.high_watermark for each in self.partitions}

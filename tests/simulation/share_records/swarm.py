@@ -12,9 +12,9 @@ from random import Random
 from typing import Any, Final, cast
 
 from moldau.broker.share_partitions import runner
-from moldau.broker.share_partitions.dead_letter_queue import DeadLetterWriting
+from moldau.broker.share_partitions.dead_letter_queue import DeadLetterWriter
 from moldau.broker.share_partitions.registry import SharePartitionRegistry
-from moldau.broker.share_partitions.runner import ShareCounts, SharePartitionRunner, SharePorts
+from moldau.broker.share_partitions.runner import ShareCounts, SharePartitionPorts, SharePartitionRunner
 from moldau.broker.share_partitions.settings import ShareSettings
 from moldau.coordinator.share_coordinator.events import (
     InitializeState,
@@ -97,7 +97,7 @@ class Node:
         self.leadership: Leadership | None = None
         parts: list[Any] = [host.clock, host.clock, work.spawn, Nothing(), self, Settings(settings), ShareCounts()]
         parts.append(rules)
-        self.partitions = SharePartitionRegistry(cast(Any, self), SharePorts(*parts))
+        self.partitions = SharePartitionRegistry(cast(Any, self), SharePartitionPorts(*parts))
 
     def find(self, key: object) -> Leadership | None:
         return self.leadership
@@ -212,7 +212,7 @@ class ShareRecordsSwarm(DrawnSwarm):
         try:
             self.go(STEPS)
         finally:
-            vars(runner)["DeadLetterWriting"] = DeadLetterWriting
+            vars(runner)["DeadLetterWriting"] = DeadLetterWriter
 
     def time_ms(self) -> int:
         return self.clock.now_ms

@@ -16,7 +16,7 @@ from moldau.coordinator.transaction.events import (
 from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
-    COMPLETED,
+    COMPLETED_STATES,
     DEAD,
     EMPTY,
     EPOCH_MAX,
@@ -67,7 +67,7 @@ class Rules(Watcher):
         for tid, after in batch.changes:
             before = self.latest.get(tid)
             self._is_allowed(tid, before, after)
-            if after is not None and after.state in COMPLETED:
+            if after is not None and after.state in COMPLETED_STATES:
                 if isinstance(cause, EndTransaction):
                     self._ends_what_was_meant(cause)
                 elif before is not None and before.producer_epoch == after.producer_epoch != EPOCH_MAX:
@@ -124,7 +124,7 @@ class Rules(Watcher):
                 self.committed_log.pop(tid, None)
                 continue
             self.committed_log[tid] = value
-            if value.state in COMPLETED:
+            if value.state in COMPLETED_STATES:
                 self.marked[tid] = set()
                 self.endings += 1
 
@@ -134,7 +134,7 @@ class Rules(Watcher):
         """A marker says what a committed record says."""
         tid = command.transactional_id
         transaction = self.committed_log.get(tid)
-        if transaction is None or transaction.state not in COMPLETED:
+        if transaction is None or transaction.state not in COMPLETED_STATES:
             raise Violation(f"{tid}: markers leave before its outcome is committed")
         said = (command.producer_id, command.producer_epoch, command.is_commit, frozenset(command.partitions))
         is_commit = transaction.state is PREPARE_COMMIT
@@ -161,7 +161,7 @@ class Rules(Watcher):
     def _is_current(self, command: SendMarkers) -> bool:
         """Whether the log says the same now. What a former coordinator sends for the same outcome counts, too."""
         current = self.committed_log.get(command.transactional_id)
-        if current is None or current.state not in COMPLETED:
+        if current is None or current.state not in COMPLETED_STATES:
             return False
         producer = (current.producer_id, current.producer_epoch, current.state is PREPARE_COMMIT)
         return producer == (command.producer_id, command.producer_epoch, command.is_commit)
@@ -241,7 +241,7 @@ class Rules(Watcher):
     def look_at_the_end(self) -> None:
         """All faults are over for longer than any transaction may last."""
         for tid, transaction in self.committed_log.items():
-            if transaction.state is ONGOING or transaction.state in COMPLETED:
+            if transaction.state is ONGOING or transaction.state in COMPLETED_STATES:
                 raise Violation(f"{tid} stays {NAMES[transaction.state]}")
         for partition in self.partitions.values():
             for efforts in partition.open.values():

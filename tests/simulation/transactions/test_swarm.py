@@ -12,7 +12,16 @@ from moldau.coordinator.transaction.events import MarkersWritten
 from moldau.coordinator.transaction.lifecycle import on_markers_written, producer_id_answer
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.shard import TransactionShard
-from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent, claim_of
+from moldau.coordinator.transaction.table import (
+    ADD,
+    ADD_ROWS,
+    CLAIMS,
+    CURRENT,
+    PREVIOUS,
+    ProducerClaim,
+    RequestKind,
+    claim_of,
+)
 from moldau.coordinator.transaction.transaction import (
     Transaction,
     as_fenced_transaction,
@@ -84,7 +93,7 @@ def reports_that_count_for_any_transaction(patch: pytest.MonkeyPatch) -> None:
 
 
 def claims_of_requests(
-    patch: pytest.MonkeyPatch, request: str, planted: Callable[[Transaction | None, int, int], Claim]
+    patch: pytest.MonkeyPatch, request: str, planted: Callable[[Transaction | None, int, int], ProducerClaim]
 ) -> None:
     """Let the function of this request, and no other one, compare claims by the planted function."""
     handle = getattr(lifecycle, request)
@@ -98,7 +107,7 @@ def claims_of_requests(
 
 
 def ends_that_end_the_next(patch: pytest.MonkeyPatch) -> None:
-    def current(transaction: Transaction | None, producer_id: int, epoch: int) -> Claim:
+    def current(transaction: Transaction | None, producer_id: int, epoch: int) -> ProducerClaim:
         claim = claim_of(transaction, producer_id, epoch)
         return CURRENT if claim is PREVIOUS else claim
 
@@ -106,16 +115,16 @@ def ends_that_end_the_next(patch: pytest.MonkeyPatch) -> None:
 
 
 def additions_of_fenced_producers(patch: pytest.MonkeyPatch) -> None:
-    def current(transaction: Transaction | None, producer_id: int, epoch: int) -> Claim:
+    def current(transaction: Transaction | None, producer_id: int, epoch: int) -> ProducerClaim:
         claim = claim_of(transaction, producer_id, epoch)
-        return CURRENT if claim is Claim.OLDER else claim
+        return CURRENT if claim is ProducerClaim.OLDER else claim
 
     claims_of_requests(patch, "add_partitions", current)
 
 
 def additions_while_prepared(patch: pytest.MonkeyPatch) -> None:
     rows = {standing: (ADD, *row[1:]) if row[0] is table.WAIT else row for standing, row in ADD_ROWS.items()}
-    patch.setitem(table.TABLE, Intent.ADD, table.decision_table(CLAIMS, rows))
+    patch.setitem(table.TABLE, RequestKind.ADD, table.decision_table(CLAIMS, rows))
 
 
 def transactions_that_never_time_out(patch: pytest.MonkeyPatch) -> None:

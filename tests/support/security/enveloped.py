@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
+from moldau.broker.metadata.enveloping import ForwardedClient, enclosed_response, enveloped_request
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.security.principal import Principal
@@ -43,11 +43,11 @@ class EnvelopedConnection:
 
 
 def sealed(request: object, version: int, principal: Principal) -> EnvelopeRequest:
-    return sealed_request(request, version, ForwardedClient(principal, HOST, "test"))
+    return enveloped_request(request, version, ForwardedClient(principal, HOST, "test"))
 
 
 def opened(reply: EnvelopeResponse, request: object, version: int) -> Any:
     """Raises `Closed` if the node does not lead (any more): what it did with the request is not known."""
     if reply.error_code != ErrorCode.NONE:
         raise Closed
-    return opened_response(reply, type(request), version)
+    return enclosed_response(reply, type(request), version)

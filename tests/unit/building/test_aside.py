@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from building import aside
-from building.aside import TRY, Aside
+from building.aside import LOAD_TEST, BackgroundBuild
 from building.extensions import EXTENSIONS, LIBRARY, compiled_files, is_current
 from building.hot_path import COMPILED_SOURCES, HEADERS, NEEDED_BY_TABLES, ROOT, digest_of
 from building.mypyc_build import EXTENSION_SUFFIX, CannotCompile, run
@@ -45,53 +45,53 @@ def make_ready(checkout: Path) -> None:
 
 
 def test_the_first_start_is_plain_python_and_has_the_next_one_compiled(checkout: Path, started: list[object]) -> None:
-    said = Aside(checkout).begin()
+    said = BackgroundBuild(checkout).begin()
     assert "plain Python" in said and "background" in said and "\n" not in said
     assert len(started) == 1 and list(compiled_files(checkout)) == []
 
 
 def test_a_later_start_takes_the_finished_set(checkout: Path, started: list[object]) -> None:
     make_ready(checkout)
-    assert Aside(checkout).begin() == "the hot path is compiled"
+    assert BackgroundBuild(checkout).begin() == "the hot path is compiled"
     assert is_current(checkout) and started == [] and not (checkout / ".compiled/ready").exists()
-    assert Aside(checkout).begin() == ""
+    assert BackgroundBuild(checkout).begin() == ""
 
 
 def test_before_the_next_start_one_line_says_what_it_finds(checkout: Path, started: list[object]) -> None:
-    assert Aside(checkout).outlook() == ""
+    assert BackgroundBuild(checkout).outlook() == ""
     with (checkout / ".compiled/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "in the background" in Aside(checkout).outlook()
+        assert "in the background" in BackgroundBuild(checkout).outlook()
     make_ready(checkout)
-    assert Aside(checkout).outlook() == "compiled modules are ready: the next start takes them"
+    assert BackgroundBuild(checkout).outlook() == "compiled modules are ready: the next start takes them"
     (checkout / COMPILED_SOURCES[0]).write_text("other")
-    assert Aside(checkout).outlook() == ""
+    assert BackgroundBuild(checkout).outlook() == ""
     make_ready(checkout)
-    Aside(checkout).begin()
-    assert Aside(checkout).outlook() == ""
+    BackgroundBuild(checkout).begin()
+    assert BackgroundBuild(checkout).outlook() == ""
 
 
 def test_a_finished_set_of_other_sources_is_thrown_away(checkout: Path, started: list[object]) -> None:
     """The source changed while it was being compiled: the set would look newer than the change."""
     make_ready(checkout)
     (checkout / COMPILED_SOURCES[0]).write_text("changed = True\n")
-    assert "background" in Aside(checkout).begin()
+    assert "background" in BackgroundBuild(checkout).begin()
     assert len(started) == 1 and list(compiled_files(checkout)) == []
 
 
 def test_a_stale_set_is_removed_before_the_start(checkout: Path, started: list[object]) -> None:
     make_ready(checkout)
-    Aside(checkout).begin()
+    BackgroundBuild(checkout).begin()
     (checkout / COMPILED_SOURCES[0]).write_text("changed = True\n")
     os.utime(checkout / EXTENSIONS[0], (1, 1))
-    Aside(checkout).begin()
+    BackgroundBuild(checkout).begin()
     assert list(compiled_files(checkout)) == [] and len(started) == 1
 
 
 def test_a_second_start_does_not_compile_again(checkout: Path, started: list[object]) -> None:
     with (checkout / ".compiled/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "background" in Aside(checkout).begin()
+        assert "background" in BackgroundBuild(checkout).begin()
     assert started == []
 
 
@@ -102,7 +102,7 @@ def test_without_a_compiler_the_start_says_so_in_one_line(
         raise CannotCompile("this machine has no C compiler (cc)")
 
     monkeypatch.setattr(aside, "refuse_without_c_compiler", refuse)
-    assert Aside(checkout).begin() == "the hot path runs as plain Python: this machine has no C compiler (cc)"
+    assert BackgroundBuild(checkout).begin() == "the hot path runs as plain Python: this machine has no C compiler (cc)"
     assert started == []
 
 
@@ -116,19 +116,19 @@ def test_sources_that_could_not_be_compiled_are_not_tried_at_every_start(
     monkeypatch.setattr(aside, "digest_of", lambda _: "d")
     monkeypatch.setattr(aside, "compile_tree", fail)
     monkeypatch.setattr(os, "nice", lambda _: 0)
-    assert Aside(checkout).compile_aside().endswith("failed (log: .compiled/log)")
+    assert BackgroundBuild(checkout).compile_aside().endswith("failed (log: .compiled/log)")
     assert "error: unexpected" in (checkout / ".compiled/log").read_text()
-    said = Aside(checkout).begin()
+    said = BackgroundBuild(checkout).begin()
     assert started == [] and "failed" in said and "make compiled" in said and "\n" not in said
     monkeypatch.setattr(aside, "digest_of", lambda _: "other sources")
-    Aside(checkout).begin()
+    BackgroundBuild(checkout).begin()
     assert len(started) == 1
 
 
 def test_an_installation_cut_short_is_finished_by_the_next_start(checkout: Path, started: list[object]) -> None:
     make_ready(checkout)
     (checkout / EXTENSIONS[0]).write_text("")
-    Aside(checkout).begin()
+    BackgroundBuild(checkout).begin()
     assert is_current(checkout) and started == []
 
 
@@ -150,7 +150,7 @@ def test_a_failed_compile_says_its_reason_in_one_line_and_the_place_of_its_log(
     monkeypatch.setattr(aside, "copy_tree", lambda *_: None)
     monkeypatch.setattr(aside, "digest_of", lambda _: "d")
     monkeypatch.setattr(aside, "compile_tree", fail)
-    said = Aside(checkout).compile_now()
+    said = BackgroundBuild(checkout).compile_now()
     assert "\n" not in said and f"{reason}" in said
     assert "(log: .compiled/log)" in said or not printed
     assert not printed or printed in (checkout / ".compiled/log").read_text()
@@ -165,11 +165,11 @@ def test_extension_modules_for_tables_load_without_the_packages_of_the_extra(tmp
     (package / "record_batch.py").write_text("def walk_records(*_):\n    return (0, 0, 0)\n")
     (package / "rows.py").write_text("import absent_package\n")
     (package / "other.py").write_text("import json.absent\n")
-    program = TRY.replace(
+    program = LOAD_TEST.replace(
         'assert not find_spec(name).origin.endswith(".py"), name', ""
     )  # The modules are sources here.
     rows, other = "moldau/protocol/rows.py", "moldau/protocol/other.py"
-    assert program != TRY
+    assert program != LOAD_TEST
     run(["-c", program, "absent_package", rows, rows], tmp_path, "failed")
     for words in (("absent_package", other, rows), ("absent_package", other, other), ("json", rows, rows)):
         with pytest.raises(CannotCompile, match="ModuleNotFoundError"):

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
-from moldau.lake.erasing import ErasedOffsets, TableErased, check_follows, erase_rows, named_files, rows_left
+from moldau.lake.erasing import ErasedOffsets, ErasureResult, check_follows, erase_rows, named_files, rows_left
 from moldau.lake.opening import opened_catalog
 from moldau.lake.sink import WriterReplaced, ledger_of
 from moldau.protocol.primitives import crc32c
@@ -28,7 +28,7 @@ def stage(tmp_path: Path) -> LakeStage:
     return LakeStage(tmp_path)
 
 
-def erased(stage: LakeStage, offsets: ErasedOffsets = NAMED, step: Any = None) -> list[TableErased]:
+def erased(stage: LakeStage, offsets: ErasedOffsets = NAMED, step: Any = None) -> list[ErasureResult]:
     catalog = opened_catalog(str(stage.warehouse), None, {})
     return erase_rows(catalog, stage.table(), offsets, stage.ports(step).sink)
 

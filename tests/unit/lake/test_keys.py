@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import moldau
-from moldau.lake.keys import identities
+from moldau.lake.keys import key_identities
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage, framed
 
@@ -29,14 +29,14 @@ KEYS = st.fixed_dictionaries(
 @given(st.lists(KEYS, min_size=2, max_size=8))
 @settings(deadline=None)
 def test_keys_of_several_fields_are_one_only_if_each_field_is(keys: list[dict[str, object]]) -> None:
-    found = identities(pa.table({"key": pa.array(keys, KEY)})).to_pylist()
+    found = key_identities(pa.table({"key": pa.array(keys, KEY)})).to_pylist()
     for one, of_one in zip(keys, found, strict=True):
         assert [each == one for each in keys] == [each == of_one for each in found]
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_string()])
 def test_a_key_of_bytes_or_text_is_its_bytes(kind: pa.DataType) -> None:
-    assert identities(pa.table({"key": pa.array(["a", "", "é"], kind)})).to_pylist() == [b"a", b"", "é".encode()]
+    assert key_identities(pa.table({"key": pa.array(["a", "", "é"], kind)})).to_pylist() == [b"a", b"", "é".encode()]
 
 
 @pytest.mark.parametrize("key_type", ["int", "string"])

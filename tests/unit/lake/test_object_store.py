@@ -14,7 +14,7 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 from pyiceberg.catalog import load_catalog
 
 from moldau.lake import opening
-from moldau.lake.orphans import ATTEMPT_NAME, referenced
+from moldau.lake.orphans import ATTEMPT_NAME, referenced_files
 from tests.support.lake_stage import LakeStage, all_offsets
 from tests.support.s3_server import S3Server
 
@@ -68,5 +68,5 @@ def test_rows_are_there_once_and_files_of_failed_attempts_are_deleted(
     assert sorted((row["partition"], row["offset"]) for row in rows) == all_offsets(stage.ends.items())
     listed = {each["Key"] for each in store.list_objects_v2(Bucket="lakehouse")["Contents"]}
     stored = {each for each in listed if not each.endswith("/")}  # Arrow keeps the folder of a file that it deletes.
-    needed = {each.removeprefix("s3://lakehouse/") for each in referenced(table)}
+    needed = {each.removeprefix("s3://lakehouse/") for each in referenced_files(table)}
     assert stored == needed and any(ATTEMPT_NAME.search(each) for each in stored)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.lake import offset_runs
-from moldau.lake.offset_runs import Run, Runs, RunsBuilder, Tally, added, tallies, tally
+from moldau.lake.offset_runs import OffsetRun, OffsetRuns, RunsBuilder, Tally, add_tallies, tallies, tally
 
 PLACES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30)), unique=True, max_size=40)
 
@@ -19,16 +19,16 @@ def batch(places: list[tuple[int, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["partition", "offset"])
 
 
-def built(*parts: list[tuple[int, int]]) -> Runs:
+def built(*parts: list[tuple[int, int]]) -> OffsetRuns:
     builder = RunsBuilder()
     for each in parts:
         builder.add(batch(each))
-    return Runs.of_json(builder.runs.to_json().encode())
+    return OffsetRuns.of_json(builder.runs.to_json().encode())
 
 
 def test_a_position_follows_from_the_runs() -> None:
     runs = built([(0, 5), (0, 6)], [(0, 7), (1, 0), (0, 9)])
-    assert runs == Runs([Run(0, 5, 7, 3), Run(1, 0, 0, 1), Run(0, 9, 9, 1)])
+    assert runs == OffsetRuns([OffsetRun(0, 5, 7, 3), OffsetRun(1, 0, 0, 1), OffsetRun(0, 9, 9, 1)])
 
 
 @given(PLACES, PLACES)
@@ -67,4 +67,4 @@ def test_a_tally_tells_sets_apart_whatever_their_order(offsets: list[int], dice:
 def test_tallies_are_by_partition() -> None:
     found = tallies(batch([(0, 1), (1, 1), (0, 2)]))
     assert {each: found[each].number for each in found} == {0: 2, 1: 1}
-    assert added(found, {2: Tally(1, 7)}) == {**found, 2: Tally(1, 7)}
+    assert add_tallies(found, {2: Tally(1, 7)}) == {**found, 2: Tally(1, 7)}

@@ -17,7 +17,7 @@ pytest.importorskip("fastavro", reason="the extra moldau[schemas] is not install
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from moldau.lake.stored_rows import BATCH_SIZE, fitted, rows_of_file
+from moldau.lake.stored_rows import BATCH_SIZE, cast_to_type, rows_of_file
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage, framed
 
@@ -83,9 +83,9 @@ def test_a_column_of_a_file_keeps_its_nulls_when_its_type_grows(data: st.DataObj
     pq.write_table(pa.table({"value": pa.array(rows, kind)}), written)
     read = pq.ParquetFile(io.BytesIO(written.getvalue())).read().column("value")
     stored = read.chunk(0) if read.num_chunks else pa.array([], kind)
-    assert fitted(stored, kind).to_pylist() == rows
-    assert fitted(stored, wider(kind)).to_pylist() == [grown(each, kind) for each in rows]
-    assert fitted(stored.slice(1), wider(kind)).to_pylist() == [grown(each, kind) for each in rows[1:]]
+    assert cast_to_type(stored, kind).to_pylist() == rows
+    assert cast_to_type(stored, wider(kind)).to_pylist() == [grown(each, kind) for each in rows]
+    assert cast_to_type(stored.slice(1), wider(kind)).to_pylist() == [grown(each, kind) for each in rows[1:]]
 
 
 def optional(kind: Any) -> list[Any]:

@@ -17,8 +17,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 import moldau
 from moldau.lake import stored_rows, upsert
-from moldau.lake.keys import NO_KEYS, Keys
-from moldau.lake.upsert import Changes, MatchedKeys, match_changed_keys, rows_that_stay
+from moldau.lake.keys import NO_KEYS, ChangedKeys
+from moldau.lake.upsert import KeyChanges, MatchedKeys, match_changed_keys, rows_that_stay
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage
 
@@ -35,12 +35,12 @@ def kept_all(batch: pa.RecordBatch, *, deletes: bool = False) -> pa.Array:
     return pa.array([deletes] * len(batch), pa.bool_())
 
 
-def keys_of(*keys: bytes) -> Keys:
-    return Keys.of(pa.Table.from_batches([rows([(each, 0, 9, START_MS) for each in keys])]))
+def keys_of(*keys: bytes) -> ChangedKeys:
+    return ChangedKeys.of(pa.Table.from_batches([rows([(each, 0, 9, START_MS) for each in keys])]))
 
 
 def kept(*batches: pa.RecordBatch) -> set[tuple[bytes, int, int]]:
-    changes = Changes()
+    changes = KeyChanges()
     for each in batches:
         changes.add(each, kept_all(each))
     return {(row["key"], row["partition"], row["offset"]) for row in changes.rows_and_keys()[0].to_pylist()}
@@ -58,7 +58,7 @@ def test_between_partitions_the_latest_time_counts_then_the_higher_partition() -
 
 
 def test_a_key_that_is_deleted_has_no_row_until_it_is_written_again() -> None:
-    changes = Changes()
+    changes = KeyChanges()
     first, second = rows([(b"a", 0, 1, 1), (b"b", 0, 4, 1)]), rows([(b"a", 0, 2, 1), (b"b", 0, 3, 1), (b"c", 0, 5, 1)])
     changes.add(first, kept_all(first))
     changes.add(second, kept_all(second, deletes=True))
@@ -69,7 +69,7 @@ def test_a_key_that_is_deleted_has_no_row_until_it_is_written_again() -> None:
 
 def test_replaced_records_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upsert, "FILE_SIZE_MAX", 4_000)
-    changes = Changes()
+    changes = KeyChanges()
     for offset in range(0, 20_000, 100):
         batch = rows([(b"key-%d" % (each % 7), 0, offset + each, 1) for each in range(100)])
         changes.add(batch, kept_all(batch))
@@ -117,7 +117,7 @@ def test_the_rows_that_stay_are_those_of_the_other_keys(
 
 
 def test_nothing_changes_nothing() -> None:
-    assert [len(each) for each in Changes().rows_and_keys()] == [0, 0]
+    assert [len(each) for each in KeyChanges().rows_and_keys()] == [0, 0]
     assert kept(rows([])) == set()
 
 
@@ -128,7 +128,7 @@ def test_only_files_with_one_of_the_keys_are_replaced(tmp_path: Path) -> None:
         stage.follow(mode="upsert")
     table = stage.table()
 
-    def found(keys: Keys) -> MatchedKeys:
+    def found(keys: ChangedKeys) -> MatchedKeys:
         target = schema_to_pyarrow(table.schema(), include_field_ids=True)
         return match_changed_keys(table.metadata, table.io, table.scan().plan_files(), target, keys)
 

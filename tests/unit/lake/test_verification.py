@@ -23,7 +23,7 @@ from moldau.lake.ledger import TAKEN
 from moldau.lake.offset_runs import RUNS
 from moldau.lake.opening import CATALOG_DATABASE
 from moldau.lake.round_rows import DEAD_LETTER
-from moldau.lake.verification import Verified
+from moldau.lake.verification import VerificationResult
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.lake_stage import START_MS, LakeStage, framed
 from tests.support.segments import EPOCH, write_checkpoints, write_partition
@@ -63,7 +63,7 @@ def options(stage: LakeStage, kind: str) -> dict[str, Any]:
     return {"unit": None, "mode": kind}
 
 
-def verify(stage: LakeStage, *, with_log: bool = False) -> Verified:
+def verify(stage: LakeStage, *, with_log: bool = False) -> VerificationResult:
     return stage.verified(with_log=with_log)
 
 

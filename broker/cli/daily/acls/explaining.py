@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.invocation import read_file
 from moldau.security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings, java_address, parse_super_users
 from moldau.security.acl.bindings import AclBinding, AclFilter
-from moldau.security.acl.explaining import explain
+from moldau.security.acl.explaining import explain_authorization
 from moldau.security.principal import parse_principal
 
 EXIT_DENIED: Final = 3
@@ -30,7 +30,7 @@ def explain_decision(session: Session) -> int:
     ((kind, name),) = named
     authorizer = authorizer_of(given)
     load_bindings(authorizer, bindings_of(session.client, AclFilter()))
-    found = explain(authorizer, given.principal, java_address(given.host), operation, kind, name)
+    found = explain_authorization(authorizer, given.principal, java_address(given.host), operation, kind, name)
     word = "allowed" if found.is_allowed else "denied"
     session.output.say(f"{word}: {found.reason}", "green" if found.is_allowed else "red")
     session.output.object({"is_allowed": found.is_allowed, "reason": found.reason})

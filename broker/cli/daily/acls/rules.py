@@ -9,7 +9,7 @@ from moldau.broker.cli.daily.client import Client
 from moldau.broker.cli.daily.failures import WrongArguments, check, wrong_arguments
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
 from moldau.security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType
@@ -168,7 +168,7 @@ def remove_acls(session: Session) -> int:
                 )
             )
     session.output.rows([_row(each) for each in sorted(set(gone))], SHOWN)
-    session.output.say(f"{plural(len(set(gone)), 'ACL')} removed")
+    session.output.say(f"{count_with_noun(len(set(gone)), 'ACL')} removed")
     return 0
 
 

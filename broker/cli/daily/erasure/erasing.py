@@ -35,7 +35,7 @@ from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, check_can_wri
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.printing import FieldsSeen
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.erase_orders import Run, erase_order_batch, order_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -113,7 +113,9 @@ def erase(session: Session) -> int:
         rows = [{"topic": topic, "partition": index, "records": n} for (topic, index), n in counts.items() if n]
         session.output.rows(rows, ("topic", "partition", "records"), empty="no record passes the filters")
         if total:
-            session.output.say(f"{plural(total, 'record')} would be erased from every replica; --execute erases")
+            session.output.say(
+                f"{count_with_noun(total, 'record')} would be erased from every replica; --execute erases"
+            )
         return 0
     return Erasure(session, keys[0][0], tables, sign_key).run({key: runs for key, runs in found.items() if runs}, total)
 
@@ -148,7 +150,7 @@ class Erasure:
         late = sorted({each.node_id for each in states if not each.is_done})
         tiers = [told for order in sent if (told := tier_of(order.order_id, states))]
         behind = sorted({told["state"] for told in tiers} - {"erased"})
-        self._session.output.say(f"{plural(total, 'record')} of {self._topic}: the receipt is in {path}")
+        self._session.output.say(f"{count_with_noun(total, 'record')} of {self._topic}: the receipt is in {path}")
         if late:
             nodes = ", ".join(map(str, late))
             self._session.note(

@@ -59,7 +59,7 @@ class OrderSent:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What the replica on one broker reports of one erase order."""
+    """The report of the replica on one broker about one erase order."""
 
     node_id: int
     order_id: str

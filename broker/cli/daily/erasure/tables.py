@@ -45,12 +45,12 @@ class FollowingTables:
             return
         session.invocation.require(NEEDED, "iceberg")
         from moldau.lake.erasing import check_follows
-        from moldau.lake.opening import loaded, opened_catalog
+        from moldau.lake.opening import load_table, opened_catalog
 
         with failures_as_command_errors(), catalog_failures_as_command_errors():
             catalog = opened_catalog(given.warehouse, given.catalog, properties_of(given))
             for name in filter(None, given.tables.split(",")):
-                table = loaded(catalog, name)
+                table = load_table(catalog, name)
                 check_follows(table, topic, session.client.cluster_id)
                 self._tables[".".join(table.name())] = catalog, table
 

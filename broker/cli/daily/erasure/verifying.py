@@ -15,7 +15,7 @@ from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_argume
 from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, wrong_arguments
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.invocation import CommandError
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.erase_orders import Run
 from moldau.protocol.record_builder import Record
 
@@ -71,10 +71,11 @@ def verify(session: Session) -> int:
     left = sum(int(str(each.get("records_left", 0))) for each in rows)
     unread = sum(each["state"] == "not read" for each in rows)
     session.output.say(
-        f"{plural(left, 'record')} of the receipt found; {plural(len(rows) - unread - stored, 'replica')} read,"
+        f"{count_with_noun(left, 'record')} of the receipt found; "
+        f"{count_with_noun(len(rows) - unread - stored, 'replica')} read,"
         f" {unread} not read"
         + (", and remote storage" if given.storage is not None else "")
-        + (f", and {plural(len(tables), 'table')}" if tables else "")
+        + (f", and {count_with_noun(len(tables), 'table')}" if tables else "")
     )
     return EXIT_FAILED if left or unread else 0
 

@@ -31,7 +31,7 @@ from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 
 RESET: Final = ("topic", "partition", "offset", "new_offset", "change")
 EMPTY_STATES: Final = ("Empty", "Dead")
@@ -209,7 +209,7 @@ def delete(session: Session) -> int:
     for group in known_groups(client, session.arguments.names):
         if not session.arguments.execute:
             offsets = committed_offsets(client, group)
-            told = plural(len(offsets), "partition")
+            told = count_with_noun(len(offsets), "partition")
             output.say(f"group {group.name} would be deleted: {group.kind}, {group.state}, offsets of {told}")
             output.object({"group": group.name, "deleted": False, "partitions": len(offsets), "state": group.state})
             continue

@@ -14,16 +14,16 @@ from moldau.broker.cli.daily.groups.views import lag_rows
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.records.fetching import first_timestamps
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.reasons.explain import Sentence, explain
+from moldau.broker.reasons.explain import Finding, explain_group
 from moldau.broker.reasons.facts import (
-    DEAD,
-    HISTORY_SETTING,
+    DEAD_GROUP_STATE,
+    GROUP_HISTORY_SETTING,
     GroupFacts,
     History,
     MemberFacts,
     PartitionFacts,
-    Redelivered,
-    redelivered,
+    RedeliveredRecords,
+    redelivered_records,
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_configs import (
@@ -60,7 +60,7 @@ def explain_groups(session: Session) -> int:
     gone = {name: facts_of_deleted_group(session.client, name, groups) for name in names if name not in groups}
     for number, name in enumerate(names):
         facts = gone.get(name) or facts_of(session, groups[name])
-        sentences = explain(facts)
+        sentences = explain_group(facts)
         if output.is_json:
             for each in sentences:
                 output.object({"group": name, **asdict(each)})
@@ -73,7 +73,7 @@ def explain_groups(session: Session) -> int:
     return 0
 
 
-def _say(session: Session, sentence: Sentence) -> None:
+def _say(session: Session, sentence: Finding) -> None:
     session.output.say(f"  {sentence.text}.", "yellow" if sentence.is_problem else "")
     if sentence.advice:
         session.output.say(f"      next: {sentence.advice}")
@@ -86,7 +86,7 @@ def facts_of_deleted_group(client: Client, name: str, groups: Mapping[str, Group
     history = at_coordinator(client, name, lambda: _history(client, name))
     if history is None or not history.events:
         raise unknown_group(client, name, groups)
-    return GroupFacts(name, "", DEAD, (), (), history)
+    return GroupFacts(name, "", DEAD_GROUP_STATE, (), (), history)
 
 
 def facts_of(session: Session, group: Group) -> GroupFacts:
@@ -124,13 +124,15 @@ def _with_ages(session: Session, partitions: list[PartitionFacts]) -> list[Parti
     all that is unfinished. Else the age is that of the record at the start offset.
     """
     held = {
-        (each.topic, each.partition): each.stable_end
+        (each.topic, each.partition): each.last_stable_offset
         for each in partitions
-        if each.stable_end is not None and each.end is not None and 0 < each.lag <= each.end - each.stable_end
+        if each.last_stable_offset is not None
+        and each.high_watermark is not None
+        and 0 < each.lag <= each.high_watermark - each.last_stable_offset
     }
     timestamps, now_ms = first_timestamps(session.client, held), session.now_ms()
     ages = {key: max(0, now_ms - time_ms) for key, time_ms in timestamps.items()}
-    return [each._replace(behind_ms=ages.get((each.topic, each.partition), each.behind_ms)) for each in partitions]
+    return [each._replace(lag_ms=ages.get((each.topic, each.partition), each.lag_ms)) for each in partitions]
 
 
 def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Partition, int]) -> PartitionFacts:
@@ -144,7 +146,7 @@ def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Parti
         _number(row["behind_ms"]),
         commits.get(key),
         _text(row.get("member")),
-        unfinished=None if "member" in row else _number(row["lag"]),
+        unacknowledged_count=None if "member" in row else _number(row["lag"]),
     )
 
 
@@ -152,10 +154,12 @@ def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts
     """Add to the partitions of a share group the records that were delivered more than once, as their share
     coordinators know them. If the user has no CLUSTER_ACTION, nothing is added.
     """
-    there = {(client.topic_id(each.topic), each.partition): each for each in partitions if each.end is not None}
+    there = {
+        (client.topic_id(each.topic), each.partition): each for each in partitions if each.high_watermark is not None
+    }
     keys = {f"{group}:{uuid_text(topic_id)}:{index}": (topic_id, index) for topic_id, index in there}
 
-    def ask() -> dict[SharePartition, list[Redelivered]]:
+    def ask() -> dict[SharePartition, list[RedeliveredRecords]]:
         request = FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=list(keys))
         by_node: dict[int, list[SharePartition]] = {}
         for each in client.ask(request, FindCoordinatorResponse).coordinators:
@@ -168,7 +172,7 @@ def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts
     found = client.retry("the share coordinators", ask) if there else {}
     return [
         each
-        if each.end is None
+        if each.high_watermark is None
         else each._replace(redelivered=found.get((client.topic_id(each.topic), each.partition), ()))
         for each in partitions
     ]
@@ -176,7 +180,7 @@ def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts
 
 def _states(
     client: Client, group: str, node_id: int, keys: Sequence[SharePartition]
-) -> dict[SharePartition, list[Redelivered]]:
+) -> dict[SharePartition, list[RedeliveredRecords]]:
     """Ask one share coordinator for the records of share partitions that were delivered more than once."""
     topics: dict[bytes, list[PartitionData]] = {}
     for topic_id, index in keys:
@@ -185,7 +189,7 @@ def _states(
     request = ReadShareGroupStateRequest(group_id=group, topics=wanted)
     reply = client.ask_broker(node_id, request, ReadShareGroupStateResponse)
     return {
-        (bytes(topic.topic_id), each.partition): redelivered(each.state_batches)
+        (bytes(topic.topic_id), each.partition): redelivered_records(each.state_batches)
         for topic in reply.results
         for each in topic.partitions
     }
@@ -203,7 +207,7 @@ def _history(client: Client, group: str) -> History | None:
     """The history of a group that its coordinator keeps. None if it keeps none, or if the user may not describe the
     group's settings.
     """
-    value = _setting(client, group, HISTORY_SETTING)
+    value = _setting(client, group, GROUP_HISTORY_SETTING)
     return None if value is None else History.from_json(value)
 
 

@@ -19,7 +19,7 @@ from moldau.broker.cli.daily.groups.members import Described, describe_group
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.records.fetching import first_timestamps
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.reasons.words import duration_text, plural
+from moldau.broker.reasons.words import count_with_noun, duration_text
 from moldau.protocol.errors import ErrorCode
 
 LISTED: Final = ("group", "type", "state", "protocol", "coordinator")
@@ -78,7 +78,7 @@ def describe(session: Session) -> int:
         summary = _summary(group, described)
         if not given.members and lags:
             late = f", {duration_text(oldest)} behind" if oldest else ""
-            summary.append(("lag", f"{plural(total, 'record')}{late}"))
+            summary.append(("lag", f"{count_with_noun(total, 'record')}{late}"))
         output.pairs(summary)
         output.say("")
         if given.members:
@@ -91,7 +91,7 @@ def describe(session: Session) -> int:
 def _summary(group: Group, described: Described) -> list[tuple[str, str]]:
     pairs = [
         ("type", group.kind),
-        ("state", f"{described.state}, {plural(len(described.members), 'member')}"),
+        ("state", f"{described.state}, {count_with_noun(len(described.members), 'member')}"),
         ("coordinator", f"broker {group.coordinator}"),
     ]
     if described.assignor:

@@ -22,7 +22,7 @@ from moldau.broker.cli.daily.placement.named import grouped_by_topic, named_part
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.cli.invocation import reason_of
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -116,7 +116,7 @@ def move(session: Session) -> int:
     if changes and not given.execute:
         session.note(DRY_RUN_NOTE)
     elif changes:
-        session.output.say(f"{plural(len(changes), 'partition')}: the move has begun")
+        session.output.say(f"{count_with_noun(len(changes), 'partition')}: the move has begun")
         if given.wait:
             _wait(session, list(changes))
     return 0
@@ -179,7 +179,7 @@ def _wait(session: Session, keys: Sequence[Partition]) -> None:
         while True:
             done = len(keys) - len(client.retry("the moves", lambda: moves_of(client, keys)))
             if done != told:
-                session.note(f"{done:,} of {plural(len(keys), 'partition')} moved")
+                session.note(f"{done:,} of {count_with_noun(len(keys), 'partition')} moved")
                 told = done
             if done == len(keys):
                 return
@@ -211,7 +211,9 @@ def spread_replicas(
     for key, now in replicas.items():
         wanted = len(now) if factor is None else factor
         if not 0 < wanted <= len(brokers):
-            raise WrongArguments(f"{key[0]}:{key[1]} cannot have {wanted} replicas on {plural(len(brokers), 'broker')}")
+            raise WrongArguments(
+                f"{key[0]}:{key[1]} cannot have {wanted} replicas on {count_with_noun(len(brokers), 'broker')}"
+            )
         kept = sorted((each for each in now if each in counts), key=counts.__getitem__)[:wanted]
         rest = sorted((each for each in brokers if each not in kept), key=counts.__getitem__)
         chosen = [*kept, *rest[: wanted - len(kept)]]

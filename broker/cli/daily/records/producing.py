@@ -9,7 +9,7 @@ from moldau.broker.cli.daily.records.sources import STANDARD_INPUT, RecordShape,
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.invocation import CommandError
-from moldau.broker.reasons.words import plural
+from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import RecordHeader
@@ -64,13 +64,15 @@ def produce(session: Session) -> int:
         raise _with_count(Failure(str(problem), status=EXIT_UNREACHABLE), count) from None
     finally:
         cluster.close()
-    session.output.say(f"{plural(count, 'record')} to {given.topic}")
+    session.output.say(f"{count_with_noun(count, 'record')} to {given.topic}")
     session.output.object({"topic": given.topic, "records": count})
     return 0
 
 
 def _with_count(failed: CommandError, count: int) -> Failure:
-    written = f"; {plural(count, 'record')} before that {'is' if count == 1 else 'are'} written" if count else ""
+    written = (
+        f"; {count_with_noun(count, 'record')} before that {'is' if count == 1 else 'are'} written" if count else ""
+    )
     return Failure(f"{failed}{written}", *failed.details, status=failed.status)
 
 

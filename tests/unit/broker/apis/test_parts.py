@@ -17,7 +17,7 @@ from moldau.broker.apis.api import Api, list_paths
 from moldau.broker.apis.groups import offset_fetch
 from moldau.broker.apis.needs import guarded_handler
 from moldau.broker.apis.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
-from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
+from moldau.broker.network.route import ListenerRole, RequestContext, Route, RouteBinding
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
@@ -41,7 +41,7 @@ from moldau.protocol.messages.offset_fetch import (
 )
 from moldau.replication.fetch_session import SESSION_PARTITIONS_MAX
 from moldau.security.access import Access, AclOperation, ResourceKind, Unrestricted
-from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
+from moldau.security.acl.authorizer import AclAccess, AuditedDecisions, Authorizer, AuthorizerSettings
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.principal import Principal
 from tests.limits.lists import LongList, long_lists, long_request
@@ -179,7 +179,7 @@ class StillConnection:
         await work
 
 
-ROUTE = Route(10, "FindCoordinator", 0, 6, lambda: Binding(FindCoordinatorRequest, FindCoordinatorResponse, print))
+ROUTE = Route(10, "FindCoordinator", 0, 6, lambda: RouteBinding(FindCoordinatorRequest, FindCoordinatorResponse, print))
 
 
 class CountedRequests(Unrestricted):
@@ -252,7 +252,7 @@ class Audit:
     def __init__(self) -> None:
         self.entries: list[tuple[bool, int]] = []
 
-    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AuditedDecisions) -> None:
         self.entries.append((decisions.is_allowed, decisions.count))
 
 

@@ -19,7 +19,7 @@ from moldau.broker.config.catalogue import (
 )
 from moldau.broker.config.reasons import REASONS
 from moldau.broker.config.setting import Catalogue, Scope, Setting, Stance, ValueType
-from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
+from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, value_text
 
 FACTS = Path(__file__).with_name("kafka_4_3_1_names.txt")
 CATALOGUES = {
@@ -107,7 +107,7 @@ def test_defaults_are_those_of_apache_kafka(domain: str) -> None:
             assert setting.is_required, name
             continue
         assert not setting.is_required, name
-        shown = text_of(default_value(setting))
+        shown = value_text(default_value(setting))
         if setting.type is ValueType.LIST and shown is not None:
             shown = f"[{shown.replace(',', ', ')}]"
         assert ("null" if shown is None else shown) == OWN_DEFAULTS.get(name, row[1]), name
@@ -277,4 +277,4 @@ def test_refusals_are_apache_kafkas_own_words(name: str, text: str, message: str
     ],
 )
 def test_values_are_shown_as_apache_kafka_shows_them(name: str, text: str, shown: str) -> None:
-    assert text_of(parse(broker_catalogue()[name], text)) == shown
+    assert value_text(parse(broker_catalogue()[name], text)) == shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.config.altering import broker_refusal, effective_config
+from moldau.broker.config.altering import broker_change_refusal, effective_config
 from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
 from moldau.broker.config.describing import (
     AUTHORIZER_SETTINGS,
@@ -285,7 +285,7 @@ def test_a_brokers_setting_changes_at_run_time_where_apache_kafkas_does(
     name: str, value: str, of_one: str | None, of_all: str | None
 ) -> None:
     for at_default_level, message in ((False, of_one), (True, of_one if of_all == "=" else of_all)):
-        refusal = broker_refusal(LAYERS, {name: value}, at_default_level=at_default_level)
+        refusal = broker_change_refusal(LAYERS, {name: value}, at_default_level=at_default_level)
         assert refusal == message
 
 
@@ -348,29 +348,32 @@ def test_a_step_that_is_too_far_is_refused_as_by_apache_kafka(changed: dict[str,
     """Observed of 4.3.1, but for 0 cleaner threads, if it says "/ by zero"."""
     for at_default_level in (False, True):
         if not at_default_level or not any(name.startswith("listener.name") for name in changed):
-            assert broker_refusal(LAYERS, changed, at_default_level=at_default_level) == message
+            assert broker_change_refusal(LAYERS, changed, at_default_level=at_default_level) == message
 
 
 def test_a_step_is_measured_from_the_value_in_force() -> None:
     """Observed of 4.3.1: a value of this broker hides that of all, and a deletion is a step back to the file's."""
     layers = BrokerLayers.from_config(CONFIG, {}, {"num.io.threads": "12"})
-    assert broker_refusal(layers, {"num.io.threads": "24"}, at_default_level=False) is None
-    assert broker_refusal(layers, {"num.io.threads": "25"}, at_default_level=False) is not None
-    assert broker_refusal(layers, {"num.io.threads": "100"}, at_default_level=True) is None
+    assert broker_change_refusal(layers, {"num.io.threads": "24"}, at_default_level=False) is None
+    assert broker_change_refusal(layers, {"num.io.threads": "25"}, at_default_level=False) is not None
+    assert broker_change_refusal(layers, {"num.io.threads": "100"}, at_default_level=True) is None
     back = IN_A_STEP.format(THREADS.format("num.io.threads", 8, LESS, 52))
-    assert broker_refusal(BrokerLayers.from_config(CONFIG, {"num.io.threads": "52"}), {}, at_default_level=True) == back
+    assert (
+        broker_change_refusal(BrokerLayers.from_config(CONFIG, {"num.io.threads": "52"}), {}, at_default_level=True)
+        == back
+    )
 
 
 def test_an_interval_out_of_bounds_is_refused_also_where_this_broker_has_a_value_of_its_own() -> None:
     name = "group.consumer.assignment.interval.ms"
     layers = BrokerLayers.from_config(CONFIG, {}, {name: "3000"})
-    refusal = broker_refusal(layers, {name: "15001"}, at_default_level=True)
+    refusal = broker_change_refusal(layers, {name: "15001"}, at_default_level=True)
     assert refusal == f"{name} must be less than or equal to group.consumer.max.assignment.interval.ms"
 
 
 def test_what_this_version_cannot_change_at_run_time_is_refused() -> None:
     for name, value in (("listeners", "PLAINTEXT://:1,CONTROLLER://:2"), ("metric.reporters", "a.B")):
-        refusal = broker_refusal(LAYERS, {name: value}, at_default_level=False)
+        refusal = broker_change_refusal(LAYERS, {name: value}, at_default_level=False)
         assert refusal is not None and name in refusal
 
 

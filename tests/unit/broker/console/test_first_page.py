@@ -7,7 +7,7 @@ from typing import Any
 
 from moldau import __version__
 from moldau.broker.console.nodes import LogDirectory, free_bytes
-from moldau.broker.coordinators.node_status import POINT_MS, NodeStatus, ToldStatus, TrafficPoint, WorstLag
+from moldau.broker.coordinators.node_status import POINT_MS, NodeStatus, ReportedStatus, TrafficPoint, WorstLag
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -106,8 +106,8 @@ class HidesOne(Unrestricted):
         return (kind, name) != (ResourceKind.GROUP, "hidden")
 
 
-def told(status: NodeStatus) -> ToldStatus:
-    return ToldStatus.from_json(status.told_to(HidesOne()))
+def told(status: NodeStatus) -> ReportedStatus:
+    return ReportedStatus.from_json(status.told_to(HidesOne()))
 
 
 def test_what_lags_most_leaves_out_what_the_user_may_not_see_and_what_does_not_lag() -> None:

@@ -14,9 +14,15 @@ import pytest
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console import lag, record_pages
 from moldau.broker.console.decoding.schemas import Schemas
-from moldau.broker.console.decoding.selection import EXPANDED_MAX, Piece, Selected, Wanted, select
+from moldau.broker.console.decoding.selection import (
+    EXPANDED_MAX,
+    FetchedPiece,
+    RecordFilter,
+    SelectedRecords,
+    select_records,
+)
 from moldau.broker.console.decoding.texts import KEY_SHOWN, bytes_as_text, pretty_json
-from moldau.broker.runtime.limited_work import LimitedWork, WorkEnded
+from moldau.broker.runtime.limited_work import LimitedWorker, WorkProcessEnded
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.values.bounds import DEPTH_MAX
@@ -27,9 +33,9 @@ from tests.support.node import HOST, Node, batch, serve_and
 
 def selected(
     data: bytes, count: int, schemas: Schemas | None = None, *, rules: tuple[str, ...] = (), newest: bool = False
-) -> Selected:
-    wanted = Wanted(True, None, "", "any", "auto", Contents.PLAIN, True, Masks(map(mask_rule, rules), "t"))
-    return select(Piece(0, data, (), 0, count, 500, 1 << 16, newest), wanted, schemas)
+) -> SelectedRecords:
+    wanted = RecordFilter(True, None, "", "any", "auto", Contents.PLAIN, True, Masks(map(mask_rule, rules), "t"))
+    return select_records(FetchedPiece(0, data, (), 0, count, 500, 1 << 16, newest), wanted, schemas)
 
 
 def test_a_framed_value_that_is_nested_too_deeply_is_shown_as_bytes_with_a_note(tmp_path: Path) -> None:
@@ -117,10 +123,10 @@ def test_a_page_has_a_limited_number_of_characters(monkeypatch: pytest.MonkeyPat
 def ending(ask: Callable[..., Any], calls: list[object]) -> Callable[..., Any]:
     """A process that ends at its first question."""
 
-    async def asked(self: LimitedWork, sent: object, asker: str) -> object:
+    async def asked(self: LimitedWorker, sent: object, asker: str) -> object:
         calls.append(sent)
         if len(calls) == 1:
-            raise WorkEnded("its process was ended by SIGSEGV")
+            raise WorkProcessEnded("its process was ended by SIGSEGV")
         return await ask(self, sent, asker)
 
     return asked
@@ -141,7 +147,7 @@ def test_the_end_of_the_process_is_a_sentence_and_the_next_page_has_another_one(
         assert said in (await get("/topics/t/records"))[2]
 
     calls: list[object] = []
-    monkeypatch.setattr(LimitedWork, "ask", ending(LimitedWork.ask, calls))
+    monkeypatch.setattr(LimitedWorker, "ask", ending(LimitedWorker.ask, calls))
     serve_and(story, **SETTINGS)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from moldau.broker.console import group_pages
-from moldau.broker.console.decoding.counting import Counted, OffsetSet, count_batches
+from moldau.broker.console.decoding.counting import OffsetSet, RecordCount, count_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import AbortedTransaction
@@ -126,7 +126,7 @@ def test_what_the_budget_leaves_out_is_an_upper_bound_that_says_so() -> None:
 def test_a_compacted_batch_counts_the_records_that_are_left(begin: int, expected: int) -> None:
     records = [Record(value=b"v", timestamp=10 + at, offset=at) for at in (0, 1, 2, 5)]
     batch = bytearray(build_batch(records, base_offset=0))
-    counted = Counted(begin, 10)
+    counted = RecordCount(begin, 10)
     count_batches(counted, bytes(batch), [])
     assert counted.records == expected
 
@@ -137,7 +137,7 @@ def test_only_offsets_that_a_share_group_receives_are_counted(offsets: tuple[int
     batch = build_batch(records, base_offset=0)
     finished = OffsetSet([(0, 1), (2, 3), (3, 4)])
     for begin, end in ((0, 6), (0, 4), (1, 5), (2, 4), (3, 6)):
-        counted = Counted(begin, end, finished)
+        counted = RecordCount(begin, end, finished)
         count_batches(counted, batch, [])
         left = [at for at in offsets if begin <= at < end and at not in (0, 2, 3)]
         assert counted.records == len(left), (begin, end)
@@ -180,7 +180,7 @@ def test_of_two_aborted_transactions_of_a_producer_each_ends_with_its_marker() -
         )
     )
     aborted = [AbortedTransaction(producer_id=7, first_offset=first) for first in (4, 0)]
-    counted = Counted(0, 6)
+    counted = RecordCount(0, 6)
     count_batches(counted, log, aborted)
     assert (counted.records, counted.offset) == (1, 6)
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from moldau.broker.console import record_pages, record_reading
-from moldau.broker.console.decoding.texts import bytes_as_text, printable
+from moldau.broker.console.decoding.texts import bytes_as_text, escape_unprintable
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (
@@ -215,7 +215,7 @@ def test_a_long_value_is_cut_and_says_its_size() -> None:
 
 
 def test_what_a_browser_acts_on_is_an_escape() -> None:
-    assert printable("a\u202eb\x1b") == "a\\u202eb\\x1b"
+    assert escape_unprintable("a\u202eb\x1b") == "a\\u202eb\\x1b"
 
 
 def test_the_newest_records_are_shown_where_not_all_fit_into_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

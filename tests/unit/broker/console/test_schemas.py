@@ -15,7 +15,7 @@ import pytest
 
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console.decoding.schemas import PAUSE_MS, Schemas
-from moldau.broker.console.decoding.selection import Piece, ShownRecord, Wanted, select
+from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, ShownRecord, select_records
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.values.masks import Masks, mask_rule
 from tests.support.header_frames import AVRO, WRITTEN, put_schemas
@@ -49,8 +49,8 @@ def selected(
     form: str = "auto",
 ) -> list[ShownRecord]:
     batch = build_batch([Record(key=b"k", value=value, timestamp=1) for value in values])
-    wanted = Wanted(True, None, find, "value", form, Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders"))
-    return select(Piece(0, batch, (), 0, len(values), 50, 1 << 20, False), wanted, schemas).records
+    wanted = RecordFilter(True, None, find, "value", form, Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders"))
+    return select_records(FetchedPiece(0, batch, (), 0, len(values), 50, 1 << 20, False), wanted, schemas).records
 
 
 def test_avro_is_shown_as_json_and_other_bytes_as_they_are(schemas: Schemas) -> None:
@@ -139,8 +139,12 @@ def test_a_header_that_names_no_schema_is_a_note_and_masks_hide_the_value(
     schemas = Schemas(put_schemas(tmp_path), lambda: 0)
     record = Record(value=AVRO.data, headers=(("__value_schema_id", header),), timestamp=1)
     for rules, text in (((), AVRO.data.decode()), (("orders:value.customer",), "***")):
-        wanted = Wanted(True, None, "", "value", "text", Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders"))
-        (shown,) = select(Piece(0, build_batch([record]), (), 0, 1, 50, 1 << 20, False), wanted, schemas).records
+        wanted = RecordFilter(
+            True, None, "", "value", "text", Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders")
+        )
+        (shown,) = select_records(
+            FetchedPiece(0, build_batch([record]), (), 0, 1, 50, 1 << 20, False), wanted, schemas
+        ).records
         assert note in shown.notes and (shown.value.text or "").replace("\\x06", "\x06") == text
 
 

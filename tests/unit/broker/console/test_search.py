@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console.decoding import work
-from moldau.broker.console.decoding.selection import Piece, Selected, Wanted, select
+from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, SelectedRecords, select_records
 from moldau.broker.console.decoding.signs import ANYWHERE, Haystack, signs_of
 from moldau.broker.console.searching import search, stretches
 from moldau.protocol.compression import Codec
@@ -104,9 +104,9 @@ def test_records_are_found_in_files_of_any_codec(
         assert last["end"] and not last["errors"]
         if "limit" not in query:
             assert last["offsets"] == last["of_offsets"]
-            assert last["end"] == search.WHOLE
+            assert last["end"] == search.END_WHOLE
         else:
-            assert last["end"] == search.FULL
+            assert last["end"] == search.END_FULL
 
     serve_and(story, **SETTINGS, **SMALL)
 
@@ -120,7 +120,7 @@ def test_what_is_found_comes_in_the_order_of_time_over_all_partitions(monkeypatc
         assert sorted(numbers(events), reverse=True)[:10] == list(range(199, 189, -1))
         oldest = await found("/topics/orders/records/search?limit=10&begin=oldest")
         assert sorted(numbers(oldest))[:10] == list(range(10))
-        assert events[-1]["end"] == search.FULL
+        assert events[-1]["end"] == search.END_FULL
         assert events[-1]["offsets"] < 100, "the search ends long before the whole topic"
 
     serve_and(story, **SETTINGS, **SMALL)
@@ -253,7 +253,7 @@ def test_a_search_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(node: Node) -> None:
         await fill(node)
         events = await found("/topics/orders/records/search?key=k23")
-        assert events[-1]["end"] == search.LATE
+        assert events[-1]["end"] == search.END_LATE
         assert events[-1]["offsets"] < events[-1]["of_offsets"] == 200
 
     serve_and(story, **SETTINGS, **SMALL)
@@ -279,10 +279,10 @@ RECORD = st.builds(
 RECORDS = st.lists(RECORD, min_size=1, max_size=4)
 
 
-def wanted_of(key: bytes | None, header: tuple[str, bytes | None] | None, text: str | None, find: str) -> Wanted:
+def wanted_of(key: bytes | None, header: tuple[str, bytes | None] | None, text: str | None, find: str) -> RecordFilter:
     field = None if text is None else ("a.b", text)
     found = find.join(ANYWHERE) if find else ""
-    return Wanted(True, key, found, "any", "auto", Contents.PLAIN, False, Masks((), "t"), header, field)
+    return RecordFilter(True, key, found, "any", "auto", Contents.PLAIN, False, Masks((), "t"), header, field)
 
 
 @given(
@@ -296,22 +296,22 @@ def wanted_of(key: bytes | None, header: tuple[str, bytes | None] | None, text: 
     ),
 )
 @settings(max_examples=400, deadline=None)
-def test_the_signs_hide_no_record(batches: list[tuple[list[Record], Codec]], wanted: Wanted) -> None:
+def test_the_signs_hide_no_record(batches: list[tuple[list[Record], Codec]], wanted: RecordFilter) -> None:
     data, offset = b"", 0
     for records, codec in batches:
         data += build_batch(records, base_offset=offset, codec=codec)
         offset += len(records)
-    piece = Piece(0, data, (), 0, offset, 100, 1 << 18, False)
-    quick = select(piece, wanted, None)
+    piece = FetchedPiece(0, data, (), 0, offset, 100, 1 << 18, False)
+    quick = select_records(piece, wanted, None)
     slow = _without_signs(piece, wanted)
     assert [each.offset for each in quick.records] == [each.offset for each in slow.records]
     assert quick.next_offset == slow.next_offset == offset
 
 
-def _without_signs(piece: Piece, wanted: Wanted) -> Selected:
+def _without_signs(piece: FetchedPiece, wanted: RecordFilter) -> SelectedRecords:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("moldau.broker.console.decoding.selection.signs_of", lambda *_, **__: ())
-        return select(piece, wanted, None)
+        return select_records(piece, wanted, None)
 
 
 @pytest.mark.parametrize("has_function", [True, False])
@@ -332,14 +332,16 @@ def test_batches_without_a_sign_are_not_decoded() -> None:
     assert signs_of(wanted, has_schemas=False) == (b"needle",)
     records = [Record(key=b"hay", value=b"x" * 1000)] * 10
     data = b"".join(build_batch(records, base_offset=at * 10) for at in range(100))
-    found = select(Piece(0, data, (), 0, 1000, 10, 1 << 18, False), wanted, None)
+    found = select_records(FetchedPiece(0, data, (), 0, 1000, 10, 1 << 18, False), wanted, None)
     assert (found.records, found.next_offset, found.expanded) == ([], 1000, 0)
 
 
 def test_signs_are_not_used_for_what_is_masked_or_framed() -> None:
     wanted = wanted_of(b"needle", None, None, "")
     assert signs_of(wanted, has_schemas=True) == ()
-    masked = Wanted(True, b"k", "", "any", "auto", Contents.PLAIN, False, Masks((mask_rule("t:value.secret"),), "t"))
+    masked = RecordFilter(
+        True, b"k", "", "any", "auto", Contents.PLAIN, False, Masks((mask_rule("t:value.secret"),), "t")
+    )
     assert signs_of(masked, has_schemas=False) == ()
 
 
@@ -359,13 +361,13 @@ MASKS = ["value.a.b", "value.a", "value.c", "value.*", "value.a.b.d", "value.x",
 )
 @settings(max_examples=400, deadline=None)
 def test_what_is_found_of_masked_records_is_what_their_masked_parts_have(
-    records: list[Record], wanted: Wanted, rules: list[str]
+    records: list[Record], wanted: RecordFilter, rules: list[str]
 ) -> None:
     masks = Masks(map(mask_rule, (f"t:{rule}" for rule in rules)), "t")
-    piece = Piece(0, build_batch(records, base_offset=0), (), 0, len(records), 100, 1 << 18, False)
-    found = select(piece, replace(wanted, masks=masks), None)
+    piece = FetchedPiece(0, build_batch(records, base_offset=0), (), 0, len(records), 100, 1 << 18, False)
+    found = select_records(piece, replace(wanted, masks=masks), None)
     masked = build_batch([masks.applied(record) for record in records], base_offset=0)
-    expected = select(piece._replace(records=masked), wanted, None)
+    expected = select_records(piece._replace(records=masked), wanted, None)
     assert [each.offset for each in found.records] == [each.offset for each in expected.records]
 
 
@@ -397,8 +399,8 @@ def test_the_work_for_a_record_does_not_depend_on_a_masked_part(
 
     monkeypatch.setattr(Masks, "applied", count)
     records = [Record(value=b'{"customer": {"id": 5, "name": "Anna"}}')] * 10
-    piece = Piece(0, build_batch(records, base_offset=0), (), 0, 10, 100, 1 << 18, False)
-    select(piece, replace(wanted_of(None, None, None, ""), masks=masks, field=field), None)
+    piece = FetchedPiece(0, build_batch(records, base_offset=0), (), 0, 10, 100, 1 << 18, False)
+    select_records(piece, replace(wanted_of(None, None, None, ""), masks=masks, field=field), None)
     assert calls == masked
 
 
@@ -407,14 +409,15 @@ def test_bytes_are_read_from_the_file_that_was_looked_up_alone() -> None:
     file = files.open("/log", create=True)
     file.append([b"batches"])
     inode = files.stamp("/log").inode
-    assert work._bytes_at(files, work.Place("/log", inode, 0, 7)) == b"batches"
-    assert work._bytes_at(files, work.Place("/log", inode + 1, 0, 7)) is None
-    assert work._bytes_at(files, work.Place("/gone", inode, 0, 7)) is None
+    assert work._bytes_at(files, work.FilePlace("/log", inode, 0, 7)) == b"batches"
+    assert work._bytes_at(files, work.FilePlace("/log", inode + 1, 0, 7)) is None
+    assert work._bytes_at(files, work.FilePlace("/gone", inode, 0, 7)) is None
 
 
 def test_a_long_stretch_gives_way_to_other_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "SEARCH_EFFORT", 1)
     data = b"".join(build_batch([Record(value=b"v")], base_offset=at) for at in range(5))
     wanted = wanted_of(None, None, None, "x.y")
-    seen = work.searched(work.State(None, None), Piece(0, data, (), 0, 5, 10, 1 << 18, False), wanted, None)  # type: ignore[arg-type]
+    state = work.WorkerState(None, None)  # type: ignore[arg-type]
+    seen = work.searched(state, FetchedPiece(0, data, (), 0, 5, 10, 1 << 18, False), wanted, None)
     assert seen is not None and seen.selected.next_offset < 5

@@ -11,8 +11,8 @@ import pytest
 
 from moldau.broker.console.group_pages import lag_upper_bounds
 from moldau.broker.console.groups import CommittedOffsets
-from moldau.broker.console.lag import Budget, Ends, partition_lags
-from moldau.broker.console.page import SLICE, Refusal, Visit, choose
+from moldau.broker.console.lag import CountingBudget, PartitionEnds, partition_lags
+from moldau.broker.console.page import SLICE, Refusal, Visit, choose_names
 from moldau.broker.console.partitions import ASKED_MAX, LATEST, READ_COMMITTED, ask_leaders, offsets_of
 from moldau.broker.console.rendering import LOOKS, PAGE_SIZE_MAX, SLICE_NS, Renderer
 from moldau.security.access import Unrestricted
@@ -102,7 +102,7 @@ def test_names_are_chosen_in_slices() -> None:
             return True
 
         visit = Visit(client_of(work, 1), "/topics", {}, {})
-        names, total, _ = await choose((f"{index:05}" for index in range(COUNT)), visit, is_shown)
+        names, total, _ = await choose_names((f"{index:05}" for index in range(COUNT)), visit, is_shown)
         assert (names[0], total) == ("00000", COUNT)
 
     assert run(story).most <= SLICE
@@ -136,7 +136,7 @@ def test_another_broker_is_asked_for_some_partitions_at_a_time() -> None:
 def test_the_lags_of_groups_are_compared_in_slices(count: int) -> None:
     async def story(work: Work) -> None:
         each = CommittedOffsets(dict.fromkeys(KEYS[: COUNT // count], 3))
-        ends = {each.isolation: Ends({}, Counted(work))}
+        ends = {each.isolation: PartitionEnds({}, Counted(work))}
         bounds = await lag_upper_bounds({f"g{index}": each for index in range(count)}, ends)
         assert set(bounds.values()) == {4 * COUNT // count}
 
@@ -146,7 +146,9 @@ def test_the_lags_of_groups_are_compared_in_slices(count: int) -> None:
 def test_the_lags_of_a_group_with_many_partitions_are_found_in_slices() -> None:
     async def story(work: Work) -> None:
         committed: dict[tuple[str, int], int | None] = dict.fromkeys(KEYS, 3)
-        lags = await partition_lags(client_of(work, 1), committed, Ends({}, Counted(work)), Budget(0, 0))
+        lags = await partition_lags(
+            client_of(work, 1), committed, PartitionEnds({}, Counted(work)), CountingBudget(0, 0)
+        )
         assert sum(each.records or 0 for each in lags) == 4 * COUNT
 
     assert run(story).most <= SLICE

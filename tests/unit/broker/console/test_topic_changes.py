@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.console.topic_changes import spread
+from moldau.broker.console.topic_changes import choose_brokers
 from tests.support.cluster import Cluster
 from tests.support.console_client import SETTINGS, get, json_of
 from tests.support.node import Node, batch, serve_and
@@ -152,4 +152,4 @@ def test_partitions_move_to_the_brokers_that_were_shown_and_leaders_are_elected(
     [(0, 2, [4, 5]), (1, 2, [5, 6]), (2, 2, [6, 4]), (5, 3, [6, 4, 5]), (0, 9, [4, 5, 6])],
 )
 def test_partitions_are_spread_over_brokers(index: int, count: int, expected: list[int]) -> None:
-    assert spread([4, 5, 6], index, count) == expected
+    assert choose_brokers([4, 5, 6], index, count) == expected

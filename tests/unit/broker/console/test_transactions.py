@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.console.transaction_pages import OpenTransaction, will_end
+from moldau.broker.console.transaction_pages import OpenTransaction, is_ending
 from moldau.protocol.messages.describe_transactions import TopicData, TransactionState
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import SETTINGS, json_of
@@ -39,7 +39,7 @@ def test_a_transaction_ends_where_its_coordinator_has_the_partition_and_no_older
         producer_epoch=epoch,
         topics=[TopicData(topic=topic, partitions=partitions)],
     )
-    assert will_end(known, OPENED) is expected
+    assert is_ending(known, OPENED) is expected
 
 
 def test_a_partition_of_which_the_coordinator_does_not_know_hangs_though_the_producer_has_a_transaction() -> None:

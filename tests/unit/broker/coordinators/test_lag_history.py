@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from moldau.broker.console.remembered import outline
+from moldau.broker.console.remembered import sparkline_points
 from moldau.broker.coordinators.lag_history import GROUPS_MAX, PERIOD_MS, POINTS, LagHistory
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import SETTINGS, get, json_of
@@ -49,8 +49,8 @@ def test_no_more_groups_have_points_than_memory_is_meant_for() -> None:
 
 
 def test_the_outline_ends_at_the_right_edge_and_leaves_out_what_is_unknown() -> None:
-    assert outline([0, None, 10], 590, 80) == "570,80 590,0"
-    assert outline([0], 590, 80) == "590,80"
+    assert sparkline_points([0, None, 10], 590, 80) == "570,80 590,0"
+    assert sparkline_points([0], 590, 80) == "590,80"
 
 
 def test_the_page_of_a_group_shows_how_its_lag_grew_before_anybody_looked() -> None:

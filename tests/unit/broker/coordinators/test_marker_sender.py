@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from moldau.broker.coordinators.marker_sender import MARKERS_AT_ONCE, RETRY_MS, MarkerSender
 from moldau.broker.coordinators.marker_writer import Marker, Written
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.coordinator.transaction.events import MarkersWritten, SendMarkers
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.write_txn_markers import (
@@ -194,7 +194,7 @@ def test_what_is_refused_or_not_answered_is_sent_again() -> None:
         assert stage.asked == []
         await until_retry()
         _, reply = stage.asked.pop()
-        reply(NoResponse.DISCONNECTED)
+        reply(NoResponseReason.DISCONNECTED)
         await until_retry()
         stage.answer()
         assert stage.reports.written == [("id-1", [("t", 0)]), ("id-1", [("t", 1)])]

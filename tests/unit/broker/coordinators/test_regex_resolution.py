@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from moldau.broker.coordinators.regex_resolution import resolve
+from moldau.broker.coordinators.regex_resolution import resolve_regexes
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
 from moldau.coordinator.consumer.regular_expressions import regex_fault
 from moldau.protocol.errors import ErrorCode
@@ -55,7 +55,7 @@ def resolved(client: object, *, is_open: bool = True) -> list[RegexesResolved]:
     command = ResolveRegexes("g", frozenset({"ap.*", "b.*"}), IMAGE, client)
     environment = cast("Any", SimpleNamespace(wall_ms=lambda: 5, offload=offload))
     reports = cast("Any", SimpleNamespace(is_open=is_open, report=reported.append))
-    asyncio.run(resolve(environment, command, reports))
+    asyncio.run(resolve_regexes(environment, command, reports))
     return reported
 
 

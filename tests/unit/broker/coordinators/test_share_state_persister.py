@@ -13,7 +13,7 @@ import pytest
 from moldau.broker.coordinators.joined_questions import KEYS_MAX
 from moldau.broker.coordinators.share_coordinator_messages import answers_of, message_of
 from moldau.broker.coordinators.share_state_persister import ATTEMPTS, NO_WAITER, ShareStatePersister
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.coordinator.share_coordinator.events import (
     DeleteState,
     InitializeState,
@@ -181,7 +181,7 @@ def test_a_lost_answer_and_a_coordinator_that_moves_are_asked_again() -> None:
         stage.ask(DeleteState(NO_WAITER, key(0)), DeleteState(NO_WAITER, key(1)))
         await asyncio.sleep(0)
         _, reply = stage.messages.pop()
-        reply(NoResponse.DISCONNECTED)
+        reply(NoResponseReason.DISCONNECTED)
         await asyncio.sleep(0.06)
         stage.reply((T, 0, ErrorCode.NOT_COORDINATOR), (T, 1, ErrorCode.NONE))
         assert [each.partition for each, _ in stage.answers] == [1]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import (
@@ -169,7 +169,7 @@ def test_what_is_not_answered_is_an_error_and_the_next_question_goes_out() -> No
         await stage.ask("lost", 0)
         await stage.ask("refused", 0)
         _, reply = stage.asked.pop(0)
-        reply(NoResponse.DISCONNECTED)
+        reply(NoResponseReason.DISCONNECTED)
         assert stage.answers == {"lost": {("t", 0): ErrorCode.NETWORK_EXCEPTION}}
         stage.answer({}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         assert stage.answers["refused"] == {("t", 0): ErrorCode.CLUSTER_AUTHORIZATION_FAILED}

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from moldau.broker.console.lag import Ends
+from moldau.broker.console.lag import PartitionEnds
 from moldau.broker.exporter import bounds as bounds_module
-from moldau.broker.exporter.bounds import Bounds, Logs, Offsets, Partition
+from moldau.broker.exporter.bounds import GroupPartitions, LagBounds, LogOffsets, Partition
 
 A, B, C, D = ("t", 0), ("t", 1), ("t", 2), ("u", 0)
 LAST = {A: 10, B: 20, C: 30}
@@ -21,21 +21,23 @@ class Group:
     """The offsets of a group and the logs that it reads."""
 
     def __init__(self, committed: Mapping[Partition, int]) -> None:
-        self.logs = Logs()
-        self.offsets = Offsets(list(committed), array("q", committed.values()))
+        self.logs = LogOffsets()
+        self.offsets = GroupPartitions(list(committed), array("q", committed.values()))
         self.offsets.look_up_positions(self.logs)
 
     def look(
         self, first: Mapping[Partition, int] | None = None, last: Mapping[Partition, int] = LAST, most: int = 10
-    ) -> Bounds | None:
-        async def look() -> Bounds | None:
-            await self.logs.take(Ends(first or {}, last))
+    ) -> LagBounds | None:
+        async def look() -> LagBounds | None:
+            await self.logs.take(PartitionEnds(first or {}, last))
             return await self.offsets.bounds(self.logs, most)
 
         return asyncio.run(look())
 
 
-def bounds(committed: Mapping[Partition, int], first: Mapping[Partition, int] | None = None, most: int = 10) -> Bounds:
+def bounds(
+    committed: Mapping[Partition, int], first: Mapping[Partition, int] | None = None, most: int = 10
+) -> LagBounds:
     found = Group(committed).look(first, most=most)
     assert found is not None
     return found
@@ -110,7 +112,7 @@ def test_a_group_whose_ends_and_offsets_are_as_before_is_not_looked_at_again() -
     group.offsets.commit(array("q", [6, 3]))
     committed = group.look({A: 4}, {**LAST, B: 21})
     assert committed is not None and [*committed.lags] == [4, 18]
-    group.logs = Logs()
+    group.logs = LogOffsets()
     group.offsets.look_up_positions(group.logs)
     assert group.look({A: 4}, {**LAST, B: 21}) is None, "the partitions have other positions, and the same ends"
 

@@ -8,7 +8,7 @@ import pytest
 
 from moldau.broker.exporter import counting
 from moldau.broker.exporter.exporter import LagExporter
-from moldau.broker.exporter.sample import KEYS_REFRESH_SAMPLES, Sampler
+from moldau.broker.exporter.sample import KEYS_REFRESH_SAMPLES, LagSampler
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -154,7 +154,7 @@ def test_beyond_the_limit_on_partitions_a_group_has_the_lag_of_the_group_alone()
 def test_what_a_sample_may_not_read_is_an_upper_bound_and_counted_by_the_next_samples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(counting, "BUDGET", (200_000, 140_000))
+    monkeypatch.setattr(counting, "SAMPLE_BYTES_MAX", (200_000, 140_000))
 
     async def story(node: Node) -> None:
         producer = await started(node)
@@ -184,7 +184,7 @@ def test_a_group_that_stands_still_is_not_looked_at_again() -> None:
         sampler = sampler_of(node)
 
         async def take() -> dict[str, tuple[int | None, int]]:
-            return {group.id: (group.summed_lag().records, id(group.bounds)) for group in await sampler.take()}
+            return {group.id: (group.summed_lag().records, id(group.bounds)) for group in await sampler.take_sample()}
 
         first, second = await take(), await take()
         assert first == second and first["a"][0] == 1
@@ -209,7 +209,7 @@ def test_a_partition_in_place_of_another_is_not_taken_for_it() -> None:
         sampler = sampler_of(node)
 
         async def lag() -> int | None:
-            return {group.id: group.summed_lag().records for group in await sampler.take()}["g"]
+            return {group.id: group.summed_lag().records for group in await sampler.take_sample()}["g"]
 
         await commit(client, "g", 1, topic="orders")
         await commit(client, "g", 2, topic="third")
@@ -231,14 +231,16 @@ def test_a_count_is_kept_while_the_group_stands_still() -> None:
             await commit(client, group, 1, topic="orders")
         await client.produce("orders", batch("x", "y", "z"))
         sampler = sampler_of(node)
-        first = await sampler.take()
+        first = await sampler.take_sample()
         counts = dict(sampler._counter._now)
         assert len(counts) == 1, "groups at the same offset share a count"
         for _ in range(3):
-            assert [group.summed_lag() for group in await sampler.take()] == [group.summed_lag() for group in first]
+            assert [group.summed_lag() for group in await sampler.take_sample()] == [
+                group.summed_lag() for group in first
+            ]
             assert sampler._counter._now == counts
         await client.produce("orders", batch("v"))
-        assert [group.summed_lag().records for group in await sampler.take()] == [3, 3]
+        assert [group.summed_lag().records for group in await sampler.take_sample()] == [3, 3]
         assert list(sampler._counter._now) == list(counts), "the count continues at the offset that it had reached"
 
     serve_and(story, **SETTINGS)
@@ -256,12 +258,12 @@ def test_groups_that_stand_still_for_long_are_still_asked_for() -> None:
             if sample == KEYS_REFRESH_SAMPLES + 2:
                 await client.produce("other", batch("z"))
             expected = {"a": 1, "b": 2 if sample >= KEYS_REFRESH_SAMPLES + 2 else 1, "c": 1}
-            assert {group.id: group.summed_lag().records for group in await sampler.take()} == expected, sample
+            assert {group.id: group.summed_lag().records for group in await sampler.take_sample()} == expected, sample
 
     serve_and(story, **SETTINGS)
 
 
-def sampler_of(node: Node) -> Sampler:
+def sampler_of(node: Node) -> LagSampler:
     metrics = node.broker.metrics
     exporter = None if metrics is None else metrics._lags
     assert isinstance(exporter, LagExporter)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.faults.fault import Fault, Subject
+from moldau.broker.faults.fault import Fault, FaultSubject
 from moldau.broker.faults.faults import (
     FAULTS_LENGTH_MAX,
     FAULTS_MAX,
@@ -21,7 +21,7 @@ from moldau.protocol.messages.metadata import MetadataResponse
 from moldau.protocol.messages.produce import ProduceResponse
 
 APIS = {"Produce": ProduceResponse, "Fetch": FetchResponse, "Metadata": MetadataResponse}
-PRODUCE = Subject("Produce", "app", topics={"t": frozenset((0, 1))}, groups=frozenset(("g",)))
+PRODUCE = FaultSubject("Produce", "app", topics={"t": frozenset((0, 1))}, groups=frozenset(("g",)))
 
 
 def fault(described: object) -> Fault:

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from moldau.broker.faults.fault import Scope
-from moldau.broker.faults.parts import part_of
+from moldau.broker.faults.parts import request_part
 from moldau.broker.faults.requests import refused_named
 from moldau.broker.network.route import RequestContext
-from moldau.broker.runtime.pending import when_ready
+from moldau.broker.runtime.pending import call_with_response
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -33,7 +33,7 @@ BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 def divided(request: object, scope: Scope) -> list[Any]:
-    return [part_of(request, scope, lambda topic_id: "t", is_named=is_named) for is_named in (True, False)]
+    return [request_part(request, scope, lambda topic_id: "t", is_named=is_named) for is_named in (True, False)]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_only_the_rest_of_a_request_has_its_effect() -> None:
     context = cast("RequestContext", SimpleNamespace(version=2))
     request = DeleteGroupsRequest(groups_names=["g", "h"])
     answer = refused_named(G, ErrorCode.NOT_COORDINATOR, handle, context, request, lambda topic_id: None)
-    when_ready(answer, answers.append)
+    call_with_response(answer, answers.append)
     assert handled == [["h"]]
     (response,) = answers
     assert [(each.group_id, each.error_code) for each in response.results] == [

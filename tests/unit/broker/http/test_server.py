@@ -12,12 +12,12 @@ from moldau.broker.config.listeners import HttpAddress, read_http_address
 from moldau.broker.http.server import (
     CONNECTIONS_MAX,
     HEAD_SIZE_MAX,
-    PATIENCE_S,
-    UNSENT_MAX,
-    Answer,
+    SEND_TIMEOUT_S,
+    UNSENT_SIZE_MAX,
     HttpRequest,
+    HttpResponse,
     HttpServer,
-    plain,
+    plain_response,
 )
 from moldau.broker.runtime.tasks import Tasks
 from moldau.testing.simulation.world import SimulatedEnvironment, World
@@ -25,15 +25,15 @@ from moldau.testing.simulation.world import SimulatedEnvironment, World
 HOST, PORT = "broker-1", 9464
 
 
-async def greet(request: HttpRequest) -> Answer:
-    return plain(200, "hello")
+async def greet(request: HttpRequest) -> HttpResponse:
+    return plain_response(200, "hello")
 
 
-async def echo(request: HttpRequest) -> Answer:
-    return plain(200, f"{request.variables['name']} {request.query} {request.body.decode()}")
+async def echo(request: HttpRequest) -> HttpResponse:
+    return plain_response(200, f"{request.variables['name']} {request.query} {request.body.decode()}")
 
 
-async def fail(request: HttpRequest) -> Answer:
+async def fail(request: HttpRequest) -> HttpResponse:
     raise ValueError
 
 
@@ -44,14 +44,14 @@ class Slow:
         self.begun = 0
         self.cancelled = 0
 
-    async def __call__(self, request: HttpRequest) -> Answer:
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
         self.begun += 1
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return plain(200, "never")
+        return plain_response(200, "never")
 
 
 def server(environment: SimulatedEnvironment, slow: Slow | None = None) -> HttpServer:
@@ -147,7 +147,7 @@ def test_who_says_nothing_is_cut_off() -> None:
         with pytest.raises(ConnectionError):
             assert await reader.read() == b""
             raise ConnectionResetError
-        assert PATIENCE_S - 0.1 <= asyncio.get_running_loop().time() - began < PATIENCE_S + 1
+        assert SEND_TIMEOUT_S - 0.1 <= asyncio.get_running_loop().time() - began < SEND_TIMEOUT_S + 1
 
     talk(conversation)
 
@@ -234,7 +234,7 @@ class Holder:
 def test_clients_that_do_not_read_hold_a_limited_number_of_bytes() -> None:
     async def story() -> None:
         held = HttpServer(asyncio.get_running_loop(), {}, Tasks(lambda reason: None).spawn)
-        few, most, none = Holder(1000), Holder(UNSENT_MAX - 2000), Holder(0)
+        few, most, none = Holder(1000), Holder(UNSENT_SIZE_MAX - 2000), Holder(0)
         held.connections = cast("Any", dict.fromkeys((few, most, none)))
         held.make_room_for(1000)
         assert not (few.is_closed or most.is_closed)

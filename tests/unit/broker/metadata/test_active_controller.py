@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from moldau.broker.metadata.active_controller import ActiveController
-from moldau.broker.metadata.metadata_log import NoRoom
+from moldau.broker.metadata.metadata_log import DiskFull
 from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.decision import SLICE_SIZE
@@ -80,7 +80,7 @@ class Stage:
             self.faulty_batch = None
             raise AssertionError("a bug")
         if not self.room:
-            raise NoRoom("full")
+            raise DiskFull("full")
         self.room -= 1
         self.batches.append((self.end_offset, records))
         self.end_offset += len(records)

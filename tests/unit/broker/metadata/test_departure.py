@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.metadata.departure import Holdings, holdings_of_node, planned_moves, target_of
+from moldau.broker.metadata.departure import BrokerReplicas, holdings_of_node, planned_moves, target_of
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.topics import PartitionRegistration
 from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
@@ -32,7 +32,7 @@ def image(*partitions: list[int], removing: list[int] | None = None) -> Metadata
     return delta.apply(Provenance())
 
 
-def of(found: MetadataImage) -> Holdings:
+def of(found: MetadataImage) -> BrokerReplicas:
     return [*holdings_of_node(found, LEAVER)][-1]
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.peer_channel import NoResponse
+from moldau.broker.network.peer_channel import NoResponseReason
 from tests.support.other_brokers import brokers_behind
 
 
@@ -29,7 +29,7 @@ def test_a_broker_is_asked_at_its_address_and_without_one_the_caller_hears_so_la
         brokers.ask(2, "test", "second", replies.append)
         assert not replies, "never within the call"
         await asyncio.sleep(0)
-        assert replies == ["re: first", NoResponse.NO_ADDRESS] and asked == ["first"]
+        assert replies == ["re: first", NoResponseReason.NO_ADDRESS] and asked == ["first"]
         assert await brokers.read(1, "test", "third", lambda answer: f"<{answer}>") == "<re: third>"
 
     asyncio.run(story())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.broker.metadata.metadata_log import MetadataLog
-from moldau.broker.metadata.publisher import RECORDS_OF_STEP, CommittedMetadata, MetadataPublisher, Progress
+from moldau.broker.metadata.publisher import RECORDS_OF_STEP, CommittedMetadata, MetadataPublisher, PublishProgress
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, Provenance
 from moldau.kraft.image.replay import Replay
 from moldau.protocol.records.metadata import ProducerIdsRecord
@@ -93,7 +93,7 @@ class FollowersLog:
     def steps(self, high_watermark: int) -> int:
         """The number of steps until everything below the high watermark is published."""
         count = 1
-        while self.committed.commit(high_watermark, is_active=False) is Progress.BEHIND:
+        while self.committed.commit(high_watermark, is_active=False) is PublishProgress.BEHIND:
             count += 1
         return count
 
@@ -101,7 +101,7 @@ class FollowersLog:
 def test_a_follower_publishes_much_metadata_in_steps() -> None:
     follower = FollowersLog()
     follower.append(1, BATCHES)
-    assert follower.committed.commit(BATCHES * RECORDS, is_active=False) is Progress.BEHIND
+    assert follower.committed.commit(BATCHES * RECORDS, is_active=False) is PublishProgress.BEHIND
     assert len(follower.published) <= 1 + RECORDS_OF_STEP // RECORDS
     assert follower.steps(BATCHES * RECORDS) >= BATCHES * RECORDS // RECORDS_OF_STEP
     assert [each for each in follower.published if each] == list(range(1, BATCHES + 1))
@@ -129,7 +129,7 @@ def test_a_node_that_leads_before_it_has_published_everything_loses_none(resigns
         assert follower.publisher.image.next_producer_id < BATCHES
         follower.steps(BATCHES * RECORDS)
     else:
-        assert follower.committed.commit(BATCHES * RECORDS, is_active=True) is Progress.PUBLISHED
+        assert follower.committed.commit(BATCHES * RECORDS, is_active=True) is PublishProgress.PUBLISHED
     assert follower.publisher.image.next_producer_id == BATCHES
     assert follower.published == sorted(follower.published)
 
@@ -140,5 +140,5 @@ def test_a_snapshot_that_replaces_the_log_ends_the_steps_behind_it() -> None:
     follower.committed.commit(BATCHES * RECORDS, is_active=False)
     image = EMPTY_IMAGE._replace(provenance=Provenance(BATCHES * RECORDS, 1, 1000), next_producer_id=BATCHES)
     follower.committed.publish_snapshot(Replay(image))
-    assert follower.committed.commit(BATCHES * RECORDS, is_active=False) is Progress.PUBLISHED
+    assert follower.committed.commit(BATCHES * RECORDS, is_active=False) is PublishProgress.PUBLISHED
     assert follower.published[-1] == BATCHES

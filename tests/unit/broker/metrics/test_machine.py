@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.config.listeners import LocalAddress
-from moldau.broker.http.local import NoAnswer, get
-from moldau.broker.http.server import Answer, HttpRequest, HttpServer, plain
+from moldau.broker.http.local import NoAnswer, get_response
+from moldau.broker.http.server import HttpRequest, HttpResponse, HttpServer, plain_response
 from moldau.broker.metrics.catalogue import metrics
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Histogram, Page
 from moldau.broker.metrics.machine import Processes, label_by_broker, samples, sum_pages
-from moldau.broker.runtime.place import Place
+from moldau.broker.runtime.place import MachineProcesses
 from moldau.broker.runtime.tasks import Tasks
 
 BYTES = "kafka_server_brokertopicmetrics_bytesin_total"
@@ -76,16 +76,16 @@ def test_a_page_of_one_process_is_the_sum_of_one() -> None:
 
 
 def test_the_other_processes_are_asked_at_their_sockets(tmp_path: Path) -> None:
-    place = Place((1, 2, 3, 4), str(tmp_path))
+    place = MachineProcesses((1, 2, 3, 4), str(tmp_path))
 
-    async def metrics_of_2(request: HttpRequest) -> Answer:
-        return Answer(200, CONTENT_TYPE, str(PAGES[2]))
+    async def metrics_of_2(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, CONTENT_TYPE, str(PAGES[2]))
 
-    async def ready(request: HttpRequest) -> Answer:
-        return plain(200, "ok")
+    async def ready(request: HttpRequest) -> HttpResponse:
+        return plain_response(200, "ok")
 
-    async def starting(request: HttpRequest) -> Answer:
-        return plain(503, "the node is starting\nthe metadata quorum has no leader")
+    async def starting(request: HttpRequest) -> HttpResponse:
+        return plain_response(503, "the node is starting\nthe metadata quorum has no leader")
 
     async def ask() -> tuple[dict[int, str | None], list[str]]:
         loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ def test_a_process_that_hangs_is_given_up(tmp_path: Path) -> None:
     async def ask() -> None:
         server = await asyncio.start_unix_server(lambda reader, writer: asyncio.sleep(60), str(tmp_path / "s"))
         try:
-            await get(LocalAddress(str(tmp_path / "s")), "/metrics", 0.05)
+            await get_response(LocalAddress(str(tmp_path / "s")), "/metrics", 0.05)
         finally:
             server.close()
 

@@ -21,8 +21,8 @@ from moldau.broker.network.connection_resources import ClosingLog, ConnectionLis
 from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import SMALL_SIZE, ReplyMemory, RequestMemory
 from moldau.broker.network.replies import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
-from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
-from moldau.broker.network.turns import BUDGET_NS, Rank, Turns
+from moldau.broker.network.route import ListenerRole, RequestContext, Route, RouteBinding
+from moldau.broker.network.turns import BUDGET_NS, Rank, TurnScheduler
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode, encode
@@ -109,7 +109,7 @@ class Wire:
             "Heartbeat",
             0,
             4,
-            lambda: Binding(
+            lambda: RouteBinding(
                 HeartbeatRequest, HeartbeatResponse, lambda _, request: handler(cast("HeartbeatRequest", request))
             ),
         )
@@ -129,7 +129,7 @@ class Wire:
                 purgatory_of(loop),
                 clock := request_clock(loop),
                 cast("Transcoder", None),
-                Turns(clock, loop.call_soon),
+                TurnScheduler(clock, loop.call_soon),
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,

@@ -24,12 +24,12 @@ from moldau.broker.network.connection_resources import ClosingLog, ConnectionLis
 from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.replies import SLICE_SIZE_MIN
-from moldau.broker.network.route import Binding, RequestContext, Route
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.route import RequestContext, Route, RouteBinding
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.runtime import file_sending
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.file_sender import COLD, FileSender
-from moldau.broker.runtime.file_sending import FileSending, Part, SentFrom
+from moldau.broker.runtime.file_sending import FileSending, HandOverOwner, Part
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode
 from moldau.protocol.frames import request_frame, with_size
@@ -105,7 +105,7 @@ class Served:
         self.parks: set[int] = set()
         """Requests that wait, by their correlation ids."""
         self.tasks: list[asyncio.Task[None]] = []
-        binding = Binding(
+        binding = RouteBinding(
             FetchRequest, FetchResponse, lambda context, request: self.answer(context, cast("FetchRequest", request))
         )
         self.listener = SimpleNamespace(
@@ -122,7 +122,7 @@ class Served:
                 purgatory_of(loop),
                 clock := request_clock(loop),
                 cast("Transcoder", None),
-                Turns(clock, loop.call_soon),
+                TurnScheduler(clock, loop.call_soon),
             ),
             request_size_max=1 << 20,
             routes={FETCH: Route(FETCH, "Fetch", 4, 18, lambda: binding)},
@@ -284,7 +284,7 @@ def test_the_way_past_the_transport_waits_until_the_transport_is_empty(
         transport.write(older)
         assert connection.sends_files()
         direct = connection._output.direct
-        assert direct is not None and direct.waits is direct_output.Waits.TRANSPORT
+        assert direct is not None and direct.waits is direct_output.OutputWait.TRANSPORT
         assert served.opened_file is not None
         direct.write([b"then bytes", FileSlice(served.opened_file, 8, size), b"and bytes"])
         assert await receive(client, size) == older
@@ -466,7 +466,7 @@ class StoppedSending(FileSending):
         super().__init__(loop, FileSender)
         self.handed: list[list[Part]] = []
 
-    def send(self, owner: SentFrom, socket: int, parts: list[Part]) -> bool:
+    def send(self, owner: HandOverOwner, socket: int, parts: list[Part]) -> bool:
         self.handed.append(parts)
         if len(self.handed) > 1:
             return super().send(owner, socket, parts)
@@ -513,7 +513,7 @@ def test_a_hand_over_ends_with_a_reply_and_holds_no_memory(loop: asyncio.Abstrac
     handed: list[list[Part]] = []
     send = sending.send
 
-    def noted(owner: SentFrom, socket: int, parts: list[Part]) -> bool:
+    def noted(owner: HandOverOwner, socket: int, parts: list[Part]) -> bool:
         handed.append(parts)
         return send(owner, socket, parts)
 
@@ -527,14 +527,14 @@ def test_a_hand_over_ends_with_a_reply_and_holds_no_memory(loop: asyncio.Abstrac
         served.parked.pop()()
         (connection,) = served.connections
         direct = connection._output.direct
-        assert direct is not None and direct.waits is direct_output.Waits.SENDER
+        assert direct is not None and direct.waits is direct_output.OutputWait.SENDER
         assert direct.unsent_size() > sum(sizes[:1])
         waiting_heads = direct.held_size()
         assert 0 < waiting_heads < 1000
         for i, size in enumerate(sizes):
             correlation_id, data, _ = await reply(client)
             assert correlation_id == i and is_right(data, size)
-        await served.until(lambda: direct.waits is direct_output.Waits.NOTHING)
+        await served.until(lambda: direct.waits is direct_output.OutputWait.NOTHING)
         assert direct.held_size() == direct.unsent_size() == 0
 
     served.run(story)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.network.peer_channel import NoResponseReason, PeerChannels
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -126,7 +126,7 @@ def test_silence_ends_every_wait_and_the_next_request_connects_anew() -> None:
 
     async def story(channels: PeerChannels) -> None:
         both = await asyncio.gather(ask(channels, heartbeat(), 300), ask(channels, heartbeat(), 5000))
-        assert list(both) == [NoResponse.TIMED_OUT, NoResponse.TIMED_OUT]
+        assert list(both) == [NoResponseReason.TIMED_OUT, NoResponseReason.TIMED_OUT]
         assert isinstance(await ask(channels, heartbeat()), HeartbeatResponse)
 
     talk(peer, story)
@@ -137,7 +137,7 @@ def test_a_look_up_that_takes_too_long_is_taken_back(monkeypatch: pytest.MonkeyP
         loop = asyncio.get_running_loop()
         looked_up: asyncio.Future[list[object]] = loop.create_future()
         monkeypatch.setattr(loop, "getaddrinfo", lambda *_, **__: looked_up)
-        assert await ask(channels, heartbeat(), 60_000) is NoResponse.TIMED_OUT
+        assert await ask(channels, heartbeat(), 60_000) is NoResponseReason.TIMED_OUT
         assert looked_up.cancelled(), "else its refusal is an error that nobody hears"
 
     talk(greet, story)
@@ -177,10 +177,10 @@ def test_nobody_there_is_no_answer() -> None:
         writer.close()
 
     async def story(channels: PeerChannels) -> None:
-        assert await ask(channels, heartbeat()) is NoResponse.DISCONNECTED
+        assert await ask(channels, heartbeat()) is NoResponseReason.DISCONNECTED
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         channels.to("test", "peer", 1).ask(heartbeat(), future.set_result, 1000)
-        assert await future is NoResponse.DISCONNECTED
+        assert await future is NoResponseReason.DISCONNECTED
 
     talk(peer, story)
 
@@ -191,7 +191,7 @@ def test_an_api_that_the_peer_does_not_speak_is_no_answer() -> None:
         reply(writer, correlation_id, encode(ApiVersionsResponse(), 3))
 
     async def story(channels: PeerChannels) -> None:
-        assert await ask(channels, heartbeat()) is NoResponse.REFUSED
+        assert await ask(channels, heartbeat()) is NoResponseReason.REFUSED
 
     talk(peer, story)
 
@@ -203,6 +203,6 @@ def test_a_malformed_reply_ends_the_connection() -> None:
         reply(writer, correlation_id + 1, b"")
 
     async def story(channels: PeerChannels) -> None:
-        assert await ask(channels, heartbeat()) is NoResponse.REFUSED
+        assert await ask(channels, heartbeat()) is NoResponseReason.REFUSED
 
     talk(peer, story)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from moldau.broker.config.tls import ClientAuth, TlsSettings
 from moldau.broker.network.listener_security import AuthenticationCounts, ListenerSecurity, plain_security
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.network.peer_channel import NoResponseReason, PeerChannels
 from moldau.broker.network.peer_security import NodeTls, PeerSecurity
 from moldau.broker.network.tls.contexts import ReloadingTls
 from moldau.broker.network.tls.handshakes import Handshakes
@@ -71,7 +71,7 @@ async def served(listener: SecuredListener, channels: PeerChannels) -> None:
 
 
 async def refused(listener: SecuredListener, channels: PeerChannels) -> None:
-    assert isinstance(await ask(channels, listener.port), NoResponse)
+    assert isinstance(await ask(channels, listener.port), NoResponseReason)
 
 
 def test_requests_go_under_tls() -> None:

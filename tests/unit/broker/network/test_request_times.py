@@ -16,8 +16,8 @@ from moldau.broker.network.connection_resources import ClosingLog, ConnectionRes
 from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestTimes, TimeHistogram, late_by_ns
-from moldau.broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route
-from moldau.broker.network.turns import Turns
+from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route, RouteBinding
+from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.runtime.pending import DATA, REPLICAS, Pending
@@ -89,7 +89,7 @@ class Wire:
         loop = cast("Any", self.loop)
         self.clock = request_clock(SimpleNamespace(time=lambda: self.now_ns / 1e9), lambda: self.now_ns, slow_ms)
         self.route = Route(
-            HEARTBEAT, "Heartbeat", 0, 4, lambda: Binding(HeartbeatRequest, HeartbeatResponse, self.handle)
+            HEARTBEAT, "Heartbeat", 0, 4, lambda: RouteBinding(HeartbeatRequest, HeartbeatResponse, self.handle)
         )
         self._slow_codecs()
         listener = SimpleNamespace(
@@ -107,7 +107,7 @@ class Wire:
                 Purgatory(loop, Timeouts(loop), lambda: 0),
                 self.clock,
                 cast("Any", None),
-                Turns(self.clock, loop.call_soon),
+                TurnScheduler(self.clock, loop.call_soon),
             ),
             closing_log=ClosingLog(cast("Any", SimpleNamespace(time=lambda: 0.0))),
             opened=lambda connection: None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.route import RequestContext, Route, RouteBinding
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 NO_CONTEXT = cast("RequestContext", None)
@@ -18,10 +18,10 @@ class Bound:
         self._answers = answers_unknown_versions
         self.route = Route(12, "Heartbeat", 0, 3, self.bind)
 
-    def bind(self) -> Binding:
+    def bind(self) -> RouteBinding:
         self.count += 1
         refuse = (lambda route: HeartbeatResponse(error_code=35)) if self._answers else None
-        return Binding(HeartbeatRequest, HeartbeatResponse, lambda context, request: "answered", None, refuse)
+        return RouteBinding(HeartbeatRequest, HeartbeatResponse, lambda context, request: "answered", None, refuse)
 
 
 def test_a_route_is_bound_once_with_its_first_version() -> None:

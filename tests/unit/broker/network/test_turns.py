@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.network.turns import BUDGET_NS, QUANTUM_NS, Rank, Turns
+from moldau.broker.network.turns import BUDGET_NS, QUANTUM_NS, Rank, TurnScheduler
 from tests.support.purgatories import ManualLoop
 from tests.support.request_clocks import request_clock
 
@@ -21,7 +21,7 @@ class Loop:
         self.now_ns = 0
         self.iterations = 0
         self.soon = ManualLoop()
-        self.turns = Turns(request_clock(time_ns=lambda: self.now_ns), self.soon.call_soon)
+        self.turns = TurnScheduler(request_clock(time_ns=lambda: self.now_ns), self.soon.call_soon)
 
     def iterate(self) -> int:
         """Run an iteration, and return how long it took."""

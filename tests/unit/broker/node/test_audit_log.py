@@ -25,7 +25,7 @@ from moldau.broker.node.audit_log import (
     open_audit_file,
 )
 from moldau.security.access import AclOperation, ResourceKind
-from moldau.security.acl.authorizer import AclAccess, AlikeDecisions
+from moldau.security.acl.authorizer import AclAccess, AuditedDecisions
 from moldau.security.principal import Principal
 
 NODE = {
@@ -56,7 +56,7 @@ class Story:
         self._caplog.clear()
         access = cast("AclAccess", SimpleNamespace(principal=Principal("User", user), host="192.0.2.7"))
         for _ in range(requests):
-            decisions = AlikeDecisions(AclOperation.DESCRIBE, ResourceKind.TOPIC, f"{name}0", is_allowed)
+            decisions = AuditedDecisions(AclOperation.DESCRIBE, ResourceKind.TOPIC, f"{name}0", is_allowed)
             for number in range(1, names):
                 decisions.add(f"{name}{number}")
             self.audit.log_decisions(access, decisions)

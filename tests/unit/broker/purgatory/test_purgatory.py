@@ -240,7 +240,7 @@ def test_the_last_look_is_when_the_time_is_up() -> None:
 def test_an_operation_can_be_told_to_wait_less() -> None:
     stage = Stage()
     waiting = stage.operation()
-    waiting.operation.end_in(10)
+    waiting.operation.limit_wait(10)
     stage.loop.pass_time(0.01)
     assert waiting.looks == [True] and waiting.replies == ["last"] and is_empty(stage.purgatory)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.purgatory.purgatory import SHORT_MS, TURNING_MS, FollowerWaits
+from moldau.broker.purgatory.purgatory import NEW_LEADER_PERIOD_MS, SHORT_WAIT_MS, FollowerWaits
 
 
 class Fetch:
@@ -10,7 +10,7 @@ class Fetch:
         self.is_over = is_over
         self.ends: list[int] = []
 
-    def end_in(self, wait_ms: int) -> None:
+    def limit_wait(self, wait_ms: int) -> None:
         self.ends.append(wait_ms)
 
 
@@ -28,20 +28,20 @@ def test_what_is_parked_is_answered_when_leadership_comes_once() -> None:
     for each in (one, gone, two):
         fetches.add(each)
     gone.is_over = True
-    fetches.leadership_gained()
-    fetches.leadership_gained()
-    assert (one.ends, two.ends, gone.ends) == ([SHORT_MS], [SHORT_MS], [])
+    fetches.on_leadership_gained()
+    fetches.on_leadership_gained()
+    assert (one.ends, two.ends, gone.ends) == ([SHORT_WAIT_MS], [SHORT_WAIT_MS], [])
 
 
 def test_for_a_while_nothing_waits_long_and_then_as_long_as_it_likes() -> None:
     clock = Clock()
     fetches = FollowerWaits(clock)
     assert fetches.wait_ms(500) == 500
-    fetches.leadership_gained()
-    assert fetches.wait_ms(500) == SHORT_MS and fetches.wait_ms(3) == 3
-    clock.now_ms = TURNING_MS - 1
-    assert fetches.wait_ms(500) == SHORT_MS
-    clock.now_ms = TURNING_MS
+    fetches.on_leadership_gained()
+    assert fetches.wait_ms(500) == SHORT_WAIT_MS and fetches.wait_ms(3) == 3
+    clock.now_ms = NEW_LEADER_PERIOD_MS - 1
+    assert fetches.wait_ms(500) == SHORT_WAIT_MS
+    clock.now_ms = NEW_LEADER_PERIOD_MS
     assert fetches.wait_ms(500) == 500
 
 
@@ -51,5 +51,5 @@ def test_what_is_over_is_not_remembered() -> None:
     fetches.add(over)
     fetches.add(waiting)
     over.is_over = False
-    fetches.leadership_gained()
-    assert over.ends == [] and waiting.ends == [SHORT_MS]
+    fetches.on_leadership_gained()
+    assert over.ends == [] and waiting.ends == [SHORT_WAIT_MS]

@@ -27,7 +27,7 @@ def run(story: Callable[[Timeouts, list[str]], None], seconds: float) -> list[st
 def test_each_ends_after_its_own_time_whatever_the_order_in_which_they_were_set() -> None:
     def story(timeouts: Timeouts, ended: list[str]) -> None:
         for delay_ms in (300, 100, 200, 100):
-            timeouts.after(delay_ms, partial(ended.append, str(delay_ms)))
+            timeouts.call_after(delay_ms, partial(ended.append, str(delay_ms)))
 
     assert run(story, 0.25) == ["100", "100", "200"]
 
@@ -37,9 +37,9 @@ def test_what_was_cancelled_never_ends_and_the_next_one_ends_in_its_own_time() -
 
     def story(timeouts: Timeouts, ended: list[str]) -> None:
         loop = asyncio.get_running_loop()
-        first = timeouts.after(100, lambda: ended.append("first"))
+        first = timeouts.call_after(100, lambda: ended.append("first"))
         began_s = loop.time()
-        loop.call_later(0.06, lambda: timeouts.after(100, lambda: times.append(loop.time() - began_s)))
+        loop.call_later(0.06, lambda: timeouts.call_after(100, lambda: times.append(loop.time() - began_s)))
         loop.call_later(0.07, first.cancel)
 
     assert run(story, 0.5) == []
@@ -52,8 +52,8 @@ def test_one_that_ends_may_cancel_another_of_the_same_moment() -> None:
             ended.append("first")
             second.cancel()
 
-        timeouts.after(100, end_first)
-        second = timeouts.after(100, lambda: ended.append("second"))
+        timeouts.call_after(100, end_first)
+        second = timeouts.call_after(100, lambda: ended.append("second"))
 
     assert run(story, 0.5) == ["first"]
 
@@ -63,7 +63,7 @@ def test_no_length_stays_known_once_its_waits_are_over() -> None:
 
     def story(timeouts: Timeouts, ended: list[str]) -> None:
         for delay_ms in range(1, 2 * QUEUES_MAX):
-            timeouts.after(delay_ms, lambda: ended.append("x"))
+            timeouts.call_after(delay_ms, lambda: ended.append("x"))
         known.append(len(timeouts._queues))
         asyncio.get_running_loop().call_later(0.5, lambda: known.append(len(timeouts._queues)))
 

@@ -10,8 +10,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-u
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
 from moldau.broker.cli.daily.client import LATEST
-from moldau.broker.reasons.explain import explain
-from moldau.broker.reasons.facts import HISTORY_SETTING, GroupFacts, History, MemberFacts, PartitionFacts
+from moldau.broker.reasons.explain import explain_group
+from moldau.broker.reasons.facts import GROUP_HISTORY_SETTING, GroupFacts, History, MemberFacts, PartitionFacts
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -58,7 +58,7 @@ def symptoms(story: Callable[[Simulation], Awaitable[None]], **settings: object)
         await story(kafka)
         return await facts_of(kafka)
 
-    sentences = explain(simulate(main, nodes=1, settings=settings, limit_s=30 * 24 * 3600).value)
+    sentences = explain_group(simulate(main, nodes=1, settings=settings, limit_s=30 * 24 * 3600).value)
     assert len({each.symptom for each in sentences}) == len(sentences)
     return {each.symptom: each.text for each in sentences}
 
@@ -70,7 +70,7 @@ async def facts_of(kafka: Simulation) -> GroupFacts:
     client = Client(reader, writer, "asks")
     (group,) = (await client.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups
     resource = DescribeConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name="g", configuration_keys=[HISTORY_SETTING]
+        resource_type=GROUP_RESOURCE, resource_name="g", configuration_keys=[GROUP_HISTORY_SETTING]
     )
     (told,) = (await client.ask(DescribeConfigsRequest(resources=[resource]), 4)).results
     history = History.from_json(told.configs[0].value)
@@ -90,7 +90,7 @@ async def facts_of(kafka: Simulation) -> GroupFacts:
         0,
         end,
         end,
-        commit_ms=(history.commits_ms or {}).get(("orders", 0)),
+        committed_at_ms=(history.commits_ms or {}).get(("orders", 0)),
         member_id=members[0].member_id if members else None,
     )
     return GroupFacts("g", "classic", group.group_state, members, [partition], history)

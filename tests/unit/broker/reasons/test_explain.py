@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from moldau.broker.reasons.explain import Sentence, explain
-from moldau.broker.reasons.facts import GroupFacts, History, MemberFacts, PartitionFacts, Redelivered
+from moldau.broker.reasons.explain import Finding, explain_group
+from moldau.broker.reasons.facts import GroupFacts, History, MemberFacts, PartitionFacts, RedeliveredRecords
 from moldau.coordinator.group.history import Cause, GroupEvent
 
 NOW_MS = 10_000_000
@@ -32,26 +32,26 @@ def facts(
     return GroupFacts("orders-app", kind, state, members, partitions, told() if history is None else history)
 
 
-def orders(**known: int | str | list[Redelivered] | None) -> PartitionFacts:
+def orders(**known: int | str | list[RedeliveredRecords] | None) -> PartitionFacts:
     """A partition that the member reads to its end."""
     whole = PartitionFacts("orders", 2, 100, 0, 100, None, 0, NOW_MS - 1_000, MEMBER.member_id)
     return whole._replace(**known)  # type: ignore[arg-type]
 
 
-def the_one(found: list[Sentence]) -> Sentence:
+def the_one(found: list[Finding]) -> Finding:
     (sentence,) = found
     return sentence
 
 
 def test_a_group_without_a_problem_has_one_sentence() -> None:
-    sentence = the_one(explain(facts(orders())))
+    sentence = the_one(explain_group(facts(orders())))
     assert not sentence.is_problem
     assert sentence.text == "the group is Stable with 1 member and 1 partition, and has no lag"
 
 
 def test_a_member_that_stands_still_while_it_sends_heartbeats() -> None:
-    stuck = orders(end=81_304, behind_ms=240_000, commit_ms=NOW_MS - 240_000)
-    sentence = the_one(explain(facts(stuck)))
+    stuck = orders(high_watermark=81_304, lag_ms=240_000, committed_at_ms=NOW_MS - 240_000)
+    sentence = the_one(explain_group(facts(stuck)))
     assert sentence.symptom == "stands-still"
     assert sentence.text == (
         "orders-2 lags by 81,204 records, 4 min: member consumer-3 at 10.0.0.7 committed last 4 min ago and was heard "
@@ -60,19 +60,19 @@ def test_a_member_that_stands_still_while_it_sends_heartbeats() -> None:
 
 
 def test_a_member_that_commits_and_is_behind() -> None:
-    sentence = the_one(explain(facts(orders(end=1_100, behind_ms=9_000))))
+    sentence = the_one(explain_group(facts(orders(high_watermark=1_100, lag_ms=9_000))))
     assert (sentence.symptom, "so it goes on and is behind" in sentence.text) == ("slow", True)
 
 
 def test_a_member_that_has_committed_nothing() -> None:
-    sentence = the_one(explain(facts(orders(committed=None, commit_ms=None))))
+    sentence = the_one(explain_group(facts(orders(committed_offset=None, committed_at_ms=None))))
     assert sentence.symptom == "not-committed"
 
 
 def test_a_group_without_members_names_the_last_one() -> None:
     gone = GroupEvent(Cause.SESSION_EXPIRED, "consumer-1-x", "consumer-1", "/10.0.0.9", 45_000)
-    left = explain(
-        facts(orders(end=150, behind_ms=5_000, member_id=None), members=(), state="Empty", history=told(gone))
+    left = explain_group(
+        facts(orders(high_watermark=150, lag_ms=5_000, member_id=None), members=(), state="Empty", history=told(gone))
     )
     assert the_one(left).text == (
         "the group has no members: member consumer-1 at 10.0.0.9 was the last one, 1 min ago, and was not heard of for "
@@ -82,27 +82,31 @@ def test_a_group_without_members_names_the_last_one() -> None:
 
 
 def test_records_that_retention_took_before_the_group_read_them() -> None:
-    sentence = the_one(explain(facts(orders(committed=40, start=60, end=60))))
+    sentence = the_one(explain_group(facts(orders(committed_offset=40, log_start_offset=60, high_watermark=60))))
     assert sentence.symptom == "records-lost"
     assert "up to 20 records from offset 40 to 59 are gone" in sentence.text
 
 
 def test_a_topic_that_was_made_again_under_its_name() -> None:
-    sentence = the_one(explain(facts(orders(committed=500, end=20))))
+    sentence = the_one(explain_group(facts(orders(committed_offset=500, high_watermark=20))))
     assert sentence.symptom == "offset-beyond-end"
 
 
 def test_a_transaction_that_holds_readers() -> None:
-    held = orders(committed=100, stable_end=100, end=180, behind_ms=90_000, commit_ms=NOW_MS - 90_000)
-    sentence = the_one(explain(facts(held)))
+    held = orders(
+        committed_offset=100, last_stable_offset=100, high_watermark=180, lag_ms=90_000, committed_at_ms=NOW_MS - 90_000
+    )
+    sentence = the_one(explain_group(facts(held)))
     assert sentence.symptom == "held-by-transaction"
     assert "at offset 100, for 1 min 30 s: they do not get the 80 offsets after it" in sentence.text
-    running = orders(committed=100, stable_end=100, end=180, behind_ms=200, commit_ms=NOW_MS - 200)
-    assert the_one(explain(facts(running))).symptom == "slow"
+    running = orders(
+        committed_offset=100, last_stable_offset=100, high_watermark=180, lag_ms=200, committed_at_ms=NOW_MS - 200
+    )
+    assert the_one(explain_group(facts(running))).symptom == "slow"
 
 
 def test_a_partition_that_no_member_reads() -> None:
-    sentence = the_one(explain(facts(orders(), orders(partition=3, member_id=None, end=170))))
+    sentence = the_one(explain_group(facts(orders(), orders(partition=3, member_id=None, high_watermark=170))))
     assert (sentence.symptom, sentence.text[:8]) == ("unread", "orders-3")
 
 
@@ -118,7 +122,7 @@ def rebalances(*pairs: GroupEvent) -> list[GroupEvent]:
 def test_rebalances_are_counted_by_cause() -> None:
     busy = GroupEvent(Cause.JOIN_TIMED_OUT, MEMBER.member_id, MEMBER.client_id, MEMBER.host, 300_000)
     new = GroupEvent(Cause.JOINED, "consumer-4-uuid", "consumer-4", "/10.0.0.8")
-    sentence = the_one(explain(facts(orders(), history=told(*rebalances(*[busy] * 9, new, new)))))
+    sentence = the_one(explain_group(facts(orders(), history=told(*rebalances(*[busy] * 9, new, new)))))
     assert sentence.symptom == "rebalances"
     assert sentence.text == (
         "the group rebalanced 11 times in the last hour: 9 times because member consumer-3 at 10.0.0.7 did not join "
@@ -130,7 +134,7 @@ def test_rebalances_are_counted_by_cause() -> None:
 
 def test_two_rebalances_are_a_start_and_not_told() -> None:
     new = GroupEvent(Cause.JOINED, MEMBER.member_id, MEMBER.client_id, MEMBER.host)
-    assert the_one(explain(facts(orders(), history=told(*rebalances(new, new))))).symptom == "well"
+    assert the_one(explain_group(facts(orders(), history=told(*rebalances(new, new))))).symptom == "well"
 
 
 @pytest.mark.parametrize(
@@ -143,14 +147,14 @@ def test_two_rebalances_are_a_start_and_not_told() -> None:
 )
 def test_a_member_that_left_says_what_is_known(reason: str, said: str) -> None:
     left = GroupEvent(Cause.LEFT, MEMBER.member_id, MEMBER.client_id, MEMBER.host, detail=reason)
-    assert said in the_one(explain(facts(orders(), history=told(*rebalances(left, left, left))))).text
+    assert said in the_one(explain_group(facts(orders(), history=told(*rebalances(left, left, left))))).text
 
 
 def test_a_commit_after_the_partition_was_lost() -> None:
     refused = GroupEvent(
         Cause.COMMIT_REFUSED, MEMBER.member_id, MEMBER.client_id, MEMBER.host, detail="ILLEGAL_GENERATION"
     )
-    sentence = the_one(explain(facts(orders(), history=told(refused))))
+    sentence = the_one(explain_group(facts(orders(), history=told(refused))))
     assert sentence.symptom == "commits-refused"
     assert "with ILLEGAL_GENERATION: the group had rebalanced before it" in sentence.text
 
@@ -165,7 +169,7 @@ def test_a_commit_after_the_partition_was_lost() -> None:
 )
 def test_clients_that_are_refused(cause: Cause, error: str, symptom: str, said: str) -> None:
     sentence = the_one(
-        explain(facts(orders(), history=told(GroupEvent(cause, "x", "app-2", "/10.0.0.8", detail=error))))
+        explain_group(facts(orders(), history=told(GroupEvent(cause, "x", "app-2", "/10.0.0.8", detail=error))))
     )
     assert (sentence.symptom, said in sentence.text) == (symptom, True)
 
@@ -176,18 +180,18 @@ def test_offsets_that_expired_went_back_or_were_deleted() -> None:
         GroupEvent(Cause.COMMIT_WENT_BACK, number=40, detail="orders-2"),
         GroupEvent(Cause.OFFSETS_DELETED, number=1),
     ]
-    found = explain(facts(orders(), history=told(*events)))
+    found = explain_group(facts(orders(), history=told(*events)))
     assert [each.symptom for each in found] == ["offsets-expired", "offsets-deleted", "commit-went-back"]
     assert "set orders-2 back by 40 offsets" in found[2].text
 
 
 def test_what_is_older_than_an_hour_is_not_told() -> None:
     old = GroupEvent(Cause.OFFSETS_EXPIRED, number=3, first_ms=1, last_ms=NOW_MS - 3_700_000)
-    assert the_one(explain(facts(orders(), history=told(old)))).symptom == "well"
+    assert the_one(explain_group(facts(orders(), history=told(old)))).symptom == "well"
 
 
 def test_a_broker_without_a_history_is_said() -> None:
-    found = explain(GroupFacts("g", "classic", "Stable", [MEMBER], [orders(end=150)], None))
+    found = explain_group(GroupFacts("g", "classic", "Stable", [MEMBER], [orders(high_watermark=150)], None))
     assert [each.symptom for each in found] == ["lags", "no-history"]
 
 

@@ -8,8 +8,14 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from moldau.broker.reasons.explain import explain
-from moldau.broker.reasons.facts import DEAD, GroupFacts, MemberFacts, Redelivered, redelivered
+from moldau.broker.reasons.explain import explain_group
+from moldau.broker.reasons.facts import (
+    DEAD_GROUP_STATE,
+    GroupFacts,
+    MemberFacts,
+    RedeliveredRecords,
+    redelivered_records,
+)
 from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.share_coordinator.state import StateBatch
 from tests.unit.broker.reasons.test_explain import MEMBER, NOW_MS, facts, orders, rebalances, told
@@ -35,13 +41,13 @@ class Story(NamedTuple):
 STORIES: Final = (
     Story(
         "it stands still and sends heartbeats",
-        facts(orders(end=5_100, behind_ms=600_000, commit_ms=NOW_MS - 600_000)),
+        facts(orders(high_watermark=5_100, lag_ms=600_000, committed_at_ms=NOW_MS - 600_000)),
         ["stands-still"],
         "was heard of 2 s ago: it is busy with the records that it has, stands still, or does not commit",
     ),
     Story(
         "it is slower than its producers",
-        facts(orders(end=5_100, behind_ms=60_000)),
+        facts(orders(high_watermark=5_100, lag_ms=60_000)),
         ["slow"],
         "so it goes on and is behind",
     ),
@@ -65,7 +71,7 @@ STORIES: Final = (
     ),
     Story(
         "retention was faster",
-        facts(orders(committed=40, start=60, end=100)),
+        facts(orders(committed_offset=40, log_start_offset=60, high_watermark=100)),
         ["records-lost", "slow"],
         "up to 20 records from offset 40 to 59 are gone",
     ),
@@ -77,13 +83,16 @@ STORIES: Final = (
     ),
     Story(
         "the topic was made again under its name",
-        facts(orders(committed=500, end=20)),
+        facts(orders(committed_offset=500, high_watermark=20)),
         ["offset-beyond-end"],
         "the committed offset 500 is beyond the end 20",
     ),
     Story(
         "its offset expired",
-        facts(orders(committed=None, commit_ms=None), history=told(GroupEvent(Cause.OFFSETS_EXPIRED, number=1))),
+        facts(
+            orders(committed_offset=None, committed_at_ms=None),
+            history=told(GroupEvent(Cause.OFFSETS_EXPIRED, number=1)),
+        ),
         ["offsets-expired", "not-committed"],
         "1 offset of the group expired 1 min ago",
     ),
@@ -116,7 +125,7 @@ STORIES: Final = (
     Story(
         "the last process was killed",
         facts(
-            orders(end=150, member_id=None),
+            orders(high_watermark=150, member_id=None),
             members=(),
             state="Empty",
             history=told(of(Cause.SESSION_EXPIRED, number=45_000)),
@@ -127,7 +136,7 @@ STORIES: Final = (
     Story(
         "the last process was closed",
         facts(
-            orders(end=150, member_id=None),
+            orders(high_watermark=150, member_id=None),
             members=(),
             state="Empty",
             history=told(of(Cause.LEFT, detail="the consumer is being closed")),
@@ -137,13 +146,15 @@ STORIES: Final = (
     ),
     Story(
         "it never had a member",
-        facts(orders(end=150, member_id=None), members=(), state="Empty"),
+        facts(orders(high_watermark=150, member_id=None), members=(), state="Empty"),
         ["no-members"],
         "the group has no members. It lags by 50 records",
     ),
     Story(
         "it rebalances and does not end",
-        facts(orders(end=100), state="PreparingRebalance", history=told(*rebalances(of(Cause.JOINED, OTHER)))),
+        facts(
+            orders(high_watermark=100), state="PreparingRebalance", history=told(*rebalances(of(Cause.JOINED, OTHER)))
+        ),
         ["rebalancing"],
         "consumer-4 at 10.0.0.8 joined",
     ),
@@ -174,33 +185,41 @@ STORIES: Final = (
     Story(
         "an open transaction holds it",
         facts(
-            orders(committed=100, stable_end=100, end=180, behind_ms=90_000, commit_ms=NOW_MS - 90_000),
+            orders(
+                committed_offset=100,
+                last_stable_offset=100,
+                high_watermark=180,
+                lag_ms=90_000,
+                committed_at_ms=NOW_MS - 90_000,
+            ),
         ),
         ["held-by-transaction"],
         "at offset 100, for 1 min 30 s",
     ),
     Story(
         "a partition has no member",
-        facts(orders(), orders(partition=3, member_id=None, end=170)),
+        facts(orders(), orders(partition=3, member_id=None, high_watermark=170)),
         ["unread"],
         "orders-3: no member reads it now, and it has lag",
     ),
     Story(
         "it began to read and commits nothing",
-        facts(orders(committed=None, commit_ms=None)),
+        facts(orders(committed_offset=None, committed_at_ms=None)),
         ["not-committed"],
         "orders-2",
     ),
     Story(
         "Apache Kafka coordinates it",
-        GroupFacts("g", "classic", "Stable", [MEMBER], [orders(end=150)], None),
+        GroupFacts("g", "classic", "Stable", [MEMBER], [orders(high_watermark=150)], None),
         ["lags", "no-history"],
         "member consumer-3 at 10.0.0.7 reads it",
     ),
     Story(
         "a record of a share group comes back again and again",
         facts(
-            orders(member_id=None, redelivered=[Redelivered(17, 17, 4, False), Redelivered(19, 22, 2, False)]),
+            orders(
+                member_id=None, redelivered=[RedeliveredRecords(17, 17, 4, False), RedeliveredRecords(19, 22, 2, False)]
+            ),
             kind="share",
         ),
         ["redelivered"],
@@ -209,7 +228,7 @@ STORIES: Final = (
     ),
     Story(
         "a record of a share group is given up",
-        facts(orders(member_id=None, redelivered=[Redelivered(17, 17, 5, True)]), kind="share"),
+        facts(orders(member_id=None, redelivered=[RedeliveredRecords(17, 17, 5, True)]), kind="share"),
         ["given-up"],
         "orders-2: 1 record was delivered more than once and is given up: a consumer rejected it, or "
         "share.delivery.count.limit was reached; most often the record at offset 17 5 times",
@@ -245,19 +264,19 @@ STORIES: Final = (
     ),
     Story(
         "it is not there any more",
-        facts(members=(), state=DEAD, kind="", history=told(GroupEvent(Cause.OFFSETS_EXPIRED, number=1))),
+        facts(members=(), state=DEAD_GROUP_STATE, kind="", history=told(GroupEvent(Cause.OFFSETS_EXPIRED, number=1))),
         ["gone", "offsets-expired"],
         "there is no group of this name now",
     ),
     Story(
         "a share group is behind",
-        facts(orders(committed=0, end=150, unfinished=50, member_id=None), kind="share"),
+        facts(orders(committed_offset=0, high_watermark=150, unacknowledged_count=50, member_id=None), kind="share"),
         ["lags"],
         "orders-2 lags by 50 records, 0 s: 1 member of the group reads it",
     ),
     Story(
         "a share group has acknowledged nothing",
-        facts(orders(committed=None, member_id=None), kind="share"),
+        facts(orders(committed_offset=None, member_id=None), kind="share"),
         ["not-committed"],
         "the group, of 1 member, has acknowledged nothing of orders-2",
     ),
@@ -267,13 +286,13 @@ STORIES: Final = (
 
 @pytest.mark.parametrize("story", STORIES, ids=[each.name for each in STORIES])
 def test_a_history_is_told_by_its_causes_alone(story: Story) -> None:
-    found = explain(story.known)
+    found = explain_group(story.known)
     assert [each.symptom for each in found] == story.symptoms
     assert story.said in found[0].text
 
 
 def test_what_is_not_known_of_the_past_is_not_told_as_known() -> None:
-    *_, last = explain(GroupFacts("g", "classic", "Stable", [MEMBER], [orders()], None))
+    *_, last = explain_group(GroupFacts("g", "classic", "Stable", [MEMBER], [orders()], None))
     assert last.symptom == "no-history"
     assert last.text.endswith(
         "the broker keeps no history of groups, or the user may not describe the group's settings"
@@ -289,7 +308,7 @@ def test_records_that_were_acknowledged_do_not_come_back() -> None:
         StateBatch(9, 9, archived, 5),
         StateBatch(10, 10, archived, 1),
     ]
-    assert redelivered(batches) == [Redelivered(6, 7, 3, False), Redelivered(9, 9, 5, True)]
+    assert redelivered_records(batches) == [RedeliveredRecords(6, 7, 3, False), RedeliveredRecords(9, 9, 5, True)]
 
 
 def test_there_are_twenty_and_they_differ() -> None:

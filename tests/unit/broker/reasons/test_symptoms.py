@@ -16,7 +16,7 @@ def test_each_symptom_has_a_row() -> None:
     page = (ROOT / "docs" / "groups.md").read_text()
     section = page.partition("## Why a group lags")[2].partition("\n## ")[0]
     told = {word for row in ROW.findall(section) for word in re.findall(r"[a-z-]+", row)}
-    written = set(re.findall(r'Sentence\(\s*"([a-z-]+)"', source)) | set(
+    written = set(re.findall(r'Finding\(\s*"([a-z-]+)"', source)) | set(
         re.findall(r'^\s+"([a-z-]+)" if ', source, re.MULTILINE)
     )
     written |= set(re.findall(r' else "([a-z-]+)",$', source, re.MULTILINE))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from moldau.broker.replicas.log_rewriting import Throttle
+from moldau.broker.replicas.log_rewriting import IoThrottle
 from moldau.protocol.compression import Codec
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.incremental_alter_configs import (
@@ -183,7 +183,7 @@ def test_a_log_that_is_deleted_while_it_is_cleaned_ends_the_cleaning() -> None:
 def test_bytes_are_spread_over_time() -> None:
     now_ms = 1000
     settings = cast(Any, SimpleNamespace(config=SimpleNamespace(real=lambda name: 1000.0)))
-    throttle = Throttle(settings, cast(Any, SimpleNamespace(monotonic_ms=lambda: now_ms)))
+    throttle = IoThrottle(settings, cast(Any, SimpleNamespace(monotonic_ms=lambda: now_ms)))
     assert throttle.delay_s(500) == 0.5
     now_ms = 1500
     assert throttle.delay_s(0) == 0

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from moldau.broker.runtime.acceptor import ACCEPTS_MAX, FILES_SHARE, SocketAcceptor
+from moldau.broker.runtime.acceptor import ACCEPTS_MAX, FILE_DESCRIPTORS_DIVISOR, SocketAcceptor
 
 HOST = "127.0.0.1"
 PATIENCE_S = 10
@@ -130,7 +130,7 @@ def test_without_descriptors_it_waits_a_moment_and_says_so_once(caplog: pytest.L
         assert policy.failures == 2
 
     with caplog.at_level(logging.INFO, "moldau.listener"):
-        run(story, descriptors_max=FILES_SHARE)
+        run(story, descriptors_max=FILE_DESCRIPTORS_DIVISOR)
     assert [record.getMessage() for record in caplog.records] == [
         f"no new connections for now: [Errno {errno.EMFILE}] the rest of the descriptors is for files",
         "connections are accepted again",

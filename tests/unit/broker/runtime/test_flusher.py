@@ -68,7 +68,7 @@ class Bench:
         self.done: list[str] = []
 
     def wait_for(self, name: str, *logs: FakeLog) -> None:
-        self.flusher.when_durable([cast("Log", log) for log in logs], lambda: self.done.append(name))
+        self.flusher.call_when_durable([cast("Log", log) for log in logs], lambda: self.done.append(name))
 
 
 def live(story: Callable[[Bench], Awaitable[None]]) -> None:
@@ -131,12 +131,12 @@ def test_a_log_that_is_deleted_lets_those_who_wait_go_and_is_not_synced_again() 
         bench.wait_for("first", log)
         await asyncio.sleep(0.5)
         bench.wait_for("second", log)
-        bench.flusher.forget(cast("Log", log))
+        bench.flusher.forget_log(cast("Log", log))
         log.error = OSError("ENOENT")
         assert bench.done == ["second"]
         await asyncio.sleep(3)
         assert bench.done == ["second", "first"] and log.flushes == 0
-        bench.flusher.forget(cast("Log", FakeLog()))
+        bench.flusher.forget_log(cast("Log", FakeLog()))
 
     live(story)
 
@@ -195,7 +195,7 @@ def test_a_failed_write_back_is_a_failed_flush_unless_the_log_was_deleted_meanwh
             bench.flusher.write_back(cast("Log", log))
         await asyncio.sleep(1.5)
         assert bad.failure is bad.file.error
-        bench.flusher.forget(cast("Log", deleted))
+        bench.flusher.forget_log(cast("Log", deleted))
         await asyncio.sleep(5)
         assert deleted.failure is None and good.file.syncs == 1
 
@@ -207,7 +207,7 @@ def test_what_was_not_begun_is_not_written_back_once_the_log_is_deleted() -> Non
         first, deleted = Written(), Written()
         bench.flusher.write_back(cast("Log", first))
         bench.flusher.write_back(cast("Log", deleted))
-        bench.flusher.forget(cast("Log", deleted))
+        bench.flusher.forget_log(cast("Log", deleted))
         await asyncio.sleep(5)
         assert (first.file.syncs, deleted.file.syncs) == (1, 0)
 
@@ -221,7 +221,7 @@ def test_whoever_closes_a_log_waits_for_what_is_being_synced() -> None:
         await asyncio.sleep(0.5)
         bench.wait_for("first again", first)
         bench.wait_for("second", second)
-        await bench.flusher.finish()
+        await bench.flusher.wait_for_flushes()
         assert bench.done[:2] == ["first", "second"] and "first again" in bench.done
         syncs = first.flushes + second.flushes
         await asyncio.sleep(5)
@@ -238,9 +238,9 @@ def test_whoever_closes_a_log_hears_of_a_write_back_that_failed_and_begins_no_ot
         for log in (bad, waiting):
             bench.flusher.write_back(cast("Log", log))
         await asyncio.sleep(0.5)
-        await bench.flusher.finish()
+        await bench.flusher.wait_for_flushes()
         assert bad.failure is bad.file.error and waiting.file.syncs == 0
-        await bench.flusher.finish()
+        await bench.flusher.wait_for_flushes()
 
     live(story)
 
@@ -276,12 +276,12 @@ def test_leader_epochs_are_written_one_log_after_the_other() -> None:
             log.epochs = 1
             bench.flusher.write_epochs(cast("Log", log))
         deleted = logs.pop()
-        bench.flusher.forget(cast("Log", deleted))
+        bench.flusher.forget_log(cast("Log", deleted))
         await asyncio.sleep(1.5)
         assert [log.written for log in logs] == [1, 0]
         logs[0].epochs = 2
         bench.flusher.write_epochs(cast("Log", logs[0]))
-        await bench.flusher.finish()
+        await bench.flusher.wait_for_flushes()
         assert [log.written for log in logs] == [1, 1], "what was not begun is written when the log is closed"
         assert deleted.written == 0 and bench.flusher.sync_count == 0
 

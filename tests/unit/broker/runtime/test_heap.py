@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.runtime.heap import GROWN_SIZE_MIN, QUIET_SIZE_MAX, USED_SIZE_MIN, Heap
+from moldau.broker.runtime.heap import GROWN_SIZE_MIN, QUIET_SIZE_MAX, USED_SIZE_MIN, HeapTrimmer
 
 IDLE = 40 << 20
 FREED = """
@@ -23,7 +23,7 @@ last = blocks[-1]  # the end of the heap
 idle = Process.resident_bytes()
 del blocks
 freed = Process.resident_bytes()
-Process.give_back_heap()
+Process.trim_heap()
 print(idle, freed, Process.resident_bytes())
 """
 
@@ -63,7 +63,7 @@ class Figures:
     def keep_blocks(self) -> None:
         self.is_keeping += 1
 
-    def give_back_heap(self) -> None:
+    def trim_heap(self) -> None:
         self.resident = self.used
         self.given_back += 1
 
@@ -72,15 +72,15 @@ async def at_once(work: Callable[[], None]) -> None:
     work()
 
 
-def looks(heap: Heap) -> None:
+def looks(heap: HeapTrimmer) -> None:
     with pytest.raises(StopIteration):
         heap.check_memory().send(None)
 
 
-def at(resident: int) -> tuple[Figures, Heap]:
+def at(resident: int) -> tuple[Figures, HeapTrimmer]:
     """A process that has been idle, and has now so much memory."""
     figures = Figures()
-    heap = Heap(figures, at_once)
+    heap = HeapTrimmer(figures, at_once)
     looks(heap)
     looks(heap)
     figures.resident = resident

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from moldau.broker.runtime.environment import LocalEnvironment
-from moldau.broker.runtime.limited_work import LimitedWork, WorkEnded
+from moldau.broker.runtime.limited_work import LimitedWorker, WorkProcessEnded
 from moldau.broker.runtime.tasks import Tasks
-from moldau.broker.runtime.work_reply import Limits
+from moldau.broker.runtime.work_reply import WorkerLimits
 from moldau.storage.files.port import FileSystem
 
 pytestmark = pytest.mark.processes
@@ -52,12 +52,14 @@ def fail() -> None:
     raise ValueError("not so")
 
 
-def run(story: Callable[[LimitedWork], Awaitable[None]], *, wall_s: float = 600, waiting_max: int = 8) -> None:
+def run(story: Callable[[LimitedWorker], Awaitable[None]], *, wall_s: float = 600, waiting_max: int = 8) -> None:
     async def live() -> None:
         environment = LocalEnvironment(asyncio.get_running_loop())
         tasks = Tasks(lambda reason: None)
-        limits = Limits(MEMORY, 1)
-        work = LimitedWork(environment, tasks.spawn, answers, limits, wall_s=wall_s, idle_s=60, waiting_max=waiting_max)
+        limits = WorkerLimits(MEMORY, 1)
+        work = LimitedWorker(
+            environment, tasks.spawn, answers, limits, wall_s=wall_s, idle_s=60, waiting_max=waiting_max
+        )
         await story(work)
         work.close()
         await tasks.stop()
@@ -77,9 +79,9 @@ def run(story: Callable[[LimitedWork], Awaitable[None]], *, wall_s: float = 600,
 def test_what_goes_beyond_a_limit_ends_and_the_next_question_is_answered(
     question: Callable[[], object], sentence: str
 ) -> None:
-    async def story(work: LimitedWork) -> None:
+    async def story(work: LimitedWorker) -> None:
         assert await work.ask(partial(number, 1), "anna") == 1
-        with pytest.raises(WorkEnded, match=sentence):
+        with pytest.raises(WorkProcessEnded, match=sentence):
             await work.ask(question, "anna")
         assert await work.ask(partial(number, 2), "anna") == 2
 
@@ -87,15 +89,15 @@ def test_what_goes_beyond_a_limit_ends_and_the_next_question_is_answered(
 
 
 def test_what_does_not_end_in_time_is_ended() -> None:
-    async def story(work: LimitedWork) -> None:
-        with pytest.raises(WorkEnded, match=r"it took longer than 1\.5 s"):
+    async def story(work: LimitedWorker) -> None:
+        with pytest.raises(WorkProcessEnded, match=r"it took longer than 1\.5 s"):
             await work.ask(wait, "anna")
 
     run(story, wall_s=1.5)
 
 
 def test_an_error_of_the_work_is_raised_and_the_process_is_another_one() -> None:
-    async def story(work: LimitedWork) -> None:
+    async def story(work: LimitedWorker) -> None:
         first = await work.ask(os.getpid, "anna")
         assert await work.ask(os.getpid, "anna") == first != os.getpid()
         with pytest.raises(ValueError, match="not so"):
@@ -106,7 +108,7 @@ def test_an_error_of_the_work_is_raised_and_the_process_is_another_one() -> None
 
 
 def test_the_work_of_an_asker_that_left_ends_soon() -> None:
-    async def story(work: LimitedWork) -> None:
+    async def story(work: LimitedWorker) -> None:
         await work.ask(os.getpid, "anna")
         left = asyncio.ensure_future(work.ask(wait, "anna"))
         await asyncio.sleep(0.1)
@@ -118,7 +120,7 @@ def test_the_work_of_an_asker_that_left_ends_soon() -> None:
 
 
 def test_an_asker_has_one_question_in_the_queue_of_all() -> None:
-    async def story(work: LimitedWork) -> None:
+    async def story(work: LimitedWorker) -> None:
         order: list[str] = []
 
         async def ask(name: str) -> None:
@@ -132,12 +134,12 @@ def test_an_asker_has_one_question_in_the_queue_of_all() -> None:
 
 
 def test_only_some_questions_wait() -> None:
-    async def story(work: LimitedWork) -> None:
+    async def story(work: LimitedWorker) -> None:
         asked: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(work.ask(partial(number, 1), "anna")) for _ in range(2)
         ]
         await asyncio.sleep(0)
-        with pytest.raises(WorkEnded, match="2 pieces of work wait already"):
+        with pytest.raises(WorkProcessEnded, match="2 pieces of work wait already"):
             await work.ask(partial(number, 1), "boris")
         assert await asyncio.gather(*asked) == [1, 1]
 

@@ -84,12 +84,12 @@ def test_an_error_of_a_callback_reaches_the_loop() -> None:
 
 def test_a_long_step_is_logged_once_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     steps = LoopSteps()
-    steps.note(49_000_000, lambda: "short")
+    steps.note_step(49_000_000, lambda: "short")
     with caplog.at_level(logging.WARNING):
         steps.log_longest()
         assert caplog.messages == [] and steps.last.name == "short"
-        steps.note(312_000_000, lambda: 'the "long" one')
-        steps.note(100_000_000, lambda: "another")
+        steps.note_step(312_000_000, lambda: 'the "long" one')
+        steps.note_step(100_000_000, lambda: "another")
         steps.log_longest()
         steps.log_longest()
     assert caplog.messages == ['longest_step held_ms=312.0 step="the \\"long\\" one"']
@@ -103,7 +103,7 @@ def test_anything_that_can_be_called_has_a_name() -> None:
 
 def test_what_the_start_held_is_told_to_developers_and_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     steps = LoopSteps()
-    steps.note(200_000_000, lambda: "task the start of the node")
+    steps.note_step(200_000_000, lambda: "task the start of the node")
     with caplog.at_level(logging.DEBUG, "moldau.slow"):
         steps.end_start()
         steps.log_longest()

@@ -63,7 +63,7 @@ def test_a_waiting_fetch_is_checked_when_what_it_waits_for_is_stored() -> None:
     node.partitions._ports = node.partitions._ports._replace(purgatory=waiting)  # type: ignore[arg-type]
     shared = node.partitions.get(KEY)
     assert isinstance(shared, SharePartitionRunner)
-    shared.awaited_by(waiting)  # type: ignore[arg-type]
+    shared.add_waiting_fetch(waiting)  # type: ignore[arg-type]
     assert not waiting.checked() and host.deliver_call() and waiting.checked(), "its state is loaded"
     for kind in (RELEASE, ACCEPT):
         shared.acquire_records(AcquireParameters("a", 500, 500, False, 0), log.read(0, 10, 10), ())

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from moldau.coordinator.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, ClassicGroup, GroupState
-from moldau.coordinator.classic.join import JOIN_ACTIONS, RETURN_ACTIONS, JoinAction, Joiner
+from moldau.coordinator.classic.join import JOIN_ACTIONS, RETURN_ACTIONS, JoinAction, JoinerState
 from moldau.coordinator.classic.sync import SYNC_ANSWERS, SyncAction
 from moldau.protocol.errors import ErrorCode
 from tests.support.group_scribe import GroupScribe
@@ -30,13 +30,13 @@ WAYS: Final = {
 """How a group comes into each state; if it has members, a-1 leads and b-2 follows, and s-3 is static."""
 
 JOINS: Final = {
-    Joiner.UNNAMED: "join g client=n v=4",
-    Joiner.NEW: "join g client=n v=3",
-    Joiner.RESTARTED: "join g client=s instance=s",
-    Joiner.FOLLOWER_SAME: "join g member=b-2 v=3",
-    Joiner.FOLLOWER_CHANGED: "join g member=b-2 v=3 data=new",
-    Joiner.LEADER_SAME: "join g member=a-1 v=3",
-    Joiner.LEADER_CHANGED: "join g member=a-1 v=3 data=new",
+    JoinerState.UNNAMED: "join g client=n v=4",
+    JoinerState.NEW: "join g client=n v=3",
+    JoinerState.RESTARTED: "join g client=s instance=s",
+    JoinerState.FOLLOWER_SAME: "join g member=b-2 v=3",
+    JoinerState.FOLLOWER_CHANGED: "join g member=b-2 v=3 data=new",
+    JoinerState.LEADER_SAME: "join g member=a-1 v=3",
+    JoinerState.LEADER_CHANGED: "join g member=a-1 v=3 data=new",
 }
 JOIN_CELLS: Final = [(joiner, state) for joiner, states in JOIN_ACTIONS.items() for state in states]
 SYNC_CELLS: Final = [(state, is_leader) for state in SYNC_ANSWERS for is_leader in (False, True)]
@@ -61,7 +61,7 @@ def told(scribe: GroupScribe, text: str) -> str:
 
 
 @pytest.mark.parametrize(("joiner", "state"), JOIN_CELLS)
-def test_each_cell_of_the_table_of_joins(joiner: Joiner, state: GroupState) -> None:
+def test_each_cell_of_the_table_of_joins(joiner: JoinerState, state: GroupState) -> None:
     scribe = in_state(state)
     group = group_of(scribe)
     members, generation = set(group.members), group.generation
@@ -81,20 +81,20 @@ def test_each_cell_of_the_table_of_joins(joiner: Joiner, state: GroupState) -> N
             assert group.members["a-1" if joiner.name.startswith("LEADER") else "b-2"].joining is not None
         case JoinAction.REPEAT:
             assert answer.startswith(f"joined generation={generation} ")
-            names = "members=[a-1,b-2,s-3]" if joiner is Joiner.LEADER_SAME else "members=[]"
+            names = "members=[a-1,b-2,s-3]" if joiner is JoinerState.LEADER_SAME else "members=[]"
             assert answer.endswith(names) and group.state is state
 
 
 @pytest.mark.parametrize("state", GroupState)
-@pytest.mark.parametrize("joiner", Joiner)
-def test_what_the_table_leaves_out_cannot_happen(joiner: Joiner, state: GroupState) -> None:
+@pytest.mark.parametrize("joiner", JoinerState)
+def test_what_the_table_leaves_out_cannot_happen(joiner: JoinerState, state: GroupState) -> None:
     """A group that is empty or does not exist has no members to join again."""
     if state not in JOIN_ACTIONS[joiner]:
         scribe = in_state(state)
         answer = told(scribe, JOINS[joiner])
-        if joiner is Joiner.RESTARTED:
+        if joiner is JoinerState.RESTARTED:
             assert answer == "", "it is a new static member"
-        elif joiner in (Joiner.UNNAMED, Joiner.NEW):
+        elif joiner in (JoinerState.UNNAMED, JoinerState.NEW):
             assert state is DEAD and group_of(scribe).state in (EMPTY, PREPARING)
         else:
             assert answer.startswith("UNKNOWN_MEMBER_ID")
@@ -148,5 +148,5 @@ def test_each_cell_of_the_table_of_syncs(state: GroupState, is_leader: bool) -> 
 
 def test_the_tables_know_every_state() -> None:
     assert list(SYNC_ANSWERS) == list(GroupState)
-    assert list(JOIN_ACTIONS) == list(Joiner)
+    assert list(JOIN_ACTIONS) == list(JoinerState)
     assert list(RETURN_ACTIONS) == [PREPARING, COMPLETING, STABLE]

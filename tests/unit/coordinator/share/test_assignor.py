@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from moldau.coordinator.share.assignor import Assigned, assign
+from moldau.coordinator.share.assignor import Assigned, assign_simple
 
 T, U = b"t" * 16, b"u" * 16
 
@@ -17,31 +17,31 @@ def sizes(assigned: dict[str, Assigned]) -> list[int]:
 
 def test_partitions_are_divided_among_fewer_members() -> None:
     subscriptions = {"a": frozenset({T}), "b": frozenset({T})}
-    first = assign(subscriptions, {T: range(4)}, {})
+    first = assign_simple(subscriptions, {T: range(4)}, {})
     assert sizes(first) == [2, 2] and not first["a"] & first["b"]
-    assert assign(subscriptions, {T: range(4)}, first) == first
-    third = assign({**subscriptions, "c": frozenset({T})}, {T: range(4)}, first)
+    assert assign_simple(subscriptions, {T: range(4)}, first) == first
+    third = assign_simple({**subscriptions, "c": frozenset({T})}, {T: range(4)}, first)
     assert sizes(third) == [1, 1, 2]
     assert all(third[member] & first[member] for member in "ab"), "members keep what they had"
 
 
 def test_a_partition_is_shared_among_more_members() -> None:
     subscriptions = {member: frozenset({T}) for member in "abcde"}
-    assigned = assign(subscriptions, {T: range(2)}, {})
+    assigned = assign_simple(subscriptions, {T: range(2)}, {})
     assert {index for each in assigned.values() for _, index in each} == {0, 1}
     assert sizes(assigned) == [1, 1, 1, 1, 2]
 
 
 def test_members_with_other_subscriptions_get_partitions_of_their_topics() -> None:
     subscriptions = {"a": frozenset({T}), "b": frozenset({T, U})}
-    assigned = assign(subscriptions, {T: range(2), U: range(3)}, {})
+    assigned = assign_simple(subscriptions, {T: range(2), U: range(3)}, {})
     assert assigned["b"] >= {(U, 0), (U, 1), (U, 2)}
     assert len(assigned["a"]) == 1 and {topic for topic, _ in assigned["a"]} == {T}
 
 
 def test_partitions_that_are_not_initialized_are_not_assigned() -> None:
-    assert assign({"a": frozenset({T, U})}, {T: {1}}, {}) == {"a": frozenset({(T, 1)})}
-    assert assign({"a": frozenset()}, {T: {1}}, {"a": frozenset({(T, 1)})}) == {"a": frozenset()}
+    assert assign_simple({"a": frozenset({T, U})}, {T: {1}}, {}) == {"a": frozenset({(T, 1)})}
+    assert assign_simple({"a": frozenset()}, {T: {1}}, {"a": frozenset({(T, 1)})}) == {"a": frozenset()}
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -52,7 +52,7 @@ def test_every_partition_has_a_member_and_no_member_has_much_more_than_another(s
     before: dict[str, Assigned] = {}
     for _ in range(5):
         count = draw.randint(1, 20)
-        before = assign(subscriptions, {T: range(count)}, before)
+        before = assign_simple(subscriptions, {T: range(count)}, before)
         assert {index for each in before.values() for _, index in each} == set(range(count))
         found = sizes(before)
         assert found[-1] - found[0] <= 1

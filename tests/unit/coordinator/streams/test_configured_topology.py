@@ -8,11 +8,11 @@ import pytest
 
 from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.streams.configured_topology import (
-    SENSELESS,
+    INVALID_TOPOLOGY,
     ConfiguredTopology,
     GroupStatus,
     StatusCode,
-    configure,
+    configure_topology,
 )
 from moldau.coordinator.streams.topology import (
     CopartitionGroup,
@@ -35,7 +35,7 @@ def subtopology(subtopology_id: str, **fields: Any) -> Subtopology:
 
 def configured(existing: dict[str, int], *subtopologies: Subtopology) -> ConfiguredTopology | Refusal:
     by_id = {each.subtopology_id: each for each in subtopologies}
-    return configure(Topology(3, {key: by_id[key] for key in hash_map_order(list(by_id))}), existing.get, 77)
+    return configure_topology(Topology(3, {key: by_id[key] for key in hash_map_order(list(by_id))}), existing.get, 77)
 
 
 def ready(existing: dict[str, int], *subtopologies: Subtopology) -> ConfiguredTopology:
@@ -217,11 +217,20 @@ NOT_A_TOPOLOGY = ErrorCode.STREAMS_INVALID_TOPOLOGY
             [subtopology("0", state_changelog_topics=[topic("app-changelog")])],
             Refusal(NOT_A_TOPOLOGY, "No source topics found for subtopology 0"),
         ),
-        ([subtopology("0", source_topics=["in"], copartition_groups=[CopartitionGroup((1,), (), ())])], SENSELESS),
-        ([subtopology("0", source_topics=["in"], copartition_groups=[CopartitionGroup((-1,), (), ())])], SENSELESS),
-        ([subtopology("0", source_topics=["in"], copartition_groups=[CopartitionGroup((), (), (0,))])], SENSELESS),
-        ([subtopology("0", source_topics=["in"], repartition_source_topics=[topic("app-1", -1)])], SENSELESS),
-        ([subtopology("0", source_topics=["in"], state_changelog_topics=[topic("c"), topic("c")])], SENSELESS),
+        (
+            [subtopology("0", source_topics=["in"], copartition_groups=[CopartitionGroup((1,), (), ())])],
+            INVALID_TOPOLOGY,
+        ),
+        (
+            [subtopology("0", source_topics=["in"], copartition_groups=[CopartitionGroup((-1,), (), ())])],
+            INVALID_TOPOLOGY,
+        ),
+        (
+            [subtopology("0", source_topics=["in"], copartition_groups=[CopartitionGroup((), (), (0,))])],
+            INVALID_TOPOLOGY,
+        ),
+        ([subtopology("0", source_topics=["in"], repartition_source_topics=[topic("app-1", -1)])], INVALID_TOPOLOGY),
+        ([subtopology("0", source_topics=["in"], state_changelog_topics=[topic("c"), topic("c")])], INVALID_TOPOLOGY),
         (
             [
                 subtopology(
@@ -230,7 +239,7 @@ NOT_A_TOPOLOGY = ErrorCode.STREAMS_INVALID_TOPOLOGY
                     state_changelog_topics=[InternalTopic("c", 0, 0, (("a", "1"), ("a", "2")))],
                 )
             ],
-            SENSELESS,
+            INVALID_TOPOLOGY,
         ),
     ],
 )

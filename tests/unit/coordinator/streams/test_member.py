@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.coordinator.streams.member import Member, MemberState, TaskOwners, reconcile
+from moldau.coordinator.streams.member import Member, MemberState, TaskOwners, reconcile_member
 from moldau.coordinator.streams.tasks import NO_TASKS, NONE_ASSIGNED, AssignedTasks, Tasks, TaskSet, task_ids_of
 
 
@@ -35,7 +35,7 @@ A = Member("a", 5, 4, process_id="A", assigned=given_at(5, 0, 1))
 
 
 def step(member: Member, epoch: int, target: Tasks, taken: TaskOwners, owned: Tasks | None = None) -> Member:
-    found = reconcile(member, epoch, target, taken, owned)
+    found = reconcile_member(member, epoch, target, taken, owned)
     assert found is not None
     return found
 
@@ -113,8 +113,8 @@ def test_a_process_does_not_get_the_active_task_of_its_copy() -> None:
 def test_a_member_in_an_unknown_state_must_come_with_nothing() -> None:
     unknown = replace(A, state=MemberState(99), assigned=NONE_ASSIGNED)
     assert unknown.state is MemberState.UNKNOWN
-    assert reconcile(unknown, 6, active(2), owners(), None) is None
-    assert reconcile(unknown, 6, active(2), owners(), active(1)) is None
+    assert reconcile_member(unknown, 6, active(2), owners(), None) is None
+    assert reconcile_member(unknown, 6, active(2), owners(), active(1)) is None
     assert step(unknown, 6, active(2), owners(), owned=NO_TASKS).state is MemberState.STABLE
 
 

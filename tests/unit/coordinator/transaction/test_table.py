@@ -14,14 +14,14 @@ from moldau.coordinator.transaction.table import (
     PENDING,
     REPLACED,
     TABLE,
-    Claim,
     Decision,
-    Intent,
-    Move,
-    Standing,
+    ProducerClaim,
+    RequestKind,
+    StateAndClaim,
+    TransactionMove,
 )
 from moldau.coordinator.transaction.transaction import (
-    COMPLETED,
+    COMPLETED_STATES,
     DEAD,
     EMPTY,
     FORMER_STATES,
@@ -102,17 +102,17 @@ def test_the_answers_of_apache_kafka_are_those_of_the_table() -> None:
             assert answer.split()[0] == decision.name
             assert after.split()[0] == NAMES[standing]
         else:
-            expected = ErrorCode.CONCURRENT_TRANSACTIONS if decision is Move.FENCE else ErrorCode.NONE
-            assert answer.split()[0] == expected.name or decision is Move.CHECK
+            expected = ErrorCode.CONCURRENT_TRANSACTIONS if decision is TransactionMove.FENCE else ErrorCode.NONE
+            assert answer.split()[0] == expected.name or decision is TransactionMove.CHECK
             following = NEXT_STATE[decision] or standing
-            assert after.split()[0] == NAMES[COMPLETED.get(following, following)]
+            assert after.split()[0] == NAMES[COMPLETED_STATES.get(following, following)]
 
 
 PENDING_CELLS = [(intent, claim) for intent, rows in TABLE.items() if PENDING in rows for claim in rows[PENDING]]
 
 
 @pytest.mark.parametrize(("intent", "claim"), PENDING_CELLS, ids=lambda each: each.name)
-def test_a_pending_record_is_waited_for(intent: Intent, claim: Claim) -> None:
+def test_a_pending_record_is_waited_for(intent: RequestKind, claim: ProducerClaim) -> None:
     """Every request but a verification meets the record of the request before it."""
     stage = TransactionStage()
     for _ in range(4):
@@ -125,18 +125,18 @@ def test_a_pending_record_is_waited_for(intent: Intent, claim: Claim) -> None:
     assert stage.state() == "Ongoing"
 
 
-def decision_of(intent: Intent, standing: Standing, claim: Claim) -> Decision:
+def decision_of(intent: RequestKind, standing: StateAndClaim, claim: ProducerClaim) -> Decision:
     if claim is REPLACED:
-        return TABLE[intent][standing][Claim.CURRENT]  # the previous producer id is the current one here
+        return TABLE[intent][standing][ProducerClaim.CURRENT]  # the previous producer id is the current one here
     return TABLE[intent][standing][claim]
 
 
-def answer_to(stage: TransactionStage, intent: Intent, producer_id: int, epoch: int) -> ErrorCode:
+def answer_to(stage: TransactionStage, intent: RequestKind, producer_id: int, epoch: int) -> ErrorCode:
     answer: ProducerIdAnswer | ErrorCode | None
     match intent:
-        case Intent.INIT:
+        case RequestKind.INIT:
             answer = stage.init(producer_id, epoch)
-        case Intent.ADD:
+        case RequestKind.ADD:
             answer = stage.add(producer_id, epoch, A)
         case _:
             commits, protocol = intent.name.startswith("COMMIT"), int(intent.name[-1])
@@ -145,8 +145,8 @@ def answer_to(stage: TransactionStage, intent: Intent, producer_id: int, epoch: 
     return answer.error if isinstance(answer, ProducerIdAnswer) else answer
 
 
-@pytest.mark.parametrize("intent", [each for each in Intent if each not in (Intent.INIT, Intent.VERIFY)])
-def test_a_replaced_producer_meets_a_pending_record(intent: Intent) -> None:
+@pytest.mark.parametrize("intent", [each for each in RequestKind if each not in (RequestKind.INIT, RequestKind.VERIFY)])
+def test_a_replaced_producer_meets_a_pending_record(intent: RequestKind) -> None:
     stage = TransactionStage()
     stage.load({TID: Transaction(7, LAST_EPOCH, TIMEOUT_MS, EMPTY, stage.wall_ms)})
     assert stage.init() == ProducerIdAnswer(ErrorCode.NONE, 1_000, 0)
@@ -157,12 +157,12 @@ def test_a_replaced_producer_meets_a_pending_record(intent: Intent) -> None:
 
 def test_the_table_is_complete() -> None:
     """Every request, every state that a transactional id can have, every claim."""
-    assert list(TABLE) == list(Intent)
+    assert list(TABLE) == list(RequestKind)
     states = [state for state in TransactionState if state is not PREPARE_EPOCH_FENCE]
     for intent, rows in TABLE.items():
-        assert set(rows) == {*states, *([PENDING] if intent is not Intent.VERIFY else [])}
-        assert all(tuple(row) == (INIT_CLAIMS if intent is Intent.INIT else CLAIMS) for row in rows.values())
-    assert set(NEXT_STATE) == set(Move)
+        assert set(rows) == {*states, *([PENDING] if intent is not RequestKind.VERIFY else [])}
+        assert all(tuple(row) == (INIT_CLAIMS if intent is RequestKind.INIT else CLAIMS) for row in rows.values())
+    assert set(NEXT_STATE) == set(TransactionMove)
 
 
 def test_every_move_is_a_transition() -> None:

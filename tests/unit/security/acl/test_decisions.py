@@ -10,13 +10,13 @@ from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import (
     AUDITED_NAMES_MAX,
     REMEMBERED_MAX,
-    AlikeDecisions,
+    AuditedDecisions,
     Authorizer,
     AuthorizerSettings,
     parse_super_users,
 )
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
-from moldau.security.acl.explaining import explain
+from moldau.security.acl.explaining import explain_authorization
 from moldau.security.principal import Principal
 from tests.security.acl_decisions import Silent, differences
 from tests.support.acl_draws import SUPER_USERS, draw_bindings, draw_question
@@ -63,7 +63,7 @@ def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
             asked = draw_question(random, any_share=0)
             assert asked.name is not None
             arguments = (asked.principal, asked.host, asked.operation, asked.kind, asked.name)
-            explanation = explain(authorizer, *arguments)
+            explanation = explain_authorization(authorizer, *arguments)
             assert explanation.is_allowed == authorizer.decide(*arguments)
 
 
@@ -132,7 +132,7 @@ class Audit:
         self.lines: list[tuple[str | None, bool]] = []
         self.counts: list[int] = []
 
-    def log_decisions(self, access: object, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: object, decisions: AuditedDecisions) -> None:
         self.lines.extend((name, decisions.is_allowed) for name in decisions.names)
         self.counts.append(decisions.count)
 

@@ -7,7 +7,7 @@ import pytest
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
-from moldau.security.acl.explaining import explain
+from moldau.security.acl.explaining import explain_authorization
 from moldau.security.acl.networks import InvalidNetwork, is_in_network, network_of
 from tests.security.acl_decisions import Silent
 
@@ -76,7 +76,7 @@ def authorizer_of(*bindings: AclBinding) -> Authorizer:
 
 def may_read(authorizer: Authorizer, host: str) -> bool:
     decision = authorizer.decide(ALICE, host, READ, TOPIC, "t")
-    assert explain(authorizer, ALICE, host, READ, TOPIC, "t").is_allowed is decision
+    assert explain_authorization(authorizer, ALICE, host, READ, TOPIC, "t").is_allowed is decision
     return decision
 
 

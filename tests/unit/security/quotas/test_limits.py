@@ -8,7 +8,7 @@ import pytest
 
 from moldau.security.quotas import throttling
 from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
-from moldau.security.quotas.limits import Limit, QuotaLimits, QuotaTags
+from moldau.security.quotas.limits import ClientLimit, QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 from moldau.security.quotas.throttling import ClientThrottle
 
@@ -35,7 +35,7 @@ def test_the_most_particular_entity_decides() -> None:
     assert limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
     for value, (names, tags) in reversed(list(enumerate(PRECEDENCE))):
         limits.apply_changes({entity(names): {PRODUCER_BYTE_RATE: float(value)}})
-        assert limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app") == Limit(float(value), tags)
+        assert limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app") == ClientLimit(float(value), tags)
     for value, (names, _) in enumerate(PRECEDENCE):
         limits.apply_changes({entity(names): {"consumer_byte_rate": 1.0} if value % 2 else None})
         found = limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app")

@@ -28,7 +28,7 @@ import moldau
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console.decoder import QUESTION_CPU_S
 from moldau.broker.console.decoding.schemas import Schemas
-from moldau.broker.console.decoding.selection import Piece, Wanted, select
+from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, select_records
 from moldau.lake.columns import DecodedColumns, TypedColumn
 from moldau.lake.forms import RegistryForm
 from moldau.protocol.record_builder import Record, build_batch
@@ -153,9 +153,13 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def by_console(value: bytes, schemas: str, directory: Path) -> str:
-    wanted = Wanted(True, None, "", "any", "auto", Contents.PLAIN, True, Masks([mask_rule("t:value.secret")], "t"))
+    wanted = RecordFilter(
+        True, None, "", "any", "auto", Contents.PLAIN, True, Masks([mask_rule("t:value.secret")], "t")
+    )
     data = build_batch([Record(value=value, timestamp=1)])
-    found = select(Piece(0, data, (), 0, 1, 500, 1 << 16, False), wanted, Schemas(schemas, lambda: 0)).records[0]
+    found = select_records(
+        FetchedPiece(0, data, (), 0, 1, 500, 1 << 16, False), wanted, Schemas(schemas, lambda: 0)
+    ).records[0]
     return f"{found.value.form} {found.notes}"
 
 

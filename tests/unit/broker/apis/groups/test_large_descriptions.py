@@ -11,7 +11,7 @@ import pytest
 
 from moldau.broker.apis.coordinator import describe_groups
 from moldau.broker.apis.parts import ANSWERED_AT_ONCE, LongRequests
-from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.route import RequestContext, Route, RouteBinding
 from moldau.coordinator.consumer.describe import describe, not_described
 from moldau.coordinator.consumer.events import DescribeConsumerGroup
 from moldau.coordinator.group.description import GroupDescription
@@ -32,7 +32,7 @@ ROUTE = Route(
     "ConsumerGroupDescribe",
     0,
     1,
-    lambda: Binding(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, print),
+    lambda: RouteBinding(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, print),
 )
 MEMBERS = 20 * ANSWERED_AT_ONCE
 

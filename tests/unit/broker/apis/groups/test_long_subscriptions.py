@@ -10,7 +10,7 @@ from typing import Any, cast
 from moldau.broker.apis.groups import consumer_group_heartbeat
 from moldau.broker.apis.parts import ANSWERED_AT_ONCE, LongRequests
 from moldau.broker.coordinators.image import GroupsImage
-from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.route import RequestContext, Route, RouteBinding
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import (
@@ -26,7 +26,7 @@ ROUTE = Route(
     "ConsumerGroupHeartbeat",
     0,
     1,
-    lambda: Binding(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, print),
+    lambda: RouteBinding(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, print),
 )
 
 

@@ -13,14 +13,14 @@ import pytest
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import guarded_handler
-from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
+from moldau.broker.network.route import ListenerRole, RequestContext, Route, RouteBinding
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from moldau.protocol.schema import ZERO_UUID, default_struct, response_class_of
 from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
-from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
+from moldau.security.acl.authorizer import AclAccess, AuditedDecisions, Authorizer, AuthorizerSettings
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.principal import ANONYMOUS, Principal
 from tests.support.apis import APIS
@@ -285,7 +285,7 @@ class Audit:
         self.denied: list[tuple[Op, Kind, str | None]] = []
         self.lines: list[tuple[Op, Kind]] = []
 
-    def log_decisions(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+    def log_decisions(self, access: AclAccess, decisions: AuditedDecisions) -> None:
         if not decisions.is_allowed:
             self.lines.append((decisions.operation, decisions.kind))
             self.denied.extend((decisions.operation, decisions.kind, name) for name in decisions.names)
@@ -310,7 +310,7 @@ class AnyTopics:
         return None
 
 
-def not_bound() -> Binding:
+def not_bound() -> RouteBinding:
     raise AssertionError("the handler is that of the stage")
 
 

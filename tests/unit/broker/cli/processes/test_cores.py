@@ -16,7 +16,7 @@ from moldau.broker.cli.processes.machine import cores_there, machine_of, remove_
 from moldau.broker.config.config import Config
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import single_node_defaults
-from moldau.broker.runtime.place import Place, core_directory, cores_in
+from moldau.broker.runtime.place import MachineProcesses, core_directory, core_numbers_in
 from moldau.testing.ports import free_ports
 
 FILE = {
@@ -167,7 +167,7 @@ def test_a_controller_alone_has_one_process() -> None:
 
 
 def test_orders_are_read_as_they_were_written() -> None:
-    orders = Orders({"node.id": "2", "text": "a\nb"}, Place((1, 2, 3), "/tmp/s", (1, 2)), is_quiet=True)
+    orders = Orders({"node.id": "2", "text": "a\nb"}, MachineProcesses((1, 2, 3), "/tmp/s", (1, 2)), is_quiet=True)
     line = orders.as_line()
     assert line.count(b"\n") == 1
     assert read_orders(line) == orders
@@ -177,7 +177,9 @@ def test_orders_are_read_as_they_were_written() -> None:
 
 
 def test_directories_of_processes_are_told_from_those_of_partitions() -> None:
-    assert cores_in(["core.2", "core.10", "core-2", "core.1", "core.02", "core.2-0", "xcore.3", "core.", "t-0"]) == [
+    assert core_numbers_in(
+        ["core.2", "core.10", "core-2", "core.1", "core.02", "core.2-0", "xcore.3", "core.", "t-0"]
+    ) == [
         2,
         10,
     ]

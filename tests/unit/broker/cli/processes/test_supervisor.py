@@ -26,7 +26,7 @@ from moldau.broker.cli.processes.supervisor import (
     Supervisor,
     ended_text,
 )
-from moldau.broker.runtime.place import LEFT_STATUS
+from moldau.broker.runtime.place import EXIT_LEFT_CLUSTER
 
 CORES = Policy(restarts=True, stop_order=[[2, 3], [1]], stopping="stopping", remedies={})
 CLUSTER = Policy(restarts=False, stop_order=[[3], [2], [1]], stopping="stopping", remedies={1: "a", 2: "b", 3: "c"})
@@ -127,9 +127,9 @@ def test_a_node_that_has_left_is_not_started_again() -> None:
     supervisor = Supervisor(CORES)
     supervisor.tick(0)
     supervisor.on_serving(1, 10)
-    assert supervisor.on_ended(3, LEFT_STATUS, 20) == [Left(3)], "it may have nothing to move, and leave at once"
+    assert supervisor.on_ended(3, EXIT_LEFT_CLUSTER, 20) == [Left(3)], "it may have nothing to move, and leave at once"
     assert supervisor.on_serving(2, 30) == [AllServe()]
-    assert supervisor.on_ended(2, LEFT_STATUS, 40) == [Left(2)]
+    assert supervisor.on_ended(2, EXIT_LEFT_CLUSTER, 40) == [Left(2)]
     assert supervisor.next_deadline_ms() is None
     assert done(supervisor.on_signal(50)) == [Signal(1, TERM)]
     assert supervisor.on_ended(1, 0, 60) == [Exit(0)]
@@ -139,7 +139,7 @@ def test_a_node_that_is_stopped_while_it_leaves_has_not_left() -> None:
     supervisor = serving(CORES)
     supervisor.on_signal(0)
     assert supervisor.on_ended(3, 0, 10) == []
-    assert supervisor.on_ended(2, LEFT_STATUS, 20) == [Left(2), Signal(1, TERM)]
+    assert supervisor.on_ended(2, EXIT_LEFT_CLUSTER, 20) == [Left(2), Signal(1, TERM)]
 
 
 def test_the_nodes_of_a_cluster_stay_away_until_the_operator_starts_them() -> None:

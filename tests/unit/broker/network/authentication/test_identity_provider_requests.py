@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.config.oauthbearer import ProviderEndpoint
-from moldau.broker.network.authentication.identity_provider import SIZE_MAX, Post, ProviderFailure, ask_provider
+from moldau.broker.network.authentication.identity_provider import SIZE_MAX, PostRequest, ProviderFailure, ask_provider
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.provider_server import ProviderServer
 
@@ -37,7 +37,7 @@ def test_documents_come_from_files_and_over_http(tmp_path: Path) -> None:
         provider.answers["/keys?x=1"] = (200, b"keys")
         provider.answers["/token"] = (200, b"token")
         assert ask_provider(endpoint(provider.url + "/keys?x=1"), HOST) == b"keys"
-        post = Post({"Authorization": "Basic abc"}, b"grant_type=client_credentials")
+        post = PostRequest({"Authorization": "Basic abc"}, b"grant_type=client_credentials")
         assert ask_provider(endpoint(provider.url + "/token"), HOST, post) == b"token"
         method, _, headers, body = provider.requests[-1]
     assert (method, headers["Authorization"], body) == ("POST", "Basic abc", b"grant_type=client_credentials")

@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.coordinators.shards import java_hash
 from moldau.kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage, record_of
-from moldau.security.quotas.entity import CLIENT_KEYS, IP_KEYS, PLACES, QuotaEntity
+from moldau.security.quotas.entity import CLIENT_KEYS, IP_KEYS, JAVA_HASH_BUCKETS, QuotaEntity
 
 USER = QuotaEntity.from_parts([("user", "u")])
 
@@ -53,7 +53,7 @@ def test_a_key_that_comes_later_stays_behind_those_of_its_bucket() -> None:
 
 
 def test_the_places_are_those_of_java() -> None:
-    assert PLACES.keys() == {*CLIENT_KEYS, *IP_KEYS}
-    for key, place in PLACES.items():
+    assert JAVA_HASH_BUCKETS.keys() == {*CLIENT_KEYS, *IP_KEYS}
+    for key, place in JAVA_HASH_BUCKETS.items():
         code = java_hash(key) & 0xFFFFFFFF
         assert (code ^ code >> 16) % 16 == place, key

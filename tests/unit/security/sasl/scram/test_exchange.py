@@ -30,7 +30,7 @@ from moldau.security.sasl.scram.exchange import (
     ScramClient,
     ScramLogin,
     ScramServer,
-    TokenLogin,
+    TokenCredential,
     escaped_name,
     parse_server_first,
     unescaped_name,
@@ -59,10 +59,10 @@ class Users:
     def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
         return self.forms[draw * len(self.forms) >> DRAW_BITS]
 
-    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         if token_id != "token-1":
             return None
-        return TokenLogin(credential_of_password(mechanism, "hmac", b"salt"), Principal("User", "owner"), 99)
+        return TokenCredential(credential_of_password(mechanism, "hmac", b"salt"), Principal("User", "owner"), 99)
 
 
 USERS = Users()
