@@ -26,6 +26,7 @@ def on_a_node(scenario: Callable[[GroupNode], Awaitable[None]], level: int = 1) 
         config = GroupConfig(
             initial_rebalance_delay_ms=0,
             offsets_topic_num_partitions=5,
+            waiting_heartbeat_interval_ms=ConsumerGroupSettings().heartbeat_interval_ms,  # As Apache Kafka.
             consumer=ConsumerGroupSettings(assignment_interval_ms=0),
         )
         delta = MetadataDelta(image_with(TOPICS))

@@ -34,7 +34,13 @@ def test_the_conversation_goes_as_with_kafka() -> None:
         except StopIteration as end:
             lines.extend(end.value)
 
-    serve_and(story, offsets_topic_num_partitions=1, group_share_assignment_interval_ms=0, **SETTINGS)
+    serve_and(
+        story,
+        offsets_topic_num_partitions=1,
+        group_share_assignment_interval_ms=0,
+        moldau_group_waiting_heartbeat_interval_ms=5_000,  # As Apache Kafka.
+        **SETTINGS,
+    )
     asked, expected = blocks(lines), blocks(REPLIES)
     assert asked.keys() == expected.keys()
     assert len(asked) > 500

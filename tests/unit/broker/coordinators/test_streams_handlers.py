@@ -34,7 +34,12 @@ def on_a_node(scenario: Callable[[GroupNode], Awaitable[None]], *, level: int = 
         topics[name] = (bytes([number + 100]) * 16, count)
 
     async def main(environment: SimulatedEnvironment) -> None:
-        config = GroupConfig(initial_rebalance_delay_ms=0, offsets_topic_num_partitions=5, streams=STREAMS)
+        config = GroupConfig(
+            initial_rebalance_delay_ms=0,
+            offsets_topic_num_partitions=5,
+            waiting_heartbeat_interval_ms=STREAMS.heartbeat_interval_ms,  # As Apache Kafka.
+            streams=STREAMS,
+        )
         node = GroupNode(environment, config, image_with(topics, streams_version=level))
         await node.start()
         await scenario(node)
