@@ -140,7 +140,7 @@ def measure_size(partitions: int, directory: str) -> dict[str, float]:
     activated_s, activated_cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
     touched = len(controller.view.by_broker.partitions_in_sync(VICTIM))
     for broker in loaded.replay.image.cluster.brokers.values():
-        controller._sessions.touch(broker.id, broker.epoch, 0 if broker.id == VICTIM else SESSION_MS)
+        controller._sessions.note_heartbeat(broker.id, broker.epoch, 0 if broker.id == VICTIM else SESSION_MS)
     started, cpu_started = time.perf_counter(), time.process_time()
     for decision in controller.tick(SESSION_MS):
         for batch in filter(None, decision.batches()):

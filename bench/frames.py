@@ -125,7 +125,7 @@ class RotatingFrames(Frames):
 
 def request_frame(message: object, version: int, correlation_id: int = 0) -> bytes:
     """Encode a request, with its size in front."""
-    return frames.with_size(frames.request_frame(message, version, correlation_id, CLIENT_ID.encode()))
+    return frames.size_prefixed(frames.request_frame(message, version, correlation_id, CLIENT_ID.encode()))
 
 
 def batch_of(value_sizes: list[int], now_ms: int, producer: ProducerIdentity | None = None) -> bytes:

@@ -47,9 +47,9 @@ from moldau.lake.upsert import (
     without_older,
 )
 from moldau.storage.files.local_files import LocalFiles
-from moldau.tables.decoding.last_of_keys import LastOfKeys, NotChosen, chooses_by_keys, last_of_keys
+from moldau.tables.decoding.last_of_keys import LastOfKeys, NotChosen, can_select_by_keys, last_of_keys
 from moldau.tables.engines.topic_dataset import TopicDataset
-from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
+from moldau.tables.planning.pushed_filters import ALL_VALUES, PushedFilters
 from moldau.tables.reading.arguments import EPOCH, Place, options_of_places
 from moldau.tables.reading.scan import NOTHING_PUSHED, Progress, Scan
 from moldau.tables.refusals import Refused
@@ -107,7 +107,7 @@ class Tail:
 
     def _rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, ChangedKeys]:
         """Return the last row of each key, unless the tail deletes it, and all keys. Raises what `changes` raises."""
-        if isinstance(self._columns, RawColumns) and self.slices and chooses_by_keys():
+        if isinstance(self._columns, RawColumns) and self.slices and can_select_by_keys():
             with suppress(NotChosen):  # A misfit: all records are read, and the first misfit is found.
                 return self._chosen_rows_and_keys(target)
         changes = KeyChanges()
@@ -127,13 +127,13 @@ class Tail:
         changes = KeyChanges()
         for each in rows:
             changes.add(each.batch, each.deletes)
-        for records in last.superseded():  # Without values, because another change of each key is later.
+        for records in last.superseded_records():  # Without values, because another change of each key is later.
             changes.add(records, pa.array(np.zeros(len(records), np.bool_)))
         return changes.rows_and_keys(target)
 
 
 def others_of(last: LastOfKeys) -> pa.Table | None:
-    superseded = last.superseded()
+    superseded = last.superseded_records()
     return pa.Table.from_batches(superseded) if superseded else None
 
 
@@ -237,9 +237,9 @@ def condition_of(pushed: PushedFilters) -> BooleanExpression:
     """Convert bounds into an Iceberg predicate, by which files are left out."""
     found: list[BooleanExpression] = []
     for name, (start, end) in (("partition", pushed.numbers), ("offset", pushed.offsets)):
-        if start != EVERYTHING[0]:
+        if start != ALL_VALUES[0]:
             found.append(GreaterThanOrEqual(name, start))
-        if end != EVERYTHING[1]:
+        if end != ALL_VALUES[1]:
             found.append(LessThan(name, end))
     if pushed.partitions is not None:
         found.append(In("partition", sorted(pushed.partitions)))

@@ -8,11 +8,11 @@ from moldau.protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
 
 
 class BatchIterator:
-    """An iterator over the whole batches of a buffer, back to back, which yields (position, header). A batch that is
-    cut short ends the iteration without an error.
+    """Iterates over the whole batches of a buffer, and yields (position, header). A batch that is cut short ends the
+    iteration without an error.
 
-    After the iteration, `position` is the end of the last complete batch, and `partial_size` the number of bytes after
-    it. These bytes are the beginning of a batch that is cut short, as at the end of a fetch response or a torn log.
+    Afterwards `position` is the end of the last complete batch, and `partial_size` the number of bytes after it, as at
+    the end of a fetch response or a torn log.
     """
 
     __slots__ = ("buffer", "end", "position")

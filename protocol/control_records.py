@@ -15,7 +15,7 @@ CONTROL_KEY = Struct(">hh")
 CONTROL_KEY_VERSION = 0
 END_TRANSACTION_MARKER = Struct(">hi")
 END_TRANSACTION_MARKER_VERSION = 0
-ENDS_REMEMBERED_MAX = 128
+CACHED_MARKERS_MAX = 128
 """The number of encoded transaction markers that are cached: two for each partition of `__transaction_state`."""
 
 
@@ -34,7 +34,7 @@ class ControlRecordType(IntEnum):
 CONTROL_RECORD_TYPES = tuple(ControlRecordType)
 
 
-def control_key(kind: ControlRecordType) -> bytes:
+def encode_control_key(kind: ControlRecordType) -> bytes:
     return CONTROL_KEY.pack(CONTROL_KEY_VERSION, kind)
 
 
@@ -80,13 +80,13 @@ def end_transaction_marker(
     )
 
 
-@lru_cache(ENDS_REMEMBERED_MAX)
+@lru_cache(CACHED_MARKERS_MAX)
 def _end_of_transaction(commits: bool, coordinator_epoch: int) -> bytes:
     """The encoded record of a transaction marker, with an offset delta and a timestamp delta of 0."""
     kind = ControlRecordType.COMMIT if commits else ControlRecordType.ABORT
     value = END_TRANSACTION_MARKER.pack(END_TRANSACTION_MARKER_VERSION, coordinator_epoch)
     encoded = bytearray()
-    append_record(encoded, Record(control_key(kind), value), 0, 0)
+    append_record(encoded, Record(encode_control_key(kind), value), 0, 0)
     return bytes(encoded)
 
 

@@ -76,7 +76,7 @@ class EraseOrder:
     runs: list[EraseRun]
 
 
-def order_of(order_id: bytes, predicate_hash: bytes, runs: Iterable[Run]) -> EraseOrder:
+def new_erase_order(order_id: bytes, predicate_hash: bytes, runs: Iterable[Run]) -> EraseOrder:
     """Make an erase order as a client sends it. The leader sets its time and its principal."""
     return EraseOrder(
         version=ERASE_ORDER_VERSION,
@@ -188,9 +188,8 @@ def read_sent_order(batch: BytesLike) -> EraseOrder | str:
     return "clients write no control records" if order is None else order
 
 
-def flaw_of_order(order: EraseOrder, end_offset: int) -> str | None:
-    """Return what is wrong with an erase order for a log whose high watermark is `end_offset`, or None if the order is
-    valid."""
+def problem_of_order(order: EraseOrder, end_offset: int) -> str | None:
+    """Explain why an erase order is not valid for a log with the high watermark `end_offset`; None if it is valid."""
     runs = order.runs
     if not runs:
         return "an erase order names no offsets"

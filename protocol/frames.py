@@ -16,7 +16,7 @@ from moldau.protocol.compiler import decode, encode
 from moldau.protocol.primitives import skip_tags
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
 
-SIZE: Final = Struct(">i")
+FRAME_SIZE_FORMAT: Final = Struct(">i")
 REQUEST_HEAD: Final = Struct(">hhih")
 """The format of a request header up to the client id: API key, version, correlation id, and the size of the client id
 in bytes (-1 if there is no client id)."""
@@ -26,8 +26,8 @@ CLIENT_ID_POSITION: Final = 8
 """The position of the client id, which begins with its size, in a request header."""
 
 
-def with_size(frame: bytes) -> bytes:
-    return SIZE.pack(len(frame)) + frame
+def size_prefixed(frame: bytes) -> bytes:
+    return FRAME_SIZE_FORMAT.pack(len(frame)) + frame
 
 
 def request_head(key: int, version: int, correlation_id: int, client_id: bytes | None = None) -> bytes:
@@ -51,7 +51,7 @@ def request_frame(request: object, version: int, correlation_id: int, client_id:
 
 def correlation_id_of(reply: bytes | memoryview) -> int:
     """The correlation id of an encoded reply. `reply` does not have the size that precedes the header."""
-    correlation_id: int = SIZE.unpack_from(reply)[0]
+    correlation_id: int = FRAME_SIZE_FORMAT.unpack_from(reply)[0]
     return correlation_id
 
 
@@ -61,4 +61,6 @@ def response_of(cls: type[object], version: int, reply: bytes | memoryview) -> o
     response_class = response_class_of(cls)
     data = memoryview(reply)
     has_tags = version >= header_flexible_from(response_class)
-    return decode(response_class, data[skip_tags(data, SIZE.size) if has_tags else SIZE.size :], version)
+    return decode(
+        response_class, data[skip_tags(data, FRAME_SIZE_FORMAT.size) if has_tags else FRAME_SIZE_FORMAT.size :], version
+    )

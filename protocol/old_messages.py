@@ -29,12 +29,12 @@ from moldau.protocol.record_batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    OLD_FIELDS,
+    OLD_MESSAGE_FORMAT,
     OLD_TIMESTAMP_SIZE,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     TimestampType,
-    is_old,
+    may_be_old_message,
     old_header,
     parse_header,
 )
@@ -65,7 +65,7 @@ def messages_of(buffer: BytesLike, position: int, header: BatchHeader, *, size_m
     inner: list[Record] = []
     at = 0
     while at < len(run):
-        if not is_old(run, at):
+        if not may_be_old_message(run, at):
             raise MalformedMessage(f"the compressed message at offset {header.base_offset} holds no whole messages")
         each = old_header(run, at)
         if each.magic != header.magic or each.is_compressed:
@@ -85,7 +85,7 @@ def messages_of(buffer: BytesLike, position: int, header: BatchHeader, *, size_m
 def message_at(buffer: BytesLike, position: int, header: BatchHeader) -> Record:
     """Decode the one message at `position`, without decompressing its value. Raises `MalformedMessage`."""
     end = position + header.size
-    at = position + OLD_FIELDS.size + (OLD_TIMESTAMP_SIZE if header.magic else 0)
+    at = position + OLD_MESSAGE_FORMAT.size + (OLD_TIMESTAMP_SIZE if header.magic else 0)
     if end > len(buffer):
         raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a message of {header.size}")
     key, at = read_nullable_bytes(buffer, at, end)

@@ -51,7 +51,7 @@ class ProduceTemplate:
         self._end = PREFIX_POSITION + len(prefix)
         self._is_flexible = version >= FIRST_FLEXIBLE_VERSION
         self.version = version
-        reply = encode(ProduceResponse(responses=[template(request, MARKS)]), version)
+        reply = encode(ProduceResponse(responses=[successful_response(request, MARKS)]), version)
         place = reply.index(PLACES(*MARKS))
         self._middle = (b"\0" if self._is_flexible else b"") + reply[:place]
         self._tail = reply[place + 24 :]
@@ -86,7 +86,7 @@ class ProduceTemplate:
         return b"".join((self._reply_size, frame[CORRELATION_ID], self._middle, places, self._tail))
 
 
-def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
+def successful_response(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
     """The response to a successful request for one partition. `places` has base offset, append time and log start
     offset."""
     (topic,) = request.topic_data

@@ -44,10 +44,10 @@ CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
-OLD_FIELDS: Final = Struct(">qiIbb")
+OLD_MESSAGE_FORMAT: Final = Struct(">qiIbb")
 """The format of the offset, length, crc, magic and attributes of a message of format 0 or 1
 (`protocol/old_messages.py`)."""
-OLD_SIZE_MIN: Final = 26
+OLD_MESSAGE_SIZE_MIN: Final = 26
 """The size (bytes) of the smallest message of format 0, whose key and value are empty or null. A batch of format 2 is
 never that small."""
 OLD_TIMESTAMP_SIZE: Final = 8
@@ -212,11 +212,11 @@ def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) 
             header.records_count,
         ) = HEADER.unpack_from(buffer, position)
     except StructError:
-        if takes_old and is_old(buffer, position):
+        if takes_old and may_be_old_message(buffer, position):
             return old_header(buffer, position)
         raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a batch header of {HEADER_SIZE}") from None
     if header.magic != MAGIC:
-        if takes_old and is_old(buffer, position):
+        if takes_old and may_be_old_message(buffer, position):
             return old_header(buffer, position)
         raise MalformedMessage(f"record batch magic {header.magic} is not {MAGIC}")
     if header.batch_length < LENGTH_MIN:
@@ -224,10 +224,10 @@ def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) 
     return header
 
 
-def is_old(buffer: BytesLike, position: int) -> bool:
+def may_be_old_message(buffer: BytesLike, position: int) -> bool:
     """Whether the bytes at `position` may be a message of format 0 or 1: they are long enough for its fixed fields, and
     have its magic."""
-    return len(buffer) - position >= OLD_SIZE_MIN and buffer[position + MAGIC_POSITION] < MAGIC
+    return len(buffer) - position >= OLD_MESSAGE_SIZE_MIN and buffer[position + MAGIC_POSITION] < MAGIC
 
 
 def old_header(buffer: BytesLike, position: int) -> BatchHeader:
@@ -238,12 +238,12 @@ def old_header(buffer: BytesLike, position: int) -> BatchHeader:
     (`old_messages.upgrade_messages`). Raises `MalformedMessage` for a length that cannot hold the message's fields.
     """
     header = BatchHeader()
-    header.base_offset, header.batch_length, header.crc, header.magic, attributes = OLD_FIELDS.unpack_from(
+    header.base_offset, header.batch_length, header.crc, header.magic, attributes = OLD_MESSAGE_FORMAT.unpack_from(
         buffer, position
     )
-    timestamp, length_min = NO_TIMESTAMP, OLD_SIZE_MIN - LOG_OVERHEAD
+    timestamp, length_min = NO_TIMESTAMP, OLD_MESSAGE_SIZE_MIN - LOG_OVERHEAD
     if header.magic:
-        (timestamp,) = INT64.unpack_from(buffer, position + OLD_FIELDS.size)
+        (timestamp,) = INT64.unpack_from(buffer, position + OLD_MESSAGE_FORMAT.size)
         length_min += OLD_TIMESTAMP_SIZE
     if header.batch_length < length_min:
         raise MalformedMessage(f"length {header.batch_length} of a message of format {header.magic}")
@@ -273,20 +273,20 @@ def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | Non
     `MalformedMessage` if neither can begin at the position. If the header is cut short, the bytes that exist are
     checked."""
     remaining = end - position
-    if remaining < HEADER_SIZE and not (remaining >= OLD_SIZE_MIN and is_old(buffer, position)):
-        refuse_nonsense(buffer, position, remaining)
+    if remaining < HEADER_SIZE and not (remaining >= OLD_MESSAGE_SIZE_MIN and may_be_old_message(buffer, position)):
+        refuse_impossible_start(buffer, position, remaining)
         return None
     header = parse_header(buffer, position, True)
     return header if header.batch_length + LOG_OVERHEAD <= remaining else None
 
 
-def refuse_nonsense(buffer: BytesLike, position: int, size: int) -> None:
+def refuse_impossible_start(buffer: BytesLike, position: int, size: int) -> None:
     """Raise `MalformedMessage` if `size` bytes at `position`, fewer than a header, cannot be the beginning of a batch
     or of an older message."""
     if size >= LOG_OVERHEAD:
         (length,) = INT32.unpack_from(buffer, position + INT64.size)
         is_batch = size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] == MAGIC
-        length_min = LENGTH_MIN if is_batch else OLD_SIZE_MIN - LOG_OVERHEAD
+        length_min = LENGTH_MIN if is_batch else OLD_MESSAGE_SIZE_MIN - LOG_OVERHEAD
         if length < length_min:
             raise MalformedMessage(f"record batch length {length} is below {length_min}")
     if size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] > MAGIC:

@@ -34,11 +34,11 @@ def records_of(
     """
     if header is None:
         header = parse_header(buffer, position, True)
-    runs = runs_of(buffer, position, header, size_max=size_max, record_size_max=record_size_max)
+    runs = record_runs_of(buffer, position, header, size_max=size_max, record_size_max=record_size_max)
     return (record for run, count in runs for record in decode_run(run, count, header))
 
 
-def runs_of(
+def record_runs_of(
     buffer: BytesLike,
     position: int,
     header: BatchHeader,

@@ -109,8 +109,9 @@ class RejectedBatch(NamedTuple):
     message: str
     record_errors: tuple[RecordError, ...] = ()
     is_of_log: bool = True
-    """Whether the response has the log start offset. Kafka answers -1 for faults that it finds before it reads that
-    offset."""
+    """Whether the response has the log start offset. For faults that Kafka finds before it reads that offset, it
+    answers -1.
+    """
     is_postponed: bool = False
     """Whether the batch is not refused but too large to be validated on the event loop, so that an executor thread has
     to validate it (`examine_batch`)."""
@@ -154,9 +155,9 @@ def validate_header(
         message = f"zstd needs produce version {PRODUCE_VERSION_OF_ZSTD}, this is {produce_version}"
         return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message, is_of_log=False)
     if header.base_offset != 0:
-        return refuse(f"the base offset is {header.base_offset} instead of 0")
+        return invalid_record_batch(f"the base offset is {header.base_offset} instead of 0")
     if size > rules.max_message_bytes:
-        return too_large(size, rules)
+        return batch_too_large(size, rules)
     if not crc_is_valid(batch, 0, header):
         message = f"the checksum of the batch is not {header.crc:#010x}"
         return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, message, is_of_log=False)
@@ -164,11 +165,11 @@ def validate_header(
         return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}")
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
-        return refuse(f"{count} records do not go with last offset delta {header.last_offset_delta}")
+        return invalid_record_batch(f"{count} records do not go with last offset delta {header.last_offset_delta}")
     if attributes & CONTROL_BIT:
-        return refuse("clients write no control records")
+        return invalid_record_batch("clients write no control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        return refuse(f"base sequence {header.base_sequence} in a batch of producer {header.producer_id}")
+        return invalid_record_batch(f"base sequence {header.base_sequence} in a batch of producer {header.producer_id}")
     return header
 
 
@@ -205,11 +206,11 @@ def validate_records(
             return POSTPONED
         return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
     except RecordSizeExceeded as exceeded:  # Not left to the next clause: compiled, it takes the base class alone.
-        return refuse(str(exceeded))
+        return invalid_record_batch(str(exceeded))
     except MalformedMessage as malformed:
-        return refuse(str(malformed))
+        return invalid_record_batch(str(malformed))
     if flags & OFFSETS_DIFFER:
-        return refuse("the offsets of the records are not consecutive from 0")
+        return invalid_record_batch("the offsets of the records are not consecutive from 0")
     base_timestamp = header.base_timestamp
     if rules.message_timestamp_type is CREATE_TIME:
         max_timestamp = max(base_timestamp + high, NO_TIMESTAMP)
@@ -235,7 +236,7 @@ def validate_records(
             # For a topic with its own codec all decompressed records are held in memory.
             stored = memoryview(batch)[HEADER_SIZE:]
             body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=size_max)
-        return recompress(body, header, codec, rules)
+        return recompress_batch(body, header, codec, rules)
     if max_timestamp != header.max_timestamp or new_attributes != attributes:
         header.attributes = new_attributes
         header.max_timestamp = max_timestamp
@@ -259,9 +260,10 @@ def with_patched_header(batch: BytesLike, header: BatchHeader) -> ValidBatch:
     return ValidBatch(view, header)
 
 
-def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | RejectedBatch:
-    """Compress the records with the topic's codec. The batch is refused if the result is larger than
-    max.message.bytes."""
+def recompress_batch(
+    body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules
+) -> ValidBatch | RejectedBatch:
+    """Compress the records with the topic's codec. The result is refused if it is larger than max.message.bytes."""
     batch = assemble(
         compress(codec, body, rules.compression_level),
         header.base_offset,
@@ -276,7 +278,7 @@ def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: Append
         header.records_count,
     )
     if len(batch) > rules.max_message_bytes:
-        return too_large(len(batch), rules)
+        return batch_too_large(len(batch), rules)
     return ValidBatch(batch, parse_header(batch))
 
 
@@ -287,7 +289,7 @@ POSTPONED = RejectedBatch(
 )
 
 
-def refuse(message: str) -> RejectedBatch:
+def invalid_record_batch(message: str) -> RejectedBatch:
     return RejectedBatch(ErrorCode.INVALID_RECORD, message)
 
 
@@ -295,7 +297,8 @@ def refuse_request(message: str) -> RejectedBatch:
     return RejectedBatch(ErrorCode.INVALID_RECORD, message, is_of_log=False)
 
 
-def too_large(size: int, rules: AppendRules) -> RejectedBatch:
+def batch_too_large(size: int, rules: AppendRules) -> RejectedBatch:
+    """Refuse a batch that is larger than max.message.bytes allows."""
     message = f"a batch of {size} bytes is above max.message.bytes ({rules.max_message_bytes})"
     return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, message, is_of_log=False)
 

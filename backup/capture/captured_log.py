@@ -89,7 +89,7 @@ class LogCapture:
         masks = self._window.masks
         append_ms = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
         return build_batch(
-            [masks.applied(record) for record in kept] if masks else kept,
+            [masks.mask_record(record) for record in kept] if masks else kept,
             base_offset=header.base_offset,
             codec=header.codec,
             log_append_time_ms=append_ms,

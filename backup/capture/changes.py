@@ -20,7 +20,7 @@ from hashlib import shake_256
 from math import isfinite
 from typing import Final
 
-from moldau.tables.values.masks import DROPPED, Change, MaskRule, hide_value, mask_rule
+from moldau.tables.values.masks import DROP_VALUE, Change, MaskRule, hide_value, mask_rule
 
 HASHED_SIZE: Final = 16
 """The size of a hash of text or bytes, in bytes."""
@@ -41,7 +41,7 @@ class MaskFunctions:
             "replace": hide_value,
             "hash": self.keyed_hash_of,
             "shape": self.same_shape_value,
-            "drop": lambda _: DROPPED,
+            "drop": lambda _: DROP_VALUE,
         }
 
     def parse_rule(self, text: str) -> MaskRule:

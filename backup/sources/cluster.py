@@ -25,7 +25,14 @@ from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from moldau.tables.client.cluster import EARLIEST, LATEST, Cluster, RefusedByBroker, TransientError, check_error
+from moldau.tables.client.cluster import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Cluster,
+    RefusedByBroker,
+    TransientError,
+    check_error,
+)
 from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import DataLost, Refused
 
@@ -85,7 +92,7 @@ class ClusterLog:
     def _records(self, offset: int, answer: PartitionData) -> bytes:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             place = (self.key.topic, self.key.partition)
-            start_offset = self.cluster.offsets_at([place], EARLIEST)[place]  # The answer need not tell it.
+            start_offset = self.cluster.offsets_at([place], EARLIEST_TIMESTAMP)[place]  # The answer need not tell it.
             if offset < start_offset:
                 raise LogStartMoved(start_offset)
             raise DataLost(f"{self.key}: the log ends before offset {offset} now: an unclean election cut it")
@@ -155,7 +162,7 @@ class ClusterSource:
             raise RefusedByBroker(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {missing[0]} cannot be described")
         found = [topic for name in names if (topic := topics.by_name(name)) is not None]
         keys = [(topic.name, number) for topic in found for number in sorted(topic.partitions)]
-        starts, ends = (self._cluster.offsets_at(keys, each) for each in (EARLIEST, LATEST))
+        starts, ends = (self._cluster.offsets_at(keys, each) for each in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
         ids = {topic.name: topic.id for topic in found}
         return [
             ClusterLog(self._cluster, PartitionKey(name, ids[name], number), starts[name, number], ends[name, number])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.backup.sources.port import LogStartMoved
-from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, is_old, parse_header
+from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, may_be_old_message, parse_header
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File, FileSystem
 from moldau.storage.segment.batch_scan import iterate_batch_places
@@ -77,7 +77,7 @@ def _batches_at(file: File, position: int) -> bytes:
     `MalformedMessage` and OSError.
     """
     data = file.pread(READ_SIZE, position)
-    if len(data) < HEADER_SIZE and not is_old(data, 0):
+    if len(data) < HEADER_SIZE and not may_be_old_message(data, 0):
         return b""
     size = parse_header(data, 0, True).batch_length + LOG_OVERHEAD
     if size <= len(data):

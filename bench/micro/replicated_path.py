@@ -27,7 +27,7 @@ from bench.trio import NODES, PROPERTIES
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.conformance.brokers import Ports
@@ -91,7 +91,7 @@ class Producer(asyncio.Protocol):
 async def ask(port: int, request: object, response: type[T], version: int) -> T:
     """Send one request in a flexible version over a new connection, and return the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(with_size(request_frame(request, version, 1)))
+    writer.write(size_prefixed(request_frame(request, version, 1)))
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     reply = await reader.readexactly(size)
     writer.close()

@@ -153,13 +153,17 @@ def controller_decided_api(row: ControllerApi, listeners: Listeners) -> Api[Any]
     """Make the declaration of an API that the controller decides. Brokers forward requests of clients (KIP-590).
     Brokers also send registrations and heartbeats of their own (KIP-631), and tools may connect to controllers
     (KIP-919)."""
-    cuts = [Parts(tuple(ListPath(*paths) for paths in row.cut), open_max=OPEN_MAX)] if row.cut else []
+    cuts = (
+        [Parts(tuple(ListPath(*paths) for paths in row.lists_decided_in_parts), open_max=OPEN_MAX)]
+        if row.lists_decided_in_parts
+        else []
+    )
     return Api(
         row.request,
         broker=forward if row.is_for_clients else None,
         controller=forward,
         needs=needs_cluster(row.operation),
-        lists=[*cuts, *(at_most(most, path) for path, most in row.bounds.items())],
+        lists=[*cuts, *(at_most(most, path) for path, most in row.list_size_limits.items())],
         listeners=listeners,
     )
 

@@ -109,14 +109,14 @@ def failures_as_command_errors() -> Iterator[None]:
 
     from moldau.protocol.primitives import MalformedMessage
     from moldau.spark_jobs.failures import reason_of
-    from moldau.spark_jobs.java_runtime import NoJava
+    from moldau.spark_jobs.java_runtime import NoJavaRuntime
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.tiered.port import RemoteStorageError
     from moldau.tables.refusals import Refused
 
     try:
         yield
-    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError, NoJava) as problem:
+    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError, NoJavaRuntime) as problem:
         raise CommandError(str(problem)) from None
     except PySparkException as problem:
         raise CommandError(reason_of(problem)) from None

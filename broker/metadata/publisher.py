@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Final
 
 from moldau.broker.metadata.metadata_log import MetadataLog
-from moldau.kraft.image.difference import difference
+from moldau.kraft.image.difference import difference_between
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
 from moldau.protocol.late_tuple import NamedTuple
@@ -248,4 +248,4 @@ class CommittedMetadata:
     def publish_snapshot(self, replay: Replay) -> None:
         """Publish the metadata of a leader's snapshot, which has replaced the log."""
         self._loaded = self._unpublished = None
-        self._publisher.adopt(replay, difference(self._image, replay.image))
+        self._publisher.adopt(replay, difference_between(self._image, replay.image))

@@ -20,7 +20,7 @@ from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
 from moldau.broker.runtime.tasks import InTurns
 from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
-from moldau.kraft.image.difference import difference
+from moldau.kraft.image.difference import difference_between
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from moldau.kraft.image.topics import Topic
@@ -107,7 +107,7 @@ class MetadataApplier:
             self._find_warnings(image, topic_name, found)
         self._warn(found)
         if to.cluster.image is not image:  # This image was published while the logs were opened.
-            self._changed(to.cluster.image, difference(image, to.cluster.image))
+            self._changed(to.cluster.image, difference_between(image, to.cluster.image))
         feed.subscribe(self._changed)
         self.has_loaded = True
 

@@ -23,7 +23,7 @@ from moldau.coordinator.shard.offset_walk import Place, walk_offsets
 from moldau.protocol.primitives import BytesLike, MalformedMessage, read_varint
 from moldau.protocol.record_batch import NO_PRODUCER_ID, BatchHeader
 from moldau.protocol.record_builder import Record
-from moldau.protocol.record_reader import decode_run, runs_of
+from moldau.protocol.record_reader import decode_run, record_runs_of
 
 RECORDS_AT_ONCE: Final = 1_000
 """The most records that one call of `walk_offsets` reads, in less than 1 ms. The number is limited because compiled
@@ -47,7 +47,7 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         if producer_id != self._producer_id:
             self._end_commits()
             self._producer_id = producer_id
-        for run, count in runs_of(data, position, header):
+        for run, count in record_runs_of(data, position, header):
             self._read_run(run, count, header)
 
     def _read_run(self, run: bytes, count: int, header: BatchHeader) -> None:

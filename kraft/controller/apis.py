@@ -65,10 +65,11 @@ from moldau.protocol.messages.update_features import UpdateFeaturesRequest
 from moldau.security.access import AclOperation
 
 Request = TypeVar("Request")
-Decide = Callable[[DecisionContext, Request], Decision]
+DecideFunction = Callable[[DecisionContext, Request], Decision]
 ENTRIES_MAX: Final = 1_000
-"""The most elements of a list on which the controller decides in one step. It limits lists of things of which a cluster
-has only few: settings, brokers, log directories."""
+"""The maximum size of a list that the controller decides in one step, for things of which a cluster has few: settings,
+brokers, log directories.
+"""
 
 
 class ControllerApi(NamedTuple):
@@ -76,7 +77,7 @@ class ControllerApi(NamedTuple):
     request."""
 
     request: type[object]
-    decide: Decide[object]
+    decide: DecideFunction[object]
     is_for_clients: bool
     """Whether clients send this API to brokers, which forward it to the controller.
 
@@ -86,18 +87,19 @@ class ControllerApi(NamedTuple):
     """Whether the request may arrive inside an Envelope."""
     operation: AclOperation
     """The operation on the cluster that the sender of the request must be allowed."""
-    cut: Sequence[tuple[str, str]]
-    """The lists of the request on which the controller decides part by part, each with the list of the response that
-    has the results. Both are paths of field names."""
-    bounds: Mapping[str, int]
-    """The most elements of each list that is decided in one step, by the path of the list. DIVERGES: a request with
-    more is refused with INVALID_REQUEST; Apache Kafka has no such limits.
+    lists_decided_in_parts: Sequence[tuple[str, str]]
+    """The lists of the request that are decided part by part, each with the list of the response for the results. Both
+    are paths of field names.
+    """
+    list_size_limits: Mapping[str, int]
+    """The maximum size of each list that is decided in one step, by its path. DIVERGES: a request with more is refused
+    with INVALID_REQUEST; Apache Kafka has no such limits.
     """
 
 
 def api(
     request: type[Request],
-    decide: Decide[Request],
+    decide: DecideFunction[Request],
     *,
     is_for_clients: bool = False,
     is_forwardable: bool | None = None,
@@ -113,7 +115,7 @@ def api(
     """
     return ControllerApi(
         request,
-        cast("Decide[object]", decide),
+        cast("DecideFunction[object]", decide),
         is_for_clients,
         is_for_clients if is_forwardable is None else is_forwardable,
         operation,
@@ -136,8 +138,9 @@ decided."""
 
 
 def is_out_of_time(request: object) -> bool:
-    """Whether a request is answered with REQUEST_TIMED_OUT and not decided on, because its timeout is 0 or less. As in
-    Apache Kafka, the timeout of a reassignment without topics is ignored."""
+    """Whether a request is answered with REQUEST_TIMED_OUT, because its timeout is 0 or less. As in Apache Kafka, the
+    timeout of a reassignment without topics is ignored.
+    """
     if isinstance(request, AlterPartitionReassignmentsRequest) and not request.topics:
         return False
     return type(request) in REQUESTS_WITH_TIMEOUT and getattr(request, "timeout_ms", 1) <= 0
@@ -146,7 +149,7 @@ def is_out_of_time(request: object) -> bool:
 ControllerApis = Mapping[type[object], ControllerApi]
 
 
-def table_of(rows: Iterable[ControllerApi]) -> ControllerApis:
+def apis_by_request_class(rows: Iterable[ControllerApi]) -> ControllerApis:
     """The rows as a mapping from the class of their request. Asserts that no class has two rows."""
     table: dict[type[object], ControllerApi] = {}
     for row in rows:
@@ -155,7 +158,7 @@ def table_of(rows: Iterable[ControllerApi]) -> ControllerApis:
     return MappingProxyType(table)
 
 
-CONTROLLER_APIS: Final = table_of(
+CONTROLLER_APIS: Final = apis_by_request_class(
     (
         api(AllocateProducerIdsRequest, allocate_producer_ids, is_forwardable=True),
         api(

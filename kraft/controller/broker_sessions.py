@@ -7,19 +7,19 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.late_tuple import NamedTuple
 
 
-class Session(NamedTuple):
-    """What the controller knows of one broker from its heartbeats. It is lost when this controller's term ends."""
+class BrokerSession(NamedTuple):
+    """What the controller knows of a broker from its heartbeats. It is lost at the end of the controller's term."""
 
     epoch: int
-    contact_ms: int
-    is_heard: bool
-    """Whether this controller has received the broker's registration or a heartbeat. Otherwise it knows the broker from
-    the log alone, and the broker may have failed."""
+    last_contact_ms: int
+    has_contacted_controller: bool
+    """Whether the broker has registered with, or sent a heartbeat to, this controller. Otherwise it is known from the
+    log alone, and may have failed.
+    """
     metadata_offset: int = -1
     """The last offset of the metadata log that the broker has read."""
     shutdown_offset: int = -1
-    """The end offset of the metadata log at the time when the broker had no more partitions to hand over; -1 before
-    that."""
+    """The end offset of the metadata log when the broker had handed over all partitions; -1 before that."""
 
 
 class BrokerSessions:
@@ -30,19 +30,20 @@ class BrokerSessions:
         its first heartbeat to this controller."""
         self.timeout_ms = timeout_ms
         self._by_broker = {
-            broker.id: Session(broker.epoch, now_ms, is_heard=False)
+            broker.id: BrokerSession(broker.epoch, now_ms, has_contacted_controller=False)
             for broker in image.cluster.brokers.values()
             if not broker.fenced
         }
 
-    def touch(self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int = -1) -> None:
+    def note_heartbeat(self, broker_id: int, epoch: int, now_ms: int, metadata_offset: int = -1) -> None:
         before = self._by_broker.get(broker_id)
         shutdown_offset = -1 if before is None or before.epoch != epoch else before.shutdown_offset
-        self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
+        self._by_broker[broker_id] = BrokerSession(epoch, now_ms, True, metadata_offset, shutdown_offset)
 
     def note_shutdown(self, broker_id: int, end_offset: int) -> None:
-        """Note that the broker has handed over its partitions: `end_offset` is the offset of the metadata log up to
-        which the other brokers must read before this broker may exit. A later call does not change the offset."""
+        """Record that a broker has handed over its partitions. It may exit when the other brokers have read the
+        metadata log up to `end_offset`. A later call does not change the offset.
+        """
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
             self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
@@ -72,18 +73,18 @@ class BrokerSessions:
         return (
             broker is not None
             and session is not None
-            and session.is_heard
+            and session.has_contacted_controller
             and session.epoch == broker.epoch
-            and now_ms < session.contact_ms + self.timeout_ms
+            and now_ms < session.last_contact_ms + self.timeout_ms
         )
 
     def expired_brokers(self, now_ms: int) -> list[int]:
         return sorted(
             broker_id
             for broker_id, session in self._by_broker.items()
-            if now_ms >= session.contact_ms + self.timeout_ms
+            if now_ms >= session.last_contact_ms + self.timeout_ms
         )
 
     def next_deadline_ms(self) -> int | None:
-        contacts = [session.contact_ms for session in self._by_broker.values()]
+        contacts = [session.last_contact_ms for session in self._by_broker.values()]
         return min(contacts) + self.timeout_ms if contacts else None

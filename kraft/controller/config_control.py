@@ -10,7 +10,7 @@ from typing import TypeVar
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.settings import ConfigRules
-from moldau.kraft.controller.view import MIN_IN_SYNC, View
+from moldau.kraft.controller.view import MIN_INSYNC_REPLICAS_CONFIG, View
 from moldau.kraft.image.configs import ConfigResource, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.topic_names import refusal_of_name
@@ -42,7 +42,7 @@ def incremental_alter_configs(
     def values_of(resource: incremental.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | ApiError:
         return changed_values(resource, existing, settings.config_rules)
 
-    outcomes, records = alter(view, request.resources, values_of)
+    outcomes, records = alter_resources(view, request.resources, values_of)
     responses = [
         incremental.AlterConfigsResourceResponse(
             error_code=refusal.error,
@@ -58,7 +58,7 @@ def incremental_alter_configs(
 
 def alter_configs(context: DecisionContext, request: replacing.AlterConfigsRequest) -> Decision:
     view = context.view
-    outcomes, records = alter(view, request.resources, replaced_values)
+    outcomes, records = alter_resources(view, request.resources, replaced_values)
     responses = [
         replacing.AlterConfigsResourceResponse(
             error_code=refusal.error,
@@ -71,16 +71,18 @@ def alter_configs(context: DecisionContext, request: replacing.AlterConfigsReque
     return Decision(() if request.validate_only else records, replacing.AlterConfigsResponse(responses=responses))
 
 
-DONE = ApiError(ErrorCode.NONE, None)
+NO_API_ERROR = ApiError(ErrorCode.NONE, None)
 
 
-def alter(
+def alter_resources(
     view: View,
     resources: Iterable[Resource],
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
 ) -> tuple[list[tuple[ConfigResource, ApiError]], list[object]]:
-    """Decide on all resources of a request. Returns the result for each resource, and the records of the accepted
-    changes. `values_of` computes the new values of a resource from its present settings, or an error."""
+    """Decide on all resources of a request. Returns the result for each, and the records of the accepted changes.
+
+    `values_of`: computes a resource's new values from its present settings, or an error.
+    """
     pairs = [(ConfigResource(resource.resource_type, resource.resource_name), resource) for resource in resources]
     counts = Counter(key for key, _ in pairs)
     outcomes: list[tuple[ConfigResource, ApiError]] = []
@@ -96,7 +98,7 @@ def alter(
             outcomes.append((key, made))
             continue
         records.extend(made)
-        outcomes.append((key, DONE))
+        outcomes.append((key, NO_API_ERROR))
     return outcomes, records
 
 
@@ -126,7 +128,7 @@ def records_of(
         ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value)
         for name, value in changed.items()
     ]
-    if view.has_eligible_replicas and MIN_IN_SYNC in changed:
+    if view.has_eligible_replicas and MIN_INSYNC_REPLICAS_CONFIG in changed:
         records += [ClearElrRecord(topic_name=key.name), *restored_eligible_replicas(view, key.name)]
     return records
 
@@ -153,11 +155,11 @@ def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) 
     Eligible leader replicas need one value for the cluster, which only topics may override (KIP-966). A broker must not
     have a value of its own, and the value of the cluster must not be removed.
     """
-    if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_IN_SYNC not in changes:
+    if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_INSYNC_REPLICAS_CONFIG not in changes:
         return None
     if key.name:
         message = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
-    elif changes[MIN_IN_SYNC] is None:
+    elif changes[MIN_INSYNC_REPLICAS_CONFIG] is None:
         message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
     else:
         return None

@@ -47,7 +47,7 @@ from moldau.security.quotas.limits import QuotaTags
 from moldau.security.quotas.mutations import MutationQuotas, Mutations
 
 BOOTSTRAP = "Bootstrap records"
-AT_ONCE_MAX: Final = 1_000
+PREFERRED_ELECTIONS_MAX: Final = 1_000
 """The most preferred leaders that one decision of the periodic check elects."""
 
 
@@ -167,11 +167,12 @@ class Controller:
             yield Decision([NoOpRecord()])
 
     def _elections(self, now_ms: int) -> Iterator[Decision]:
-        """Yield the decisions of the periodic elections that are due. If more preferred leaders than `AT_ONCE_MAX` are
-        to be elected, the others are elected at the next tick."""
+        """Yield the decisions of the periodic elections that are due. If more preferred leaders than
+        `PREFERRED_ELECTIONS_MAX` are to be elected, the others are elected at the next tick.
+        """
         if now_ms >= self._rebalance_ms:
             records = self._balancing()
-            if len(records) < AT_ONCE_MAX:
+            if len(records) < PREFERRED_ELECTIONS_MAX:
                 self._rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_seconds * 1000
             if records:
                 yield Decision.in_slices(records)
@@ -183,7 +184,7 @@ class Controller:
     def _balancing(self) -> Sequence[object]:
         if not self._settings.auto_leader_rebalance_enable or not self._index.imbalanced:
             return ()
-        return preferred_elections(self.view, AT_ONCE_MAX)
+        return preferred_elections(self.view, PREFERRED_ELECTIONS_MAX)
 
     def note_disconnected(self, broker_id: int, now_ms: int) -> None:
         """Note that the connection to the broker broke. The controller fences the broker unless a heartbeat arrives
@@ -224,7 +225,7 @@ class Controller:
         match record:
             case RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch):
                 self._forget(broker_id)
-                self._sessions.touch(broker_id, epoch, now_ms)
+                self._sessions.note_heartbeat(broker_id, epoch, now_ms)
             case (
                 UnregisterBrokerRecord(broker_id=broker_id)
                 | BrokerRegistrationChangeRecord(broker_id=broker_id, fenced=1)

@@ -9,9 +9,10 @@ from typing import Final
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 
-SLICE_SIZE: Final = 24
-"""How many partitions a decision about many partitions examines before the event loop does other work. Deciding on one
-partition, appending its record and replaying the record take 30 to 60 µs together."""
+PARTITIONS_PER_SLICE: Final = 24
+"""The number of partitions that a decision examines before the event loop does other work. Each takes 30 to 60 µs: the
+decision, the append and the replay of its record.
+"""
 
 
 class Decision(NamedTuple):
@@ -35,7 +36,7 @@ class Decision(NamedTuple):
         """Make a decision about many partitions, in slices. `looked_at` has one element for each examined partition:
         its record, or None if the partition does not change. After any number of the records the metadata must be
         consistent."""
-        return cls.of_batches(slices(looked_at), reply)
+        return cls.of_batches(record_slices(looked_at), reply)
 
     @classmethod
     def of_batches(cls, batches: Iterator[Sequence[object]], reply: object | None = None) -> Decision:
@@ -48,10 +49,10 @@ class Decision(NamedTuple):
         yield from self.further_batches
 
 
-def slices(looked_at: Iterable[object | None]) -> Iterator[list[object]]:
-    """Cut the elements into slices of `SLICE_SIZE`, and yield the records of each slice, without the Nones."""
+def record_slices(looked_at: Iterable[object | None]) -> Iterator[list[object]]:
+    """Yield the records of each slice of `PARTITIONS_PER_SLICE` elements, without the Nones."""
     left = iter(looked_at)
-    while part := list(islice(left, SLICE_SIZE)):
+    while part := list(islice(left, PARTITIONS_PER_SLICE)):
         yield [record for record in part if record is not None]
 
 

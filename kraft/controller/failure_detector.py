@@ -28,9 +28,8 @@ SILENT_INTERVALS: Final = 5
 DISCONNECTED_INTERVALS: Final = 2
 
 
-class Contact(NamedTuple):
-    """What the controller knows of one broker's connection and heartbeats. All times are in ms on the controller's
-    clock."""
+class BrokerContact(NamedTuple):
+    """What the controller knows of a broker's connection and heartbeats. Times are in ms on the controller's clock."""
 
     heard_ms: int
     """The time of the last heartbeat. Before the first heartbeat it is the time of the disconnection, or of the last
@@ -51,23 +50,21 @@ class FailureDetector:
     def __init__(self, patience_ms: int, grace_ms: int = GRACE_MS) -> None:
         self._patience_ms = patience_ms
         self._grace_ms = grace_ms
-        self._by_broker: dict[int, Contact] = {}
+        self._by_broker: dict[int, BrokerContact] = {}
 
     def heartbeat(self, broker_id: int, now_ms: int) -> None:
-        """Note a heartbeat, and compute the broker's heartbeat interval.
-
-        The interval is the time since the heartbeat before, but at least half of the interval computed then. So if the
-        times vary, the longest recent one counts.
+        """Record a heartbeat, and update the broker's heartbeat interval: the time since the previous heartbeat, but at
+        least half of the previous interval. If intervals vary, the longest recent one counts.
         """
         before = self._by_broker.get(broker_id)
         interval_ms = None
         if before is not None:
             interval_ms = max(now_ms - before.heard_ms, (before.interval_ms or 0) // 2)
-        self._by_broker[broker_id] = Contact(now_ms, interval_ms)
+        self._by_broker[broker_id] = BrokerContact(now_ms, interval_ms)
 
     def note_disconnected(self, broker_id: int, now_ms: int) -> None:
         """Note that the connection of the broker's heartbeats broke, or that its address refuses connections."""
-        before = self._by_broker.get(broker_id, Contact(now_ms))
+        before = self._by_broker.get(broker_id, BrokerContact(now_ms))
         if before.disconnected_ms is None:
             self._by_broker[broker_id] = before._replace(disconnected_ms=now_ms)
 
@@ -78,7 +75,7 @@ class FailureDetector:
         The wait of `patience_ms` begins at that time, because the broker may never send a heartbeat to this controller.
         """
         if broker_id not in self._by_broker:
-            self._by_broker[broker_id] = Contact(heard_ms, interval_ms=0)
+            self._by_broker[broker_id] = BrokerContact(heard_ms, interval_ms=0)
 
     def forget(self, broker_id: int) -> None:
         """Stop observing a broker, because it is fenced or begins a new incarnation."""
@@ -97,7 +94,7 @@ class FailureDetector:
         deadlines = [self._deadline_ms(contact) for contact in self._by_broker.values()]
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
-    def _deadline_ms(self, contact: Contact) -> int | None:
+    def _deadline_ms(self, contact: BrokerContact) -> int | None:
         if not self._patience_ms:
             return None
         deadlines: list[int] = []

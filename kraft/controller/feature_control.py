@@ -12,7 +12,7 @@ from typing import Final
 
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
-from moldau.kraft.controller.view import MIN_IN_SYNC, View
+from moldau.kraft.controller.view import MIN_INSYNC_REPLICAS_CONFIG, View
 from moldau.kraft.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
@@ -149,11 +149,16 @@ def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
     The cluster gets a value if it has none, and the values of single brokers are removed.
     """
     configs = view.image.configs
-    if MIN_IN_SYNC not in configs.settings_of(ResourceType.BROKER, ""):
+    if MIN_INSYNC_REPLICAS_CONFIG not in configs.settings_of(ResourceType.BROKER, ""):
         value = str(view.settings.min_insync_replicas)
-        yield ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_IN_SYNC, value=value)
+        yield ConfigRecord(
+            resource_type=ResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS_CONFIG, value=value
+        )
     for resource, settings in configs.by_resource.items():
-        if resource.type == ResourceType.BROKER and resource.name and MIN_IN_SYNC in settings:
+        if resource.type == ResourceType.BROKER and resource.name and MIN_INSYNC_REPLICAS_CONFIG in settings:
             yield ConfigRecord(
-                resource_type=ResourceType.BROKER, resource_name=resource.name, name=MIN_IN_SYNC, value=None
+                resource_type=ResourceType.BROKER,
+                resource_name=resource.name,
+                name=MIN_INSYNC_REPLICAS_CONFIG,
+                value=None,
             )

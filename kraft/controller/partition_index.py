@@ -17,7 +17,7 @@ Key = tuple[bytes, int]
 """A partition: the id of its topic and its index."""
 Keys = dict[Key, None]
 """An ordered set of partitions."""
-NONE: Mapping[Key, None] = {}
+NO_PARTITIONS: Mapping[Key, None] = {}
 
 
 class PartitionIndex:
@@ -39,15 +39,15 @@ class PartitionIndex:
 
     def partitions_in_sync(self, broker_id: int) -> Collection[Key]:
         """Partitions with the broker in their in-sync set."""
-        return self._in_sync.get(broker_id, NONE)
+        return self._in_sync.get(broker_id, NO_PARTITIONS)
 
     def partitions_eligible(self, broker_id: int) -> Collection[Key]:
         """Partitions with the broker among their eligible leader replicas."""
-        return self._eligible.get(broker_id, NONE)
+        return self._eligible.get(broker_id, NO_PARTITIONS)
 
     def partitions_led(self, broker_id: int) -> Collection[Key]:
         """Partitions that name the broker as leader."""
-        return self._led.get(broker_id, NONE)
+        return self._led.get(broker_id, NO_PARTITIONS)
 
     @property
     def leaderless(self) -> Collection[Key]:

@@ -14,8 +14,8 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import PartitionRegistration, Topic
 from moldau.protocol.late_tuple import NamedTuple
 
-MIN_IN_SYNC: Final = "min.insync.replicas"
-UNCLEAN: Final = "unclean.leader.election.enable"
+MIN_INSYNC_REPLICAS_CONFIG: Final = "min.insync.replicas"
+UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
 DEFAULT_RESOURCE_NAME: Final = ""
 
 
@@ -47,14 +47,14 @@ class View(NamedTuple):
 
     def min_in_sync(self, topic: Topic) -> int:
         """min.insync.replicas of a topic, limited to the number of replicas of its partitions."""
-        text = self.setting_of(topic.name, MIN_IN_SYNC)
+        text = self.setting_of(topic.name, MIN_INSYNC_REPLICAS_CONFIG)
         wanted = self.settings.min_insync_replicas if text is None else int(text)
         return min(wanted, len(topic.partitions[0].replicas)) if 0 in topic.partitions else wanted
 
     def allows_unclean(self, topic_name: str) -> bool:
         """Whether unclean elections are allowed for the topic: a replica that is not in sync may be elected if no
         in-sync replica can lead."""
-        text = self.setting_of(topic_name, UNCLEAN)
+        text = self.setting_of(topic_name, UNCLEAN_ELECTION_CONFIG)
         return self.settings.unclean_leader_election_enable if text is None else text == "true"
 
     def default_directory(self, broker_id: int) -> bytes:

@@ -16,7 +16,7 @@ V = TypeVar("V")
 Entries = Mapping[K, V] | PersistentMap[K, V]
 
 
-def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
+def difference_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     """The delta that changes the image `before` into `after`."""
     delta = MetadataDelta(before)
     levels = {name: 0 for name in before.features.levels if name not in after.features.levels}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moldau.kraft.quorum.voter_set import VoterSet
 from moldau.protocol.compiler import decode, encode
-from moldau.protocol.control_records import ControlRecordType, control_key, control_record_type
+from moldau.protocol.control_records import ControlRecordType, control_record_type, encode_control_key
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
@@ -28,7 +28,7 @@ class QuorumDescription(NamedTuple):
 
 def control_record(kind: ControlRecordType, value: object, now_ms: int) -> Record:
     """Make a control record. All values are written in version 0."""
-    return Record(control_key(kind), encode(value, 0), now_ms)
+    return Record(encode_control_key(kind), encode(value, 0), now_ms)
 
 
 def leader_change(leader_id: int, voters: VoterSet, granting: tuple[int, ...], now_ms: int) -> Record:

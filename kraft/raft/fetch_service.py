@@ -152,14 +152,15 @@ class FetchService:
         self._member.put(Respond(event.token, response))
 
 
-def divergence(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:
-    """Compare a replica's log with the leader's log. The replica's log ends at `fetch_offset`, and its last record has
-    the epoch `last_fetched_epoch`.
+def divergence_of_replica(
+    log: LogView, fetch_offset: int, last_fetched_epoch: int
+) -> SnapshotId | OffsetAndEpoch | None:
+    """Compare a replica's log with the leader's. The replica's log ends at `fetch_offset`, with the epoch
+    `last_fetched_epoch`.
 
-    Returns None if the replica's log is a prefix of the leader's log (log matching property: the same offset and epoch
-    mean the same records before). Returns the latest snapshot if the replica's log ends before the leader's log starts.
-    Otherwise the logs diverge: returns the last epoch that both may have in common, and the end of that epoch in the
-    leader's log (KIP-595, in place of Raft's search one entry at a time).
+    None: the replica's log is a prefix of the leader's (the same offset and epoch mean the same records before). The
+    latest snapshot: the replica's log ends before the leader's log starts. Otherwise the logs diverge: the last epoch
+    that both may share, and its end in the leader's log (KIP-595, in place of Raft's search one entry at a time).
     """
     if fetch_offset == log.start_offset == 0 and last_fetched_epoch == 0:
         return None

@@ -43,7 +43,7 @@ class LeaderReport(NamedTuple):
         return self.error_code == ErrorCode.NONE
 
 
-def report_in(response: IncomingResponse | None) -> LeaderReport | None:
+def leader_report_of(response: IncomingResponse | None) -> LeaderReport | None:
     """The epoch and the leader that a response names. Returns None if there is no response, if the whole response has
     an error, or if it is not about the metadata partition."""
     partition: ReportedPartition

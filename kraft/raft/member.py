@@ -141,7 +141,7 @@ class QuorumMember:
         return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
 
     def fetch_deadline_ms(self) -> int:
-        """The time (ms) at which a follower becomes prospective if its leader has not responded.
+        """The time (ms) at which a follower without a response of its leader becomes prospective.
 
         DIVERGES: Apache Kafka's followers all wait for just the fetch timeout; here each waits up to a tenth longer.
         Otherwise several followers that lost their leader at the same time would become candidates together and split
@@ -160,6 +160,7 @@ class QuorumMember:
     # Effects
 
     def put(self, effect: Effect) -> None:
+        """Add an effect to the outbox."""
         self.outbox.put(effect)
 
     def commit(self, high_watermark: int) -> None:
@@ -177,10 +178,10 @@ class QuorumMember:
         return None if is_behind else DurableEnd(log.end_offset, log.last_epoch)
 
     def is_log_as_long(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a candidate's log is at least as long as this node's: its last epoch is later, or is the same and its
-        end offset is not smaller.
+        """Whether a candidate's log is at least as long as this node's: its last epoch is later, or equal with an end
+        offset that is not smaller.
 
-        It is the election restriction: a candidate with a shorter log may lack committed records (Raft, section 5.4.1).
+        A candidate with a shorter log may lack committed records (Raft, section 5.4.1: election restriction).
         """
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 

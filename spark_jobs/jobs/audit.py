@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 TASK_SIZE: Final = 256 << 20
 """The least bytes of segments for one task of an audit, except for the last task."""
-READ: Final = "read"
+SEGMENT_READ_CHECK: Final = "read"
 """The check of the row that says how much of a segment was read."""
-GONE: Final = "gone"
+REMOVED_SEGMENT_CHECK: Final = "gone"
 """The check of the row of a segment that was removed while the audit ran."""
 FINDINGS: Final = StructType(
     [
@@ -59,12 +59,12 @@ FINDINGS: Final = StructType(
 
 
 class AuditedSegment(NamedTuple):
-    """A segment that an audit reads, and the local files with which it is compared from an offset on."""
+    """A segment to audit, and the local files with which it is compared."""
 
     whole: Slice
     local: tuple[Slice, ...] = ()
     compared_from: int = 0
-    """The first offset that is compared. Compaction has cleaned neither tier at or past this offset."""
+    """The first offset that is compared. From it on, compaction has cleaned neither tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,11 @@ def places_of(parsed: ReadOptions) -> list[ReadOptions]:
 
 
 def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]:
-    """Yield a slice for each segment, from its beginning up to the high watermark. `is_dense`: neither a replica nor a
-    storage shows that a cleaner works on the partition. Raises OSError and `MalformedMessage`."""
+    """Yield a slice for each segment, up to the high watermark.
+
+    `is_dense`: no replica and no storage shows that a cleaner works on the partition. Raises OSError and
+    `MalformedMessage`.
+    """
     for segment in offer.segments:
         end_position, last_offset = segment.size, None
         if segment.is_growing:
@@ -201,13 +204,13 @@ def result_of(rows: Sequence[Row], problems: Sequence[Problem] = ()) -> AuditRes
     """Return the result of an audit, from the rows of all tasks and the problems that the plan has found."""
     result = AuditResult(problems=list(problems))
     for check, _, _, path, offset, message, batches, records, size in rows:
-        if check == READ:
+        if check == SEGMENT_READ_CHECK:
             assert isinstance(batches, int) and isinstance(records, int) and isinstance(size, int)
             result.segments += 1
             result.batches += batches
             result.records += records
             result.size += size
-        elif check == GONE:
+        elif check == REMOVED_SEGMENT_CHECK:
             result.gone += 1
         else:
             assert isinstance(offset, int)
@@ -253,7 +256,15 @@ def audited_rows(audited: AuditedSegment) -> Iterator[Row]:
     for check, path, offset, message in findings.problems:
         yield (check, whole.topic, whole.partition, path, offset, message, 0, 0, 0)
     read = (len(findings.batches), findings.records_count, findings.size)
-    yield (GONE if findings.is_gone else READ, whole.topic, whole.partition, whole.path, -1, "", *read)
+    yield (
+        REMOVED_SEGMENT_CHECK if findings.is_gone else SEGMENT_READ_CHECK,
+        whole.topic,
+        whole.partition,
+        whole.path,
+        -1,
+        "",
+        *read,
+    )
 
 
 def compare_tiers(audited: AuditedSegment, findings: SegmentFindings) -> None:
@@ -263,7 +274,7 @@ def compare_tiers(audited: AuditedSegment, findings: SegmentFindings) -> None:
     cleaned_end = max(audited.compared_from, cleaned_end_of(whole))
     for local in audited.local:
         try:
-            own = list(marks_of(local))
+            own = list(batch_marks_of(local))
         except (MalformedMessage, DataLost):  # The audit of the local segment reports it, or the segment is gone.
             continue
         start = max(local.start_offset, whole.start_offset, cleaned_end)
@@ -279,7 +290,7 @@ def compare_tiers(audited: AuditedSegment, findings: SegmentFindings) -> None:
                 findings.report("tiers", whole.path, offset, f"the batch differs from the one in {local.path}")
 
 
-def marks_of(local: Slice) -> Iterator[BatchMark]:
+def batch_marks_of(local: Slice) -> Iterator[BatchMark]:
     """Yield a mark for each batch of a local segment."""
     for position, header, _, _ in batches_of(local):
         yield BatchMark(position, header.base_offset, header.last_offset, header.max_timestamp, header.crc)

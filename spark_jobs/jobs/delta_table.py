@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from deltalake import CommitProperties, DeltaTable
 
-CLUSTER: Final = "moldau.cluster.id"
+CLUSTER_PROPERTY: Final = "moldau.cluster.id"
 """The property of a Delta table with the id of the cluster that it was exported from."""
-TOPIC_IDS: Final = "moldau.topic.ids"
+TOPIC_IDS_ENTRY: Final = "moldau.topic.ids"
 """The entry in the history of a Delta table with the ids of the topics that a commit has read, as JSON."""
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-RANGES: Final = "moldau.ranges"
+RANGES_ENTRY: Final = "moldau.ranges"
 """The entry in the history of a Delta table with the offsets that a commit has added, as JSON."""
 
 
@@ -83,7 +83,7 @@ class DeltaOutput:
                 schema=schema,
                 mode="ignore",
                 name=name,
-                configuration={CLUSTER: cluster_id} if cluster_id is not None else None,
+                configuration={CLUSTER_PROPERTY: cluster_id} if cluster_id is not None else None,
                 raise_if_key_not_exists=False,
             )
         columns = pa.schema(table.schema().to_arrow()).names
@@ -158,14 +158,14 @@ class DeltaLedger:
         described = table.metadata()
         if described.name != topic:
             raise Refused(f"{self._delta.output} is a table of {described.name or 'something else'}, not of {topic}")
-        known = described.configuration.get(CLUSTER)
+        known = described.configuration.get(CLUSTER_PROPERTY)
         if None not in (known, cluster_id) and known != cluster_id:
             raise Refused(f"{self._delta.output} is an export of cluster {known}, not of {cluster_id}")
         if is_anew:
             return {}
         check_topic_id(f"{self._delta.output} is an export", topic, topic_id_in(table, topic), topic_id)
         check_isolation(str(self._delta.output), topic, isolation_in(table, topic), isolation)
-        return ends_in(table, topic)
+        return exported_ends_in(table, topic)
 
     def begin(self, topic: str, cluster_id: str | None) -> int:
         """Begin a run of the export. Returns the number of the run, which is the version of the table that the run will
@@ -187,13 +187,17 @@ class DeltaLedger:
             self._check_starts(run, table)
         ends = {partition: end for partition, (_, end) in run.ranges.items()}
         if run.is_anew:
-            ends = dict.fromkeys(ends_in(table, run.topic), EARLIEST) | ends  # The new topic may have fewer partitions.
+            ends = (
+                dict.fromkeys(exported_ends_in(table, run.topic), EARLIEST) | ends
+            )  # The new topic may have fewer partitions.
         versions = {application_of(run.topic, partition): end for partition, end in sorted(ends.items())}
-        described = {RANGES: json.dumps({str(each): list(offsets) for each, offsets in sorted(run.ranges.items())})}
+        described = {
+            RANGES_ENTRY: json.dumps({str(each): list(offsets) for each, offsets in sorted(run.ranges.items())})
+        }
         if run.topic_id is not None:
             halves = topic_id_halves(run.topic_id)
             versions |= dict(zip(topic_id_applications(run.topic), halves, strict=True))
-            described[TOPIC_IDS] = json.dumps({run.topic: run.topic_id})
+            described[TOPIC_IDS_ENTRY] = json.dumps({run.topic: run.topic_id})
         if run.isolation is not None:
             versions[isolation_application(run.topic)] = ISOLATIONS.index(run.isolation)
         transactions = [Transaction(application, version) for application, version in versions.items()]
@@ -211,7 +215,7 @@ class DeltaLedger:
                 raise Refused(f"{self._delta.output}: another run has exported {run.topic}-{partition} up to {end}")
 
 
-def ends_in(table: DeltaTable, topic: str) -> dict[int, int]:
+def exported_ends_in(table: DeltaTable, topic: str) -> dict[int, int]:
     """The offset at which the next run begins, by partition, from the application transactions of a Delta table."""
     found: dict[int, int] = {}
     for partition in count():

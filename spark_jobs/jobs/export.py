@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from moldau.tables.origins.port import Task
     from moldau.tables.planning.bounds import OffsetRange
 
-STAGING: Final = "exportto"
+STAGING_OPTION: Final = "exportto"
 """The option that tells the tasks the compression and the directory of their files."""
-WRITTEN: Final = StructType(
+FILE_ROW_COLUMNS: Final = StructType(
     [StructField("name", StringType()), StructField("rows", LongType()), StructField("size", LongType())]
 )
-"""The columns of the rows that the tasks of an export return, one row for each file."""
-REPEATED: Final = ["topic", "partition", "timestampType"]
+"""The columns of the rows that the tasks return, one row for each file."""
+DICTIONARY_COLUMNS: Final = ["topic", "partition", "timestampType"]
 """Columns with few different values, which Parquet keeps in dictionaries."""
 
 
@@ -147,7 +147,7 @@ def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -
     source = session.read.format(ExportSource.name()).options(**job.options)
     try:
         with progress_shown(session, progress):
-            told = source.option(STAGING, f"{job.compression}:{ledger.staging(number)}").load().collect()
+            told = source.option(STAGING_OPTION, f"{job.compression}:{ledger.staging(number)}").load().collect()
     except BaseException:
         shutil.rmtree(ledger.staging(number), ignore_errors=True)
         raise
@@ -167,11 +167,11 @@ class ExportSource(MoldauDataSource):
         return "moldau_export"
 
     def schema(self) -> StructType:
-        return WRITTEN
+        return FILE_ROW_COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = dict(self.options.items())
-        compression, _, staging = given.pop(STAGING).partition(":")
+        compression, _, staging = given.pop(STAGING_OPTION).partition(":")
         return ExportWriter(parse_options(given), staging, compression)
 
 
@@ -191,7 +191,7 @@ class ExportWriter(SegmentReader):
         written = self._write(task)
         if written is not None:
             arrays = [pa.array([value]) for value in written]
-            yield pa.RecordBatch.from_arrays(arrays, names=[field.name for field in WRITTEN.fields])
+            yield pa.RecordBatch.from_arrays(arrays, names=[field.name for field in FILE_ROW_COLUMNS.fields])
 
     def _write(self, task: Task) -> ExportedFile | None:
         """Write the records of a task into a file. Returns None if the task has no records. Raises OSError, and what
@@ -202,7 +202,7 @@ class ExportWriter(SegmentReader):
         first = task[0]
         name = f"{first.topic}-{first.partition:05}-{first.start_offset:020}-{uuid4().hex}.parquet"
         batches = self.batches(task, self._columns)
-        return write_file(self._staging, name, batches, compression=self._compression, repeated=REPEATED)
+        return write_file(self._staging, name, batches, compression=self._compression, repeated=DICTIONARY_COLUMNS)
 
 
 ROW_GROUP_SIZE: Final = 32 << 20

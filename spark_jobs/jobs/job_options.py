@@ -9,7 +9,12 @@ from typing import Final
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 ISOLATION: Final = "kafka.isolation.level"
-CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
+PINNED_OPTIONS: Final = (
+    "startingtimestamp",
+    "startingoffsetsbytimestamp",
+    "endingtimestamp",
+    "endingoffsetsbytimestamp",
+)
 """The options whose values a plan replaces by the offsets that it has found."""
 
 
@@ -33,7 +38,7 @@ def pinned_options(
     options: Mapping[str, str], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[str, str]:
     """Return the options with these start and end offsets. They replace all options that choose times or offsets."""
-    kept = {name: value for name, value in options.items() if name.lower() not in CHOICES}
+    kept = {name: value for name, value in options.items() if name.lower() not in PINNED_OPTIONS}
     return kept | {"startingOffsets": offsets_as_json(starts), "endingOffsets": offsets_as_json(ends)}
 
 

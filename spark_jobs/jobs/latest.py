@@ -106,7 +106,7 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
     from deltalake import CommitProperties
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from moldau.spark_jobs.jobs.delta_table import TOPIC_IDS
+    from moldau.spark_jobs.jobs.delta_table import TOPIC_IDS_ENTRY
     from moldau.spark_jobs.jobs.export_ledger import ExportedFile
     from moldau.tables.planning.partition_view import topic_ids_of
 
@@ -123,7 +123,7 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
     written = sorted(output.run_directory.glob("*.parquet"))
     files = [ExportedFile(each.name, pq.read_metadata(each).num_rows, each.stat().st_size) for each in written]
     topic_ids = json.dumps(topic_ids_of(each.view for each in plan.ranges))
-    described = {"moldau.ends": ends_as_json(plan), TOPIC_IDS: topic_ids}
+    described = {"moldau.ends": plan_ends_as_json(plan), TOPIC_IDS_ENTRY: topic_ids}
     output.commit(table, files, CommitProperties(custom_metadata=described), overwrites=True)
     return sum(each.rows for each in files)
 
@@ -139,7 +139,7 @@ def delta_output(job: LatestJob) -> DeltaOutput:
     return output
 
 
-def ends_as_json(plan: LatestPlan) -> str:
+def plan_ends_as_json(plan: LatestPlan) -> str:
     return offsets_as_json({each.key: each.end_offset for each in plan.ranges})
 
 

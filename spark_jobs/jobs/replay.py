@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from moldau.tables.client.producer import TopicProducer
     from moldau.tables.origins.port import Slice, Task
 
-TARGET: Final = "replayto"
+TARGET_OPTION: Final = "replayto"
 """The option with the `ReplayTarget` of the tasks, as JSON."""
 ROUND_SIZE: Final = 64 << 20
 """The bytes of segments in a round. A restart repeats at most one round, and its transactions stay short."""
 ROUND_SECONDS: Final = 2
 """The time (s) in which a round is written if a rate is given."""
 ROUNDS_MAX: Final = 1_000_000
-WRITTEN: Final = StructType(
+REPLAY_ROW_COLUMNS: Final = StructType(
     [
         StructField("partition", IntegerType()),
         StructField("records", LongType()),
@@ -61,8 +61,7 @@ WRITTEN: Final = StructType(
         StructField("producerEpoch", IntegerType()),
     ]
 )
-"""The columns of the rows that the tasks of a replay return, one row for each task. The last three columns are null if
-there was no transaction."""
+"""The columns of the rows that the tasks return, one for each task. The last three are null without a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
         planned.cluster_id,
         job.target.topic,
         target.cluster_id,
-        choices_of(job),
+        options_to_compare(job),
         ranges,
         max(1, min(rounds, ROUNDS_MAX, offsets_count)),
         topic_id,
@@ -192,9 +191,9 @@ def describe_target(target: ReplayTarget) -> TargetTopic:
         cluster.close()
 
 
-def choices_of(job: ReplayJob) -> dict[str, str]:
-    """Return the options that must be the same in a run that continues a replay. Paths and addresses may differ, so
-    they are left out.
+def options_to_compare(job: ReplayJob) -> dict[str, str]:
+    """Return the options that a run which continues a replay must repeat. Paths and addresses may differ, so they are
+    left out.
     """
     left_out = ("path", "kafka.bootstrap.servers")
     chosen = {
@@ -327,7 +326,7 @@ def write_round(
     target = planned.job.target
     if transactions is not None:
         target = replace(target, transactional_id=transactional_id_of(plan))
-    options = options_of_ranges(planned.job, plan.round_ranges(number)) | {TARGET: json.dumps(asdict(target))}
+    options = options_of_ranges(planned.job, plan.round_ranges(number)) | {TARGET_OPTION: json.dumps(asdict(target))}
     count = 0
     rows = session.read.format(ReplaySource.name()).options(**options).load().collect()
     for _, records, name, producer_id, epoch in rows:
@@ -345,11 +344,11 @@ class ReplaySource(MoldauDataSource):
         return "moldau_replay"
 
     def schema(self) -> StructType:
-        return WRITTEN
+        return REPLAY_ROW_COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = dict(self.options.items())
-        target = ReplayTarget(**json.loads(given.pop(TARGET)))
+        target = ReplayTarget(**json.loads(given.pop(TARGET_OPTION)))
         return ReplayReader(parse_options(given), target)
 
 
@@ -367,7 +366,7 @@ class ReplayReader(SegmentReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         task: Task = partition.value or ()
         rows = [self._write(task)] if task else []
-        return row_batches(rows, WRITTEN, WRITTEN.fieldNames())
+        return row_batches(rows, REPLAY_ROW_COLUMNS, REPLAY_ROW_COLUMNS.fieldNames())
 
     def _write(self, task: Task) -> Row:
         """Write the records of a task to the topic. All are acknowledged when this method returns. Raises `Refused`,

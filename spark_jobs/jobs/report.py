@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from moldau.tables.planning.partition_view import PartitionView
 
 SELECTIONS: Final = ("subscribe", "assign", "subscribepattern")
-CHOICES: Final = ("starting", "ending", "snapshot")
-"""The beginnings of the names of options that choose offsets. These options have no meaning for committed offsets."""
+OFFSET_OPTION_PREFIXES: Final = ("starting", "ending", "snapshot")
+"""The prefixes of options that choose offsets. They have no meaning for committed offsets."""
 EXCHANGE_TASKS: Final = "spark.sql.shuffle.partitions"
 EXCHANGE_SIZE: Final = 256 << 20
 """The bytes of segments for one task of an exchange. The rows of batches and keys that are exchanged have about a
 hundredth of these bytes."""
 EXCHANGE_TASKS_MAX: Final = 200
-COUNTED: Final = StructType(
+KEY_COUNT_COLUMNS: Final = StructType(
     [
         StructField("topic", StringType()),
         StructField("key", BinaryType()),
@@ -69,9 +69,9 @@ COUNTED: Final = StructType(
         StructField("absent", LongType()),
     ]
 )
-"""The columns of the rows that the tasks of a report return, one row for each key of a task. `absent` is the most
-records of a key that the task does not return. The row of the key null counts the records without a key; each topic of
-a task has one."""
+"""The columns of the rows that the tasks return, one for each key of a task. `absent`: the maximum count of a key that
+the task does not return. The row of the key null counts the records without a key; each topic of a task has one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def committed_offsets_options(options: dict[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in options.items()
-        if name.lower() not in SELECTIONS and not name.lower().startswith(CHOICES)
+        if name.lower() not in SELECTIONS and not name.lower().startswith(OFFSET_OPTION_PREFIXES)
     }
     return kept | {"table": "offsets"}
 
@@ -351,7 +351,7 @@ class KeyCountSource(MoldauDataSource):
         return "moldau_key_counts"
 
     def schema(self) -> StructType:
-        return COUNTED
+        return KEY_COUNT_COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return KeyCountReader(parse_options(self.options))
@@ -365,7 +365,7 @@ class KeyCountReader(SegmentReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         task: Task = partition.value or ()
-        return row_batches(self._rows(task), COUNTED, COUNTED.fieldNames())
+        return row_batches(self._rows(task), KEY_COUNT_COLUMNS, KEY_COUNT_COLUMNS.fieldNames())
 
     def _rows(self, task: Task) -> Iterator[Row]:
         from itertools import groupby
@@ -407,7 +407,7 @@ class KeyCounts:
         """The most records that the count of a key may lack, by key. A key with an exact count has no entry."""
         self._size = 0
         self.missed_max = 0
-        """The most records that a key without a count may have."""
+        """The maximum number of records of a key that has no count."""
         self.without_key = 0
 
     def add_column(self, keys: pa.Array) -> None:

@@ -34,7 +34,7 @@ from moldau.tables.decoding.segment_batches import stored_batches
 from moldau.tables.origins.blocking_storage import storage_at
 from moldau.tables.origins.local_segments import damage_at_end
 from moldau.tables.origins.open_transactions import is_abort
-from moldau.tables.origins.port import OFFSET_MAX, Slice, upgraded_batch
+from moldau.tables.origins.port import OFFSET_MAX, Slice, upgrade_old_message
 from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.refusals import DataLost
 
@@ -143,7 +143,7 @@ def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
             findings.add(position, header, piece, inside)
             is_valid = crc_is_valid(piece, inside, header)
             if is_valid and header.magic != MAGIC:
-                header = upgraded_batch((position, header, piece, inside))[1]
+                header = upgrade_old_message((position, header, piece, inside))[1]
             base, last = header.base_offset, header.last_offset
             if not is_valid:
                 findings.report("checksum", path, base, f"the checksum of the batch at position {position} is wrong")

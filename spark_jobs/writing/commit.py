@@ -9,7 +9,7 @@ from moldau.spark_jobs.writing.transaction_log import TransactionLog
 from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.refusals import Refused, warn
 
-End: TypeAlias = Callable[[ProducerIdentity, bool], TransactionOutcome]
+EndTransaction: TypeAlias = Callable[[ProducerIdentity, bool], TransactionOutcome]
 """A function that ends a transaction: it commits it if the second argument is True, and otherwise aborts it."""
 
 
@@ -18,7 +18,7 @@ class TransactionsLost(Refused):
 
 
 def commit_batch(
-    log: TransactionLog | None, query: str, batch: int, transactions: Sequence[ProducerIdentity], end: End
+    log: TransactionLog | None, query: str, batch: int, transactions: Sequence[ProducerIdentity], end: EndTransaction
 ) -> None:
     """Commit the transactions of the tasks of a batch, or those of an earlier run of the same batch.
 
@@ -37,7 +37,7 @@ def commit_batch(
         raise TransactionsLost(text_of_lost(query, batch, lost, len(decided)))
 
 
-def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
+def abort_all(transactions: Sequence[ProducerIdentity], end: EndTransaction) -> None:
     """Abort the transactions that can be aborted now; the coordinator aborts the others after their timeout."""
     for each in transactions:
         try:
@@ -46,7 +46,7 @@ def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
             warn(f"a transaction was not aborted, and holds read_committed readers up until its timeout: {problem}")
 
 
-def commit_all(transactions: Sequence[ProducerIdentity], end: End) -> list[ProducerIdentity]:
+def commit_all(transactions: Sequence[ProducerIdentity], end: EndTransaction) -> list[ProducerIdentity]:
     """Commit all transactions. Returns the transactions that were already aborted."""
     return [each for each in transactions if end(each, True) is TransactionOutcome.LOST]
 
@@ -60,7 +60,7 @@ def text_of_lost(query: str, batch: int, lost: Sequence[ProducerIdentity], count
 
 
 def _decide(
-    log: TransactionLog | None, query: str, batch: int, transactions: Sequence[ProducerIdentity], end: End
+    log: TransactionLog | None, query: str, batch: int, transactions: Sequence[ProducerIdentity], end: EndTransaction
 ) -> None:
     if log is not None:
         log.write(query, batch, transactions)

@@ -24,7 +24,7 @@ from moldau.tables.client.transaction import ProducerIdentity
 from moldau.tables.refusals import Refused
 
 FORMAT_VERSION: Final = 1
-KEPT: Final = 100
+KEPT_BATCHES: Final = 100
 """The number of batches whose files are kept. Spark repeats only the last batch."""
 
 
@@ -69,8 +69,8 @@ class TransactionLog:
             os.fsync(directory)
         finally:
             os.close(directory)
-        if batch >= KEPT:
-            self.path_of(query, batch - KEPT).unlink(missing_ok=True)
+        if batch >= KEPT_BATCHES:
+            self.path_of(query, batch - KEPT_BATCHES).unlink(missing_ok=True)
 
     def path_of(self, query: str, batch: int) -> Path:
         return self._directory / f"{query}-{batch}.json"

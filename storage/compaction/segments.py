@@ -16,10 +16,10 @@ from moldau.protocol.record_batch import (
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
-    OLD_SIZE_MIN,
+    OLD_MESSAGE_SIZE_MIN,
     BatchHeader,
     crc_is_valid,
-    is_old,
+    may_be_old_message,
     parse_header,
 )
 from moldau.protocol.record_reader import RECORDS_SIZE_MAX
@@ -172,9 +172,9 @@ def whole_batches_size(piece: bytes) -> int:
     begin there.
     """
     at, end = 0, len(piece)
-    while at + HEADER_SIZE <= end or (at + OLD_SIZE_MIN <= end and is_old(piece, at)):
+    while at + HEADER_SIZE <= end or (at + OLD_MESSAGE_SIZE_MIN <= end and may_be_old_message(piece, at)):
         (length,) = LENGTH.unpack_from(piece, at)
-        if length < (OLD_SIZE_MIN - LOG_OVERHEAD if is_old(piece, at) else LENGTH_MIN):
+        if length < (OLD_MESSAGE_SIZE_MIN - LOG_OVERHEAD if may_be_old_message(piece, at) else LENGTH_MIN):
             raise MalformedMessage(f"a batch of length {length}")
         if at + length + LOG_OVERHEAD > end:
             break

@@ -15,10 +15,10 @@ from moldau.protocol.record_batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
-    OLD_SIZE_MIN,
+    OLD_MESSAGE_SIZE_MIN,
     BatchHeader,
     crc_is_valid,
-    is_old,
+    may_be_old_message,
     parse_header,
 )
 from moldau.storage.files.port import File, Readable
@@ -30,7 +30,7 @@ PIECE_SIZE = 1 << 20
 """The bytes that are read at once if a range of whole batches is read from one end to the other."""
 _MAGIC_BYTE = bytes([MAGIC])
 _PLACE = Struct(">qi4xB6xi")  # Base offset, length, magic and last offset delta, as in the header of a batch.
-_OLD_LENGTH_MIN = OLD_SIZE_MIN - LOG_OVERHEAD
+_OLD_LENGTH_MIN = OLD_MESSAGE_SIZE_MIN - LOG_OVERHEAD
 _PADDING = bytes(HEADER_SIZE)
 """Zeros that are appended to the last bytes of a file, because a message of format 0 or 1 may be shorter than a batch
 header."""
@@ -55,7 +55,7 @@ def iterate_batch_places(file: Readable, position: int, end_position: int) -> It
     chunk: BytesLike = b""
     chunk_position = position
     unpack = _PLACE.unpack_from
-    while position + OLD_SIZE_MIN <= end_position:
+    while position + OLD_MESSAGE_SIZE_MIN <= end_position:
         inside = position - chunk_position
         if inside + HEADER_SIZE > len(chunk):
             chunk = _chunk_at(file, position, end_position)
@@ -109,7 +109,7 @@ def iterate_batch_headers(file: Readable, position: int, end_position: int) -> I
     """
     chunk: BytesLike = b""
     chunk_position = position
-    while position + OLD_SIZE_MIN <= end_position:
+    while position + OLD_MESSAGE_SIZE_MIN <= end_position:
         inside = position - chunk_position
         if inside + HEADER_SIZE > len(chunk):
             chunk = _chunk_at(file, position, end_position)
@@ -129,7 +129,7 @@ def _chunk_at(file: Readable, position: int, end_position: int) -> BytesLike:
     """
     chunk = file.pread(min(CHUNK_SIZE, end_position - position), position)
     if len(chunk) < HEADER_SIZE:
-        chunk = bytes(chunk) + _PADDING[len(chunk) :] if is_old(chunk, 0) else b""
+        chunk = bytes(chunk) + _PADDING[len(chunk) :] if may_be_old_message(chunk, 0) else b""
     return chunk
 
 

@@ -21,13 +21,13 @@ from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import Refused, warn
 
 T = TypeVar("T")
-EARLIEST: Final = -2
-LATEST: Final = -1
-"""The timestamp in a ListOffsets request that asks for the end of a log; `EARLIEST` asks for its start."""
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+"""The timestamp in a ListOffsets request that asks for the end of a log; `EARLIEST_TIMESTAMP` asks for its start."""
 BACKOFF_S: Final = 0.1
-QUIET_S: Final = 5.0
-"""A request that has been repeated for this time (s) is told once: a program that says nothing seems to hang."""
-PASSING: Final = frozenset(
+RETRY_WARNING_DELAY_S: Final = 5.0
+"""The time (s) of repetitions after which the client warns once, because a silent program seems to hang."""
+RETRIABLE_ERRORS: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -48,8 +48,9 @@ PASSING: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""Errors that are gone once leaders, coordinators and metadata have changed over. The client repeats a request that
-failed with one of them."""
+"""The errors that pass once leaders, coordinators and metadata have moved. The client repeats a request that failed
+with one of them.
+"""
 
 
 class RefusedByBroker(Refused):
@@ -62,7 +63,7 @@ class RefusedByBroker(Refused):
 
 
 class BrokersUnavailable(Refused):
-    """No broker carried out a request before the timeout."""
+    """No broker could carry out the request before the timeout."""
 
 
 class TransientError(Exception):
@@ -127,10 +128,11 @@ class Cluster:
         raise problem
 
     def retry(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. The
-        metadata are refreshed before each repetition. After `QUIET_S` a warning says what is repeated.
+        """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. Metadata
+        are refreshed before each repetition.
 
-        Raises `BrokersUnavailable` with the last problem after `timeout_s` (None: the request timeout of the settings).
+        A warning says what is repeated after `RETRY_WARNING_DELAY_S`. Raises `BrokersUnavailable` with the last problem
+        after `timeout_s` (None: the request timeout of the settings).
         """
         wait_s = timeout_s or self.settings.request_timeout_ms / 1000
         began = time.monotonic()
@@ -142,12 +144,12 @@ class Cluster:
                 self.forget()
                 if time.monotonic() + BACKOFF_S > deadline:
                     raise BrokersUnavailable(f"{what}: {problem}") from None
-                if time.monotonic() > began + QUIET_S:
+                if time.monotonic() > began + RETRY_WARNING_DELAY_S:
                     warn(f"{what}: {problem}; it is tried again for up to {wait_s:g} s")
                 time.sleep(BACKOFF_S)
 
     def forget(self) -> None:
-        """Close the connections and drop the metadata, so that the next request fetches them again."""
+        """Close all connections and drop the metadata. The next request fetches them again."""
         self._topics.clear()
         self.close()
 
@@ -160,8 +162,9 @@ class Cluster:
         self, keys: Iterable[TopicPartition], timestamp: int, *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
         """For each partition, the offset of the first record whose timestamp is at or after `timestamp` (ms); -1 if
-        there is no such record. For `EARLIEST` it is the log start offset, for `LATEST` the end of the log. Raises
-        `Refused`."""
+        there is no such record. For `EARLIEST_TIMESTAMP` it is the log start offset, for `LATEST_TIMESTAMP` the end of
+        the log. Raises `Refused`.
+        """
         wanted = list(keys)
         return self.retry("offsets", lambda: self._ask_offsets(wanted, timestamp, is_committed))
 
@@ -213,7 +216,7 @@ class Cluster:
 def check_error(code: int, what: str) -> None:
     """Raise `TransientError` or `Refused` if the error code of a response is not 0. `what` names the topic, partition
     or other object in the message."""
-    if code in PASSING:
+    if code in RETRIABLE_ERRORS:
         raise TransientError(f"{what}: {error_name(code)}")
     if code:
         raise RefusedByBroker(code, what)

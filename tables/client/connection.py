@@ -8,7 +8,7 @@ import ssl
 from typing import Final, TypeVar, cast
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.frames import SIZE, correlation_id_of, request_frame, response_of, with_size
+from moldau.protocol.frames import FRAME_SIZE_FORMAT, correlation_id_of, request_frame, response_of, size_prefixed
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -31,9 +31,9 @@ CERTIFICATE_ALERTS: Final = (
     "ACCESS_DENIED",
 )
 """The alerts of TLS (RFC 8446, section 6.2) about a certificate, as OpenSSL names them."""
-CLOSED: Final = "the broker closed the connection"
-SPARE_MS: Final = 10_000
-"""The time (ms) that the client waits for a response, besides the time for which the request may wait at the broker."""
+CONNECTION_CLOSED_TEXT: Final = "the broker closed the connection"
+RESPONSE_WAIT_EXTRA_MS: Final = 10_000
+"""The time (ms) that the client waits for a response beyond the time for which the broker may hold the request."""
 
 
 class Disconnected(OSError):
@@ -46,7 +46,7 @@ class LoginRefused(Refused):
 
 
 class CertificateRefused(LoginRefused):
-    """The broker refuses the certificate of the client, or wants one and gets none. `alert` is what it says."""
+    """The broker refuses the client's certificate, or requires one. `alert` is the broker's TLS alert."""
 
     def __init__(self, address: Address, alert: str) -> None:
         super().__init__(
@@ -81,10 +81,11 @@ class BrokerConnection:
             raise
 
     def ask(self, request: object, reply: type[T], version_max: int, *, wait_ms: int = 0) -> T:
-        """Send a request, and return the response. The version is the highest that client and broker support, at most
-        `version_max`. `wait_ms`: the time for which the broker may hold the request.
+        """Send a request, and return its response. Uses the highest version that client and broker support, at most
+        `version_max`.
 
-        Raises `Disconnected`, after which the connection is closed, and `MalformedMessage`.
+        `wait_ms`: how long the broker may hold the request. Raises `Disconnected`, after which the connection is
+        closed, and `MalformedMessage`.
         """
         spec = spec_of(type(request))
         return cast(T, self._exchange(request, self.version_of(spec.key, version_max), wait_ms))
@@ -140,9 +141,9 @@ class BrokerConnection:
         self._count += 1
         frame = request_frame(request, version, self._count, self._client_id)
         try:
-            self._socket.settimeout(self._timeout_s + (wait_ms + SPARE_MS if wait_ms else 0) / 1000)
-            self._socket.sendall(with_size(frame))
-            (size,) = SIZE.unpack(self._read(SIZE.size))
+            self._socket.settimeout(self._timeout_s + (wait_ms + RESPONSE_WAIT_EXTRA_MS if wait_ms else 0) / 1000)
+            self._socket.sendall(size_prefixed(frame))
+            (size,) = FRAME_SIZE_FORMAT.unpack(self._read(FRAME_SIZE_FORMAT.size))
             if not 4 <= size <= FRAME_SIZE_MAX:
                 raise Disconnected(f"a reply of {size} bytes")
             answer = self._read(size)
@@ -166,15 +167,13 @@ class BrokerConnection:
         while position < size:
             count = self._socket.recv_into(view[position:])
             if not count:
-                raise Disconnected(CLOSED)
+                raise Disconnected(CONNECTION_CLOSED_TEXT)
             position += count
         return bytes(received)
 
 
 def certificate_alert(problem: ssl.SSLError) -> str:
-    """What a broker says of the certificate of the client, in words, from the alert of TLS that it sent; empty if the
-    problem is another one.
-    """
+    """Explain in words the broker's TLS alert about the client's certificate; empty for any other problem."""
     _, is_alert, words = (problem.reason or "").partition("_ALERT_")
     return words.lower().replace("_", " ") if is_alert and words in CERTIFICATE_ALERTS else ""
 

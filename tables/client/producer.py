@@ -22,9 +22,9 @@ from moldau.tables.client.transaction import ProducerIdentity, add_partitions
 from moldau.tables.refusals import Refused
 
 RECORD_OVERHEAD: Final = 24
-BUFFERED_MAX: Final = 8 << 20
+BUFFERED_BYTES_MAX: Final = 8 << 20
 """The most bytes of unsent records, over all partitions, before the producer sends a request."""
-DELIVERY_S: Final = 120.0
+DELIVERY_TIMEOUT_S: Final = 120.0
 """How long (seconds) a request is repeated: as long as Java's producer tries by default (delivery.timeout.ms)."""
 ACKS_ALL: Final = -1
 
@@ -61,7 +61,7 @@ class TopicProducer:
         batch_size: int,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         first_partition: int = 0,
-        delivery_s: float = DELIVERY_S,
+        delivery_s: float = DELIVERY_TIMEOUT_S,
     ) -> None:
         """`first_partition`: the partition for records without a key and a partition number; each further request uses
         the next partition. `delivery_s`: for how long (seconds) one request is repeated."""
@@ -98,7 +98,7 @@ class TopicProducer:
         gathered.records.append(Record(record.key, record.value, timestamp, record.headers))
         gathered.size += size
         self._size += size
-        if self._size >= BUFFERED_MAX:
+        if self._size >= BUFFERED_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:

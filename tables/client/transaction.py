@@ -29,7 +29,7 @@ from moldau.tables.client.connection import BrokerConnection, error_name
 from moldau.tables.client.settings import Address
 from moldau.tables.refusals import Refused
 
-OF_TRANSACTIONS: Final = 1
+TRANSACTION_KEY_TYPE: Final = 1
 """The key type of FindCoordinator for a transactional id."""
 ENDED_OTHERWISE: Final = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -46,12 +46,12 @@ class ProducerIdentity(NamedTuple):
 
 
 class TransactionOutcome(Enum):
-    """What EndTxn has shown about a transaction."""
+    """The result of EndTxn."""
 
     DONE = "done"
-    """The transaction has ended as the request asked, by this request or by an earlier one."""
+    """The transaction ended as requested, by this request or an earlier one."""
     LOST = "lost"
-    """The coordinator had already ended the transaction in the other way, because its timeout was over."""
+    """The coordinator had ended the transaction the other way, because it timed out."""
 
 
 def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
@@ -120,7 +120,7 @@ def coordinator_connection(cluster: Cluster, transactional_id: str) -> BrokerCon
 
     Raises `TransientError`, `Refused` and `Disconnected`.
     """
-    request = FindCoordinatorRequest(key=transactional_id, key_type=OF_TRANSACTIONS)
+    request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION_KEY_TYPE)
     reply = cluster.any_connection().ask(request, FindCoordinatorResponse, 3)
     if reply.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         raise Refused(f"transaction {transactional_id}: {error_name(reply.error_code)}")

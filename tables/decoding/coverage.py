@@ -24,9 +24,10 @@ from moldau.tables.refusals import DataLost, SegmentReplaced
 NO_OFFSET: Final = -1
 
 
-class Coverage:
-    """Compares the batches of a slice, in order, with the plan, and notes those that differ. It raises only in
-    `finish`, so that all existing batches are read before."""
+class OffsetCoverage:
+    """Checks that the batches of a slice have the offsets that the plan expects. It raises only in `check_complete`,
+    after all existing batches were read.
+    """
 
     __slots__ = ("_gap", "_is_cleaned", "_next_offset", "_stray", "_wanted")
 
@@ -41,8 +42,8 @@ class Coverage:
         it."""
         self._is_cleaned = False
 
-    def add(self, base_offset: int, last_offset: int, records_count: int) -> None:
-        """Note the next batch of the slice."""
+    def add_batch(self, base_offset: int, last_offset: int, records_count: int) -> None:
+        """Compare the next batch of the slice with the plan."""
         expected, wanted = self._next_offset, self._wanted
         if base_offset > expected != NO_OFFSET and self._gap is None:
             gap = max(expected, wanted.start_offset), min(base_offset, wanted.end_offset)
@@ -56,9 +57,10 @@ class Coverage:
             self._is_cleaned = True
         self._next_offset = last_offset + 1
 
-    def finish(self, file: SegmentFile) -> None:
-        """Compare the noted batches with the plan, after the last batch. Raises `SegmentReplaced` if a batch has
-        offsets that do not belong into the slice, and `DataLost` if offsets are missing."""
+    def check_complete(self, file: SegmentFile) -> None:
+        """Raise `SegmentReplaced` if a batch had offsets outside of the slice, and `DataLost` if offsets were missing.
+        Called after the last batch.
+        """
         wanted = self._wanted
         if self._stray is not None:
             raise SegmentReplaced(

@@ -31,8 +31,8 @@ from moldau.protocol.compression import (
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 
-ROOM_MAX: Final = 4 << 20
-"""The most bytes of one decompressed batch that are written into the buffer."""
+DECOMPRESSED_BATCH_SIZE_MAX: Final = 4 << 20
+"""The largest decompressed batch (bytes) that is written into the buffer."""
 LZ4_VERSION: Final = 100
 LZ4_BEGINNING: Final = Struct(f"{len(LZ4_MAGIC)}sB")
 """The struct of the magic number and the flags with which a frame of LZ4 begins."""
@@ -63,8 +63,10 @@ class Frames(Protocol):
     """A decompressor of frames of one codec."""
 
     def expand(self, target: int, stored: memoryview) -> int | None:
-        """Decompress one frame to the address `target`, which has room for `ROOM_MAX` bytes. Returns the decompressed
-        size; None if the frame does not fit, is corrupt, is followed by other data, or has an unusual form."""
+        """Decompress one frame to the address `target`, which has room for `DECOMPRESSED_BATCH_SIZE_MAX` bytes. Returns
+        the decompressed size; None if the frame does not fit, is corrupt, is followed by other data, or has an unusual
+        form.
+        """
 
 
 class Expander:
@@ -72,7 +74,7 @@ class Expander:
 
     def __init__(self, kept_size: int) -> None:
         """`kept_size`: how many decompressed bytes are kept until `reuse`. The buffer has room for one more batch."""
-        self._size = kept_size + ROOM_MAX
+        self._size = kept_size + DECOMPRESSED_BATCH_SIZE_MAX
         self._room = memoryview(b"")
         self._room_address = 0
         self._end = 0
@@ -87,7 +89,7 @@ class Expander:
         frames = self._frames[codec]
         if frames is not None:
             start = self._end
-            if len(self._room) - start < ROOM_MAX:
+            if len(self._room) - start < DECOMPRESSED_BATCH_SIZE_MAX:
                 self._room, start = np.empty(self._size, np.uint8).data, 0
                 self._room_address = address_of(self._room)
             size = frames.expand(self._room_address + start, stored)
@@ -121,7 +123,7 @@ class Lz4Frames:
         magic, flags = LZ4_BEGINNING.unpack_from(stored)
         if magic != LZ4_MAGIC or flags & LZ4_FLAGS_MASK != LZ4_INDEPENDENT_BLOCKS:
             return None
-        self._written.value, self._read.value = ROOM_MAX, size
+        self._written.value, self._read.value = DECOMPRESSED_BATCH_SIZE_MAX, size
         left = self._decompress(self._context, target, self._to_written, address_of(stored), self._to_read, None)
         if left == 0 and self._read.value == size:
             return self._written.value
@@ -151,7 +153,7 @@ class ZstdFrames:
             return None
         if frame.window_size > ZSTD_WINDOW_SIZE_MAX:
             return None
-        size: int = self._decompress(self._context, target, ROOM_MAX, source, source_size)
+        size: int = self._decompress(self._context, target, DECOMPRESSED_BATCH_SIZE_MAX, source, source_size)
         return None if self._is_error(size) else size
 
 

@@ -42,12 +42,15 @@ class LastOfKeys:
         """Whether each key is in `rows` once."""
         self._superseded: list[_Superseded] = []
 
-    def superseded(self) -> list[pa.RecordBatch]:
-        """The key, partition, offset and timestamp of each record that is the last of its key in its partition, and
-        that one of `rows` in a higher partition supersedes."""
+    def superseded_records(self) -> list[pa.RecordBatch]:
+        """The key, partition, offset and timestamp of each record that is the last of its key in its partition, but is
+        superseded by a row of a higher partition.
+        """
         return [each.records() for each in reversed(self._superseded)]
 
-    def supersede(self, partition: int, keys: pa.Array, places: NDArray[np.int64], rows: NDArray[np.bool_]) -> None:
+    def add_superseded_rows(
+        self, partition: int, keys: pa.Array, places: NDArray[np.int64], rows: NDArray[np.bool_]
+    ) -> None:
         """Note that these rows of a chunk are superseded. `places`: the offsets and the timestamps of all its rows."""
         self._superseded.append(_Superseded(partition, keys, places, rows))
 
@@ -69,8 +72,8 @@ class _Superseded(NamedTuple):
         return pa.RecordBatch.from_pydict(columns)
 
 
-def chooses_by_keys() -> bool:
-    """Whether the modules are compiled without which it is faster to decode all records."""
+def can_select_by_keys() -> bool:
+    """Whether the compiled modules exist. Without them it is faster to decode all records."""
     return is_map_compiled() and fastest_decoder().decode is decode_spans
 
 
@@ -130,13 +133,13 @@ class _Choice:
         if keys.null_count or not self._are_fit(times_us):
             raise NotChosen
         is_chosen = np.ones(len(offsets), np.uint8)
-        is_remembered = self._met.choose(keys, offsets, is_chosen)
+        is_remembered = self._met.select_new_keys(keys, offsets, is_chosen)
         if self._met_in_topic is not None:
             is_last = is_chosen.copy()
-            is_remembered &= self._met_in_topic.choose(keys, (times_us >> 1) + (1 << 62), is_chosen)
+            is_remembered &= self._met_in_topic.select_new_keys(keys, (times_us >> 1) + (1 << 62), is_chosen)
             is_superseded = is_last != is_chosen
             if is_superseded.any():
-                self._into.supersede(self._partition, keys, np.stack((offsets, times_us)), is_superseded)
+                self._into.add_superseded_rows(self._partition, keys, np.stack((offsets, times_us)), is_superseded)
         if not is_remembered:
             raise NotChosen
         return is_chosen

@@ -73,7 +73,7 @@ class SeenKeys:
         """The number of remembered keys; None if there are several maps, because a key may be in each of them."""
         return self._maps[0].count if len(self._maps) == 1 else None
 
-    def choose(self, keys: pa.Array, offsets: NDArray[np.int64], is_chosen: NDArray[np.uint8]) -> bool:
+    def select_new_keys(self, keys: pa.Array, offsets: NDArray[np.int64], is_chosen: NDArray[np.uint8]) -> bool:
         """Of the rows of a chunk, which is older than those before it, leave out each whose key was met with the offset
         of the row or a later one, and remember the keys and offsets of the others. Returns whether all of these are
         remembered.
@@ -144,11 +144,11 @@ def newest_chunks(
                 continue
         chunk.add(header, data, start, end)
         if chunk.size >= chunk_size:
-            yield chunk.in_other_order()
+            yield chunk.reversed_chunk()
             chunk = Chunk()
             expander.reuse()
     if chunk.bodies:
-        yield chunk.in_other_order()
+        yield chunk.reversed_chunk()
 
 
 def run_of(wanted: Slice, header: BatchHeader, records: memoryview) -> tuple[BytesLike, int]:

@@ -20,20 +20,20 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
     HEADER_SIZE,
     MAGIC,
-    OLD_SIZE_MIN,
+    OLD_MESSAGE_SIZE_MIN,
     BatchHeader,
     crc_is_valid,
-    is_old,
+    may_be_old_message,
     parse_header,
     whole_batch,
 )
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.segment.batch_scan import iterate_batch_headers
 from moldau.storage.segment.segment_listing import list_segments
-from moldau.tables.decoding.coverage import Coverage
+from moldau.tables.decoding.coverage import OffsetCoverage
 from moldau.tables.decoding.expansion import Expander
 from moldau.tables.origins.open_transactions import is_abort
-from moldau.tables.origins.port import BatchSource, FileInPieces, FoundBatch, SegmentFile, Slice, upgraded_batch
+from moldau.tables.origins.port import BatchSource, FileInPieces, FoundBatch, SegmentFile, Slice, upgrade_old_message
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
 READ_SIZE = 4 << 20
@@ -43,7 +43,7 @@ CHUNK_SIZE = 2 << 20
 then stay in the processor's caches."""
 
 
-class Body(NamedTuple):
+class BatchBody(NamedTuple):
     """The decompressed records of a batch in a chunk: `buffers[buffer][start:end]`."""
 
     header: BatchHeader
@@ -53,13 +53,14 @@ class Body(NamedTuple):
 
 
 class Chunk:
-    """Consecutive batches that are decoded together, with the buffers of their records, which are valid until the next
-    chunk."""
+    """Consecutive batches that are decoded together, with the buffers of their records. The buffers are valid until the
+    next chunk.
+    """
 
     __slots__ = ("bodies", "buffers", "size")
 
     def __init__(self) -> None:
-        self.bodies: list[Body] = []
+        self.bodies: list[BatchBody] = []
         self.buffers: list[BytesLike] = []
         self.size = 0
         """The bytes of all records of the chunk."""
@@ -67,11 +68,11 @@ class Chunk:
     def add(self, header: BatchHeader, data: BytesLike, start: int, end: int) -> None:
         if not self.buffers or self.buffers[-1] is not data:
             self.buffers.append(data)
-        self.bodies.append(Body(header, len(self.buffers) - 1, start, end))
+        self.bodies.append(BatchBody(header, len(self.buffers) - 1, start, end))
         self.size += end - start
 
-    def in_other_order(self) -> Chunk:
-        """A chunk with the same batches in reverse order."""
+    def reversed_chunk(self) -> Chunk:
+        """Return a chunk with the same batches in reverse order."""
         turned = Chunk()
         turned.bodies, turned.buffers, turned.size = self.bodies[::-1], self.buffers, self.size
         return turned
@@ -89,9 +90,10 @@ class AbortedBatches:
         for each in wanted.aborted:
             self._ranges.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
 
-    def has(self, header: BatchHeader) -> bool:
-        """Whether a batch belongs to one of these aborted transactions: it is transactional, has the producer id of the
-        transaction, and lies between its first offset and its marker."""
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a batch belongs to one of these aborted transactions: it is transactional, has the producer id, and
+        lies between the first offset and the marker.
+        """
         ranges = self._ranges.get(header.producer_id)
         if ranges is None or not header.is_transactional:
             return False
@@ -134,7 +136,7 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
             continue
         if not header.records_count and header.size == HEADER_SIZE:  # Compaction has removed all of its records.
             continue
-        if aborted is not None and aborted.has(header):
+        if aborted is not None and aborted.is_aborted(header):
             continue
         if markers is None or not header.is_transactional or not markers.ends_in_abort(found[0], header):
             yield found
@@ -175,22 +177,22 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
         return
     file = wanted.source.open(wanted)
     last_offset, end_position = None, wanted.start_position
-    coverage = Coverage(wanted)
+    coverage = OffsetCoverage(wanted)
     try:
         for found in stored_batches(file, wanted):
             header = found[1]
             last_offset, end_position = header.base_offset + header.last_offset_delta, found[0] + header.size
             if header.magic != MAGIC:
-                found = upgraded_batch(found)
+                found = upgrade_old_message(found)
                 header = found[1]
-            coverage.add(header.base_offset, last_offset, header.records_count)
+            coverage.add_batch(header.base_offset, last_offset, header.records_count)
             yield found
         is_other = wanted.last_offset is not None and last_offset != wanted.last_offset
         if end_position != wanted.end_position or is_other:
             raise SegmentReplaced(
                 f"{wanted}: {wanted.path} does not have the batches that it had when the read was planned"
             )
-        coverage.finish(file)
+        coverage.check_complete(file)
     except MalformedMessage as malformed:
         raise MalformedMessage(f"{wanted}: {wanted.path}: {malformed}") from None
     finally:
@@ -201,7 +203,7 @@ def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
     """Yield the whole batches between the positions of a slice. The last of them may end before the slice does. Raises
     `MalformedMessage`, and what `SegmentFile.pread` raises."""
     position = wanted.start_position
-    while position + OLD_SIZE_MIN <= wanted.end_position:
+    while position + OLD_MESSAGE_SIZE_MIN <= wanted.end_position:
         piece = read_piece(file, position, wanted)
         inside = 0
         while (header := whole_batch(piece, inside, len(piece))) is not None:
@@ -222,7 +224,7 @@ def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
     left = wanted.end_position - position
     rest = file.rest_of_piece(position) if isinstance(file, FileInPieces) else READ_SIZE
     piece = file.pread(min(max(rest, HEADER_SIZE), left), position)
-    if len(piece) < HEADER_SIZE and not is_old(piece, 0):
+    if len(piece) < HEADER_SIZE and not may_be_old_message(piece, 0):
         return piece
     size = parse_header(piece, 0, True).size
     if len(piece) < size <= left:

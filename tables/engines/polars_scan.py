@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
+from moldau.tables.planning.pushed_filters import ALL_VALUES, PushedFilters
 from moldau.tables.reading.arguments import Place, Topic
 from moldau.tables.reading.filter_bounds import BOUNDED
 from moldau.tables.reading.scan import Scan, intersected_filters
@@ -113,7 +113,7 @@ def _restricted(found: PushedFilters, comparison: Mapping[str, Any]) -> PushedFi
     number = _number(right, is_time=column == "timestamp")
     if column not in BOUNDED or number is None:
         return found
-    low, high = EVERYTHING
+    low, high = ALL_VALUES
     start, end = {
         "Gt": (number + 1, high),
         "GtEq": (number, high),

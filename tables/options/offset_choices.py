@@ -21,7 +21,7 @@ from moldau.tables.refusals import Refused
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""The offset that means earliest in the connector's JSON; `LATEST` means latest."""
+"""The offset that means earliest in the connector's JSON; `LATEST_TIMESTAMP` means latest."""
 
 ByPartition: TypeAlias = Mapping[TopicPartition, int]
 
@@ -42,8 +42,9 @@ OffsetChoice: TypeAlias = Literal["earliest", "latest"] | ByPartition | Timestam
 
 @dataclass(frozen=True, slots=True)
 class ReadBound:
-    """The start or the end of a read: the beginning of the names of its options, its default, and the word that its
-    options refuse ("" if they refuse none)."""
+    """The start or the end of a read: the prefix of its option names, its default, and the word that its options refuse
+    ("" for none).
+    """
 
     name: Literal["starting", "ending"]
     default: Literal["earliest", "latest"]

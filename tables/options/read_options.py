@@ -39,8 +39,9 @@ from moldau.tables.options.option_values import (
 from moldau.tables.refusals import Refused, did_you_mean, warn
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
-"""The kind of query for which options are parsed. It is `either` if Spark asks for the columns before it says which
-kind follows."""
+"""The kind of query for which options are parsed: `either` while Spark has asked for the columns and not said which
+kind follows.
+"""
 _KNOWN: Final = (
     "path",
     "paths",

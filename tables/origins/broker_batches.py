@@ -24,10 +24,10 @@ from moldau.protocol.messages.fetch import (
 )
 from moldau.protocol.record_batch import MAGIC, BatchHeader
 from moldau.storage.files.port import File
-from moldau.tables.client.cluster import PASSING, Cluster, TransientError
+from moldau.tables.client.cluster import RETRIABLE_ERRORS, Cluster, TransientError
 from moldau.tables.client.connection import error_name
 from moldau.tables.client.settings import ConnectionSettings
-from moldau.tables.origins.port import FoundBatch, Slice, upgraded_batch
+from moldau.tables.origins.port import FoundBatch, Slice, upgrade_old_message
 from moldau.tables.refusals import DataLost, Refused, TopicRecreated
 
 FETCH_SIZE: Final = 8 << 20
@@ -76,7 +76,7 @@ class BrokerBatches(NamedTuple):
                         coming = thread.submit(self._fetch, cluster, wanted, following)
                     for position, header in without_aborted(found, fetched.aborted):
                         if header.magic != MAGIC:
-                            newer = upgraded_batch((position, header, fetched.records, position))
+                            newer = upgrade_old_message((position, header, fetched.records, position))
                             if newer[1].base_offset < wanted.end_offset:
                                 yield newer
                         elif header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset:
@@ -121,7 +121,7 @@ class BrokerBatches(NamedTuple):
             topics=[topic],
         )
         reply = leader.ask(request, FetchResponse, version, wait_ms=WAIT_MS)
-        if reply.error_code in PASSING:
+        if reply.error_code in RETRIABLE_ERRORS:
             raise TransientError(f"{wanted}: {error_name(reply.error_code)}")
         if reply.error_code or not reply.responses:
             raise Refused(f"{wanted}: {error_name(reply.error_code)}")
@@ -133,7 +133,7 @@ class BrokerBatches(NamedTuple):
             raise DataLost(f"{wanted}: offset {offset} is gone: the log starts at {answer.log_start_offset} now")
         if error == ErrorCode.INCONSISTENT_TOPIC_ID:
             raise TopicRecreated(f"{wanted}: the topic was deleted and another one of its name was created")
-        if error in PASSING:
+        if error in RETRIABLE_ERRORS:
             raise TransientError(f"{wanted}: {error_name(error)}")
         if error:
             raise Refused(f"{wanted}: {error_name(error)}")

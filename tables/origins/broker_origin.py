@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.segment.transaction_index import AbortedTransaction
-from moldau.tables.client.cluster import EARLIEST, LATEST, Cluster, TopicDescription
+from moldau.tables.client.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cluster, TopicDescription
 from moldau.tables.origins.broker_batches import BrokerBatches
 from moldau.tables.origins.port import Cut, PartitionOrigin, StoredSegment
 
 if TYPE_CHECKING:
     from moldau.storage.tiered.layout import SegmentObject
 
-COST: Final = 100
-"""The cost of reading an offset from brokers, which also work for other clients. It is so high that files and objects
-are preferred for every offset that they have."""
+BROKER_READ_COST: Final = 100
+"""The cost of reading an offset from brokers, which also serve other clients. It is so high that files and objects are
+preferred.
+"""
 OFFSET_SIZE: Final = 128
 """The assumed bytes of the record at an offset."""
 SPAN_OFFSETS: Final = (64 << 20) // OFFSET_SIZE
@@ -42,7 +43,7 @@ class BrokerOrigin:
         self._is_committed = is_committed
         self._spans_min = spans_min
         self._topics: Mapping[str, TopicDescription] = cluster.topics(topics)
-        self.cost = COST
+        self.cost = BROKER_READ_COST
         self.cluster_id = cluster.cluster_id
 
     def partitions(self) -> Mapping[TopicPartition, int]:
@@ -64,8 +65,8 @@ class BrokerOrigin:
         wanted = [key for key in keys if key in here]
         if not wanted:
             return []
-        starts = self._cluster.offsets_at(wanted, EARLIEST)
-        ends = self._cluster.offsets_at(wanted, LATEST)
+        starts = self._cluster.offsets_at(wanted, EARLIEST_TIMESTAMP)
+        ends = self._cluster.offsets_at(wanted, LATEST_TIMESTAMP)
         count = sum(max(0, ends[key] - starts[key]) for key in wanted)
         span = SPAN_OFFSETS if self._spans_min is None else min(SPAN_OFFSETS, max(1, -(-count // self._spans_min)))
         return [self._partition(key, starts[key], ends[key], span) for key in wanted]
@@ -118,7 +119,7 @@ class BrokerPartition:
 
     @cached_property
     def _last_stable_offset(self) -> int:
-        return self._cluster.offsets_at([self.key], LATEST, is_committed=True)[self.key]
+        return self._cluster.offsets_at([self.key], LATEST_TIMESTAMP, is_committed=True)[self.key]
 
     def last_stable_offset(self) -> int:
         """The last stable offset of the partition, requested from the leader once. Raises `Refused`."""

@@ -41,7 +41,7 @@ from moldau.tables.origins.port import PartitionOrigin
 from moldau.tables.origins.replica_histories import choose_replicas, read_epochs, replica_files
 from moldau.tables.refusals import ClusterMismatch, Refused, warn
 
-COST: Final = 1
+LOCAL_READ_COST: Final = 1
 """The cost of reading an offset from a local file, to which the costs of other sources are relative."""
 COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """The topics that are compacted in every cluster."""
@@ -81,7 +81,7 @@ class LogDirectories:
         self._fs = fs
         self._directories = directories
         self._metadata = metadata or ClusterMetadata(fs)
-        self.cost = COST
+        self.cost = LOCAL_READ_COST
         self.cluster_id: str | None = None
         self.node_ids: dict[str, int | None] = {}
         """The node id of each log directory; None for a directory that no broker has formatted."""

@@ -46,9 +46,9 @@ class StoredSegment(NamedTuple):
     is_growing: bool
     """Whether a broker may still append to it. Its size is then a lower bound."""
     batches_start: int = 0
-    """The offset before which the segment has no batch. The part to read may begin later."""
+    """An offset below which the segment has no batch. The part to read may begin later."""
     batches_end: int = OFFSET_MAX
-    """The offset at or past which the segment has no batch."""
+    """An offset from which on the segment has no batch."""
     is_dense: bool = False
     """Whether its batches have every offset, because no cleaner has removed any."""
     stamp: FileStamp | None = None
@@ -103,7 +103,7 @@ FoundBatch: TypeAlias = tuple[int, BatchHeader, BytesLike, int]
 the batch in these bytes."""
 
 
-def upgraded_batch(found: FoundBatch) -> FoundBatch:
+def upgrade_old_message(found: FoundBatch) -> FoundBatch:
     """Convert a message of format 0 or 1 into a batch of format 2, in memory of its own. Raises `MalformedMessage`,
     also if the checksum of the message does not match."""
     position, header, piece, inside = found
@@ -220,11 +220,11 @@ class PartitionOrigin(Protocol):
 
     @property
     def lost_segments(self) -> Sequence[int]:
-        """The base offsets of segments that have an index and no records. They show a loss in a log with gaps."""
+        """The base offsets of segments with an index but no records. In a log with gaps they show a loss."""
 
     @property
     def incomplete(self) -> Sequence[SegmentObject]:
-        """One object of each remote segment that has no manifest. Such a segment is not read."""
+        """One object of each remote segment without a manifest. Such segments are not read."""
 
     @property
     def is_checkpointed(self) -> bool:
@@ -273,8 +273,9 @@ class Origin(Protocol):
         """The partitions that this origin has, as the keys of a mapping. Raises `Refused` and OSError."""
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """The partitions that should exist according to this origin, but that it does not have; for each of them a text
-        with the evidence. Raises what `partitions` raises."""
+        """Return the partitions that should exist but that this origin does not have, each with the evidence as text.
+        Raises what `partitions` raises.
+        """
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
         """List the segments of these partitions. Partitions that this origin does not have are left out. Raises what

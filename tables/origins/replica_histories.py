@@ -109,8 +109,9 @@ def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
 
 
 class ReplicaChoice(NamedTuple):
-    """The result of a choice: the replicas that have the chosen history, the first of which is read; and the other
-    replicas, each with a message for the user."""
+    """The replicas with the chosen history, the one to read first; and the other replicas, each with a message for the
+    user.
+    """
 
     same: list[ReplicaFiles]
     others: list[tuple[ReplicaFiles, str]]

@@ -104,7 +104,7 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
     return TieredListing(segments, [each for each in incomplete if each is not None])
 
 
-def stretches_of(segments: Sequence[TieredSegment]) -> list[SegmentRange]:
+def offset_ranges_of(segments: Sequence[TieredSegment]) -> list[SegmentRange]:
     """Return the ranges of offsets that are read from the segments of a partition, in the order of offsets. `segments`
     is sorted by start offset. If segments overlap (two leaders copied one range), each offset is read from the segment
     with the higher leader epoch at that offset.

@@ -23,7 +23,7 @@ from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound
 from moldau.tables.origins.blocking_storage import BlockingStorage
 from moldau.tables.origins.port import Cut, StoredSegment
-from moldau.tables.origins.tiered_listing import SegmentRange, TieredListing, TieredSegment, stretches_of
+from moldau.tables.origins.tiered_listing import SegmentRange, TieredListing, TieredSegment, offset_ranges_of
 from moldau.tables.origins.tiered_segments import TieredSegments
 
 _start_offset = attrgetter("start_offset")
@@ -47,7 +47,7 @@ class TieredPartition:
         listed: TieredListing,
     ) -> None:
         self._storage = storage
-        self._stretches: list[SegmentRange] = stretches_of(listed.segments)
+        self._stretches: list[SegmentRange] = offset_ranges_of(listed.segments)
         self.incomplete: Sequence[SegmentObject] = listed.incomplete
         self.key: TopicPartition = (partition.topic, partition.partition)
         self.topic_id: bytes | None = partition.topic_id

@@ -24,7 +24,7 @@ from moldau.tables.origins.tiered_partition import TieredPartition
 from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.refusals import Refused
 
-COST: Final = 10
+REMOTE_READ_COST: Final = 10
 """The cost of reading an offset from an object, relative to that from a local file, which is 1."""
 OPENED_AT_ONCE: Final = 16
 """The most partitions whose segments are listed at the same time. Each takes three answers of the storage, one after
@@ -39,7 +39,7 @@ class TieredStore:
     ) -> None:
         """Open the storage. `topics`: the names of the topics that are read; None if all may be. Raises `Refused` if
         there is no tiered storage at the address, and `RemoteStorageError`."""
-        self.cost = COST
+        self.cost = REMOTE_READ_COST
         self._address = address
         self._topics = topics
         try:

@@ -45,10 +45,12 @@ TASK_SIZE: Final = 64 << 20
 takes several times as long."""
 TASK_SIZE_MIN: Final = 4 << 20
 """The least bytes of segments for one task of a small read."""
-TASKS_WANTED: Final = 2 * max(2, os.cpu_count() or 1)
-"""The number of tasks of a small read, so that all cores have work: two for each core of the driver's machine, and at
-least four. Spark does not tell a source how many cores its executors have. More tasks cost more: a task without records
-takes some 17 ms of CPU."""
+SMALL_READ_TASKS: Final = 2 * max(2, os.cpu_count() or 1)
+"""The number of tasks of a small read: two for each core of the driver's machine, at least four.
+
+Spark does not tell how many cores its executors have. More tasks cost more: one without records takes some 17 ms of
+CPU.
+"""
 SLICE_SIZE_MIN: Final = 1 << 20
 """The least bytes of a slice if a task has several slices, so that the tasks of a small read become equally large. The
 slices of a large read are as large as its tasks, because more slices would take more reads of indexes."""
@@ -130,7 +132,7 @@ class Planner:
         return self._settled(made)
 
     def refresh(self) -> None:
-        """Search for topics and partitions again. Raises what `__init__` raises."""
+        """Search again for topics and partitions. Raises what `__init__` raises."""
         self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
 
@@ -211,8 +213,9 @@ class Planner:
 
 
 def warn_of_bucket(view: PartitionView) -> None:
-    """Warn of segments without a manifest whose offsets no origin has, and warn if only a tiered storage has the
-    partition."""
+    """Warn about segments without a manifest whose offsets no origin has, and about partitions that only a tiered
+    storage has.
+    """
     for offer in view.offers:
         for each in offer.incomplete:
             if not view.has_offset(each.start_offset):
@@ -288,7 +291,7 @@ def tasks_of(
     """Cut ranges of offsets into slices, and pack these into tasks, in order."""
     size = sum(each.size for each in ranges)
     if task_size is None:
-        task_size = min(TASK_SIZE, max(TASK_SIZE_MIN, -(-size // TASKS_WANTED)))
+        task_size = min(TASK_SIZE, max(TASK_SIZE_MIN, -(-size // SMALL_READ_TASKS)))
     task_size = max(task_size, -(-size // TASKS_MAX))
     if options.tasks_min is not None:
         task_size = max(1, min(task_size, -(-size // options.tasks_min)))
@@ -444,11 +447,11 @@ INTERNAL_TOPICS: Final = frozenset(
 """Internal topics. They are read if they are named, and are never matched by a pattern."""
 TOPICS_NAMED_MAX: Final = 10
 """The most topic names in the message of a refusal."""
-MADE_FOR_THE_FIRST: Final = {
+INTERNAL_TOPIC_CREATION_TEXTS: Final = {
     "__consumer_offsets": "group, so that there is none yet, or its partitions are in other places",
     "__transaction_state": "transactional id, so that there is none yet, or its partitions are in other places",
 }
-"""For each internal topic, the end of the message if it is missing: the event at which a cluster makes this topic."""
+"""For each internal topic, the end of the error message if it is missing: the event at which a cluster creates it."""
 
 
 def selected_partitions(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
@@ -473,7 +476,7 @@ def selected_partitions(found: Iterable[TopicPartition], selection: TopicSelecti
             text = f"no partition of {topic} is in the places that are read{_missing_text(topic, topics)}"
             if not selection.is_optional:
                 raise Refused(text)
-            if topic in MADE_FOR_THE_FIRST:
+            if topic in INTERNAL_TOPIC_CREATION_TEXTS:
                 warn(text)
     chosen = [key for key in keys if key[0] in wanted]
     warn_of_missing_numbers(chosen)
@@ -482,8 +485,8 @@ def selected_partitions(found: Iterable[TopicPartition], selection: TopicSelecti
 
 def _missing_text(topic: str, topics: set[str]) -> str:
     """The end of the message about a missing topic: the topics that exist, at most `TOPICS_NAMED_MAX` of them."""
-    if topic in MADE_FOR_THE_FIRST:
-        return f": a cluster makes this topic for its first {MADE_FOR_THE_FIRST[topic]}"
+    if topic in INTERNAL_TOPIC_CREATION_TEXTS:
+        return f": a cluster makes this topic for its first {INTERNAL_TOPIC_CREATION_TEXTS[topic]}"
     names = sorted(topics - INTERNAL_TOPICS)
     more = f" and {len(names) - TOPICS_NAMED_MAX} more" if len(names) > TOPICS_NAMED_MAX else ""
     return f", only of {', '.join(names[:TOPICS_NAMED_MAX])}{more}{did_you_mean(topic, names)}" if names else ""

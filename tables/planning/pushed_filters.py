@@ -13,7 +13,7 @@ from typing import Final
 from moldau.tables.origins.port import PartitionOrigin, StoredSegment
 from moldau.tables.planning.bounds import OffsetRange
 
-EVERYTHING: Final = (-(1 << 63), 1 << 63)
+ALL_VALUES: Final = (-(1 << 63), 1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class PushedFilters:
     """Half-open ranges for the values of three columns, and the set of wanted partitions. A row must satisfy all of
     them."""
 
-    numbers: tuple[int, int] = EVERYTHING
+    numbers: tuple[int, int] = ALL_VALUES
     """The range of partition numbers."""
     partitions: frozenset[int] | None = None
     """The partitions that an IN predicate names; None means all."""
-    offsets: tuple[int, int] = EVERYTHING
-    times_us: tuple[int, int] = EVERYTHING
+    offsets: tuple[int, int] = ALL_VALUES
+    times_us: tuple[int, int] = ALL_VALUES
     """The range of timestamps in microseconds since the epoch."""
 
     def accepts_partition(self, partition: int) -> bool:

@@ -26,7 +26,7 @@ from moldau.tables.refusals import DataLost, Refused, SnapshotChanged
 
 FORMAT_VERSION: Final = 1
 DIGEST_DIGITS: Final = 16
-WHOLE: Final = 1 << 62
+UNCUT_SLICE_SIZE: Final = 1 << 62
 """The size (bytes) of a slice with which no segment is cut."""
 SegmentList: TypeAlias = tuple[tuple[int, int], ...]
 """The segments of a partition in order: the first offset of each, and its bytes below the high watermark."""
@@ -118,7 +118,7 @@ def segments_below(view: PartitionView, end_offset: int) -> SegmentList:
         segment = piece.segment
         size = segment.size
         if segment.is_growing or piece.end_offset < segment.end_offset:
-            cuts = piece.offer.cuts(segment, segment.start_offset, piece.end_offset, WHOLE)
+            cuts = piece.offer.cuts(segment, segment.start_offset, piece.end_offset, UNCUT_SLICE_SIZE)
             size = cuts[-1].end_position if cuts else 0
         found.append((segment.start_offset, size))
     return tuple(found)
@@ -133,7 +133,7 @@ def digest_of(segments: SegmentList) -> str:
 
 def segments_from(segments: SegmentList, offset: int) -> SegmentList:
     """The segments from the one that contains `offset` on."""
-    following = [*(start for start, _ in segments[1:]), WHOLE]
+    following = [*(start for start, _ in segments[1:]), UNCUT_SLICE_SIZE]
     return tuple(pair for pair, end_offset in zip(segments, following, strict=bool(segments)) if end_offset > offset)
 
 

@@ -17,9 +17,10 @@ from moldau.tables.planning.partition_view import PartitionView, topic_ids_of
 from moldau.tables.planning.planner import Planner
 from moldau.tables.refusals import TopicRecreated
 
-WAIT_S: Final = 15.0
-"""For how long (seconds) a query waits until the files show the offsets of its checkpoint. Brokers write their high
-watermarks down every five seconds, and the offsets may have come from a broker."""
+CHECKPOINT_OFFSETS_WAIT_S: Final = 15.0
+"""The time (s) that a query waits until the files show the offsets of its checkpoint. Brokers write high watermarks
+every five seconds, and the offsets may have come from a broker.
+"""
 ASK_S: Final = 0.5
 
 Offsets = Mapping[TopicPartition, int]
@@ -38,7 +39,7 @@ class StreamPlanner:
         options: ReadOptions,
         *,
         sleep: Callable[[float], None] = time.sleep,
-        wait_s: float = WAIT_S,
+        wait_s: float = CHECKPOINT_OFFSETS_WAIT_S,
     ) -> None:
         self._fs = fs
         self._options = options
@@ -49,7 +50,7 @@ class StreamPlanner:
         self._planner: Planner | None = None
 
     def starts(self) -> dict[TopicPartition, int]:
-        """The offsets at which a query without a checkpoint begins, by partition. Raises `Refused`."""
+        """Return the starting offset of each partition for a query without a checkpoint. Raises `Refused`."""
         views = self._list()
         choice = self._options.starting
         check_names_all("starting", choice, views)
@@ -71,8 +72,9 @@ class StreamPlanner:
         return found
 
     def ends(self) -> dict[TopicPartition, int]:
-        """The current ends of the partitions: high watermarks or, if only committed records are read, last stable
-        offsets."""
+        """Return the current end offset of each partition: its high watermark, or its last stable offset if only
+        committed records are read.
+        """
         return self._ends_of(self._list())
 
     def checked_ends(self, started: Offsets, topic_ids: TopicIds | None = None) -> dict[TopicPartition, int]:
@@ -97,8 +99,7 @@ class StreamPlanner:
         return ends
 
     def carried(self, offsets: Offsets, topic_ids: TopicIds) -> dict[TopicPartition, int]:
-        """Return the offsets without those of topics that were created again: their id is now known to differ from
-        `topic_ids`."""
+        """Return the offsets without those of recreated topics, whose current id differs from `topic_ids`."""
         gone = {topic for topic, known in topic_ids.items() if self.topic_ids.get(topic, known) != known}
         return {key: offset for key, offset in offsets.items() if key[0] not in gone}
 

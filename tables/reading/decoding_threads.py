@@ -10,9 +10,9 @@ so on; threads decode the tasks that come next.
 | running    | one thread is computing its next batch                                                        |
 | finished   | all its batches are computed, or an error is kept, which the caller gets after its batches    |
 
-A thread takes the first waiting task as long as the computed batches are below `HELD_SIZE_MAX`; the task that the
-caller waits for is always taken. A thread that finds no task ends, and the caller starts threads when it takes batches.
-So a caller that stops taking batches leaves no thread that runs or waits.
+A thread takes the first waiting task as long as the computed batches are below `WAITING_BATCHES_SIZE_MAX`; the task
+that the caller waits for is always taken. A thread that finds no task ends, and the caller starts threads when it takes
+batches. So a caller that stops taking batches leaves no thread that runs or waits.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-HELD_SIZE_MAX: Final = 64 << 20
-"""The most bytes of computed batches that wait for the caller. Each thread may exceed them by one batch."""
+WAITING_BATCHES_SIZE_MAX: Final = 64 << 20
+"""The maximum size (bytes) of computed batches that wait for the caller. Each thread may exceed it by one batch."""
 TASKS_AHEAD: Final = 4
-"""The tasks, for each thread, that may be begun before the caller reaches them. Each begun task keeps a file open, and
-what it has read."""
+"""The number of tasks per thread that may be begun before the caller reaches them. Each begun task keeps a file open,
+and what it has read.
+"""
 
 
 @dataclass(slots=True)
@@ -54,10 +55,10 @@ class DecodingThreads:
         read_task: Callable[[Any], Iterator[pa.RecordBatch]],
         threads_max: int,
         *,
-        held_size_max: int = HELD_SIZE_MAX,
+        held_size_max: int = WAITING_BATCHES_SIZE_MAX,
     ) -> None:
         """`threads_max`: the most threads; 0 decodes in the thread of the caller. `held_size_max`: see
-        `HELD_SIZE_MAX`."""
+        `WAITING_BATCHES_SIZE_MAX`."""
         self._states = [_TaskState(task) for task in tasks]
         self._read_task = read_task
         self._threads_max = threads_max

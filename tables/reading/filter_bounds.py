@@ -17,7 +17,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
+from moldau.tables.planning.pushed_filters import ALL_VALUES, PushedFilters
 from moldau.tables.refusals import Refused
 
 BOUNDED: Final = {"partition": (0, (1 << 31) - 1), "offset": (0, (1 << 63) - 1), "timestamp": (0, (1 << 63) - 1)}
@@ -53,7 +53,7 @@ class FilterBounds:
             start, end = self._range_of(name)
             found = found.with_range(name, start, end)
         start, end = found.numbers
-        if found.numbers != EVERYTHING and end - start <= LISTED_MAX:
+        if found.numbers != ALL_VALUES and end - start <= LISTED_MAX:
             wanted = (number for number in range(start, end) if self._can_hold(pc.field("partition") == number))
             found = found.with_partitions(wanted)
         return found
@@ -63,7 +63,7 @@ class FilterBounds:
         low, high = BOUNDED[name]
         column = pc.field(name)
         kind = self._schema.field(name).type
-        start, end = EVERYTHING
+        start, end = ALL_VALUES
         if not self._can_hold(column <= pa.scalar(low, kind)):
             impossible, possible = low, high
             while possible - impossible > 1:

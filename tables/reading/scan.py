@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.tables.origins.tasks_ahead import TasksAhead
-from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, intersection
+from moldau.tables.planning.pushed_filters import ALL_VALUES, PushedFilters, intersection
 from moldau.tables.reading.decoding_threads import DecodingThreads
 from moldau.tables.reading.filter_bounds import FilterBounds
 from moldau.tables.refusals import Refused, did_you_mean
@@ -193,7 +193,7 @@ def intersected_filters(first: PushedFilters, second: PushedFilters) -> PushedFi
 
 def offsets_within(start: int | None, end: int | None) -> PushedFilters:
     """The filters for offsets in [start, end) of every partition; None sets no bound."""
-    low, high = EVERYTHING
+    low, high = ALL_VALUES
     return PushedFilters(offsets=(low if start is None else start, high if end is None else end))
 
 

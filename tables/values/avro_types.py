@@ -53,7 +53,7 @@ class _Builder:
         self.built = self._type(schema.parsed, 0)
 
     def _type(self, schema: Any, depth: int) -> pa.DataType:
-        self._count.take()
+        self._count.count_type()
         if depth > DEPTH_MAX:
             raise ValueNotDecoded("a type of the schema contains itself, and a table has no column of such a type")
         kind, schema = type_of(schema, self._named)

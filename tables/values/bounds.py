@@ -53,11 +53,11 @@ def values_max(size: int) -> int:
     return max(VALUES_MAX, 2 * size)
 
 
-def too_deep() -> HostileValue:
+def nesting_error() -> HostileValue:
     return HostileValue(f"the value is nested deeper than {DEPTH_MAX}")
 
 
-def too_many(size: int) -> HostileValue:
+def value_count_error(size: int) -> HostileValue:
     return HostileValue(f"the value of {size} bytes claims more than {values_max(size)} values")
 
 
@@ -71,7 +71,7 @@ def parse_json(data: bytes | memoryview) -> Any:
     """
     data = bytes(data)
     if has_many_brackets(data) and json_depth(data) > DEPTH_MAX:
-        raise too_deep()
+        raise nesting_error()
     try:
         text = data.decode()
         value, end = _SCAN(text, 0)
@@ -82,7 +82,7 @@ def parse_json(data: bytes | memoryview) -> Any:
     try:  # another encoding than UTF-8, white space around the value, or no JSON
         return json.loads(data)
     except RecursionError:  # UTF-16 may hide brackets
-        raise too_deep() from None
+        raise nesting_error() from None
 
 
 def has_many_brackets(data: bytes) -> bool:
@@ -245,7 +245,7 @@ class _AvroWalk:
             else:
                 frames.append(inner)
                 if len(frames) > DEPTH_MAX + 1:
-                    raise too_deep()
+                    raise nesting_error()
 
     def _inner(self, schema: Any) -> Iterator[Any] | None:
         """Return the types of the values within the value at the current position. Return None for a scalar, which is
@@ -281,7 +281,7 @@ class _AvroWalk:
                 count = -count
                 self._long()  # The size of the block.
             if count * least > self._left:
-                raise too_many(len(self._data))
+                raise value_count_error(len(self._data))
             if item == "null" and not is_map:
                 self._claim(count)
                 continue
@@ -293,7 +293,7 @@ class _AvroWalk:
     def _claim(self, count: int) -> None:
         self._left -= count
         if self._left < 0:
-            raise too_many(len(self._data))
+            raise value_count_error(len(self._data))
 
     def _skip(self, size: int) -> None:
         self._position += size
@@ -374,12 +374,12 @@ class ProtobufBounds:
                 left -= 1 if inner is None else 1 + len(self._fields[inner.full_name])
                 frames.append((end if wire == _GROUP else position + size, inner))
                 if len(frames) > DEPTH_MAX + 1:
-                    raise too_deep()
+                    raise nesting_error()
             else:
                 left -= 1
                 position += size
             if left < 0:
-                raise too_many(len(data))
+                raise value_count_error(len(data))
             if position > len(data):
                 raise ValueNotDecoded("the value is cut short")
 

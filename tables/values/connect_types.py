@@ -59,7 +59,7 @@ class _Builder:
         self._count = TypeCount()
 
     def built(self, schema: Mapping[str, Any], path: str, depth: int) -> ConnectType:
-        self._count.take()
+        self._count.count_type()
         if depth > DEPTH_MAX:
             raise ValueNotDecoded("the schema part is nested too deeply")
         kind, name = schema["type"], schema.get("name")

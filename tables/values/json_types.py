@@ -33,9 +33,9 @@ from moldau.tables.values.value_types import (
     ColumnType,
     TypeCount,
     TypesDiffer,
+    ambiguous_paths,
     list_of,
     merged_type,
-    same_paths,
 )
 
 OTHERS: Final = "_additional_properties"
@@ -64,7 +64,7 @@ class _Builder:
     def type(self, part: Any, document: str, above: tuple[tuple[str, str], ...], depth: int = 0) -> pa.DataType | None:
         """Return the type for a part of a document; None if its values have no single type. `above`: the `$ref`s that
         lead to this part."""
-        self._count.take()
+        self._count.count_type()
         if not isinstance(part, Mapping) or depth > DEPTH_MAX:
             return None
         found = [self._own(part, document, above, depth)]
@@ -111,7 +111,7 @@ class _Builder:
         kept = {
             name: kind for name, kind in fields.items() if kind is not None and name and times[name.casefold()] == 1
         }
-        for name in same_paths(pa.struct(list(kept.items()))):
+        for name in ambiguous_paths(pa.struct(list(kept.items()))):
             del kept[name]
         if others is not False or len(kept) < len(fields) or "patternProperties" in part:
             kept[OTHERS] = pa.string()

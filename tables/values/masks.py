@@ -17,20 +17,20 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.record_builder import Record, RecordHeader
 
 PARTS: Final = ("key", "value", "headers")
-HIDDEN: Final = "***"
+HIDDEN_TEXT: Final = "***"
 """The text that replaces a hidden value."""
-DROPPED: Final = object()
-"""The result of a change if the value is to be removed. A whole key or value then becomes empty."""
+DROP_VALUE: Final = object()
+"""The result of a change that removes the value. A whole key or value then becomes empty."""
 INTERNAL: Final = "__"
 
 Change: TypeAlias = Callable[[Any], object]
 """A function that changes a value. For a field of JSON it takes the decoded value and returns the new one. For a
-header, or a whole key or value, it takes bytes and returns bytes or `DROPPED`."""
+header, or a whole key or value, it takes bytes and returns bytes or `DROP_VALUE`."""
 
 
 def hide_value(value: object) -> object:
-    """Return `HIDDEN` in place of any value; as bytes if the value is bytes."""
-    return HIDDEN.encode() if isinstance(value, bytes) else HIDDEN
+    """Return `HIDDEN_TEXT` in place of any value; as bytes if the value is bytes."""
+    return HIDDEN_TEXT.encode() if isinstance(value, bytes) else HIDDEN_TEXT
 
 
 class MaskRule(NamedTuple):
@@ -70,8 +70,8 @@ class Masks:
         return bool(self._rules)
 
     def may_change(self, part: str, *paths: Sequence[str]) -> bool:
-        """Whether a rule changes a part of records. With `paths` of fields of JSON: whether a rule changes one of these
-        fields, a field that contains it or a field within it.
+        """Whether a rule changes a part of records. With `paths` of JSON fields: whether a rule changes one of them, or
+        a field around or within it.
         """
         return any(
             all(name in (each, "*") for name, each in zip(rule.path, path, strict=False))
@@ -79,8 +79,8 @@ class Masks:
             for path in paths or ((),)
         )
 
-    def applied(self, record: Record) -> Record:
-        """Return the record with the changes of all rules."""
+    def mask_record(self, record: Record) -> Record:
+        """Return the record after the changes of all rules."""
         rules = self._rules.get("headers", [])
         headers = record.headers
         if rules:
@@ -126,7 +126,7 @@ def _changed(value: Any, path: Sequence[str], change: Change) -> Any:
     """A copy of a decoded JSON value in which `change` is applied to every field that `path` names.
 
     `path` is not empty. `*` names every field, and a list applies the path to each element. A field whose change
-    returns `DROPPED` is removed.
+    returns `DROP_VALUE` is removed.
     """
     if isinstance(value, list):
         return [_changed(each, path, change) for each in value]
@@ -137,4 +137,4 @@ def _changed(value: Any, path: Sequence[str], change: Change) -> Any:
         key: each if name not in (key, "*") else _changed(each, rest, change) if rest else change(each)
         for key, each in value.items()
     }
-    return {key: each for key, each in fields.items() if each is not DROPPED}
+    return {key: each for key, each in fields.items() if each is not DROP_VALUE}

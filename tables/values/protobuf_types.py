@@ -52,7 +52,7 @@ class _Builder:
         return struct_of(found)
 
     def _field(self, field: Any, depth: int) -> pa.DataType:
-        self._count.take()
+        self._count.count_type()
         if is_map(field):
             key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
             return pa.map_(self._one(key, depth), self._one(value, depth))

@@ -38,9 +38,9 @@ ANSWER_SIZE_MAX: Final = 16 << 20
 """The most bytes of one response of a registry."""
 PAUSES_S: Final = (0.1, 0.4)
 """The pauses (seconds) before a request is repeated."""
-AGAIN: Final = (429, 500, 502, 503, 504)
-"""The HTTP statuses of a response after which a request is repeated."""
-ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
+RETRIED_HTTP_STATUSES: Final = (429, 500, 502, 503, 504)
+"""The HTTP statuses after which a request is repeated."""
+ACCEPT_HEADER: Final = "application/vnd.schemaregistry.v1+json, application/json"
 TRUST: Final = "the file that SSL_CERT_FILE names has the authorities that are trusted"
 _NO_URL: Final = re.compile(r"[\x00-\x20\x7f]")
 
@@ -223,7 +223,7 @@ class _Registry:
             raise RegistryNotReached(str(problem)) from None
 
     def _answer(self, path: str) -> dict[str, object]:
-        request = Request(self._address.base + path, headers={"Accept": ACCEPTED})
+        request = Request(self._address.base + path, headers={"Accept": ACCEPT_HEADER})
         if self._address.login is not None:
             request.add_unredirected_header("Authorization", self._address.login)
         left_s = self._limits.ends_s - time.monotonic()
@@ -253,7 +253,7 @@ class _Registry:
         if answer.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             given = "does not let this login in" if self._address.login else "asks for a login"
             return RegistryNotReached(f"{told}: it {given} (https://user:password@{self._address.host})")
-        if answer.code in AGAIN:
+        if answer.code in RETRIED_HTTP_STATUSES:
             return _AskAgain(told)
         code = error_code(answer)
         if code == HTTPStatus.NOT_FOUND and isinstance(self._schema_id, UUID):  # There is no such path.

@@ -160,14 +160,14 @@ class SampleSummary:
             if len(self._properties) <= PROPERTIES_MAX:
                 return
             for seen in self._properties.values():
-                self._elements = seen if self._elements is None else self._elements.joined(seen)
+                self._elements = seen if self._elements is None else self._elements.merged_with(seen)
             self._properties = None
             return
         for each in value.values():
             self._elements = self._elements or SampleSummary()
             self._elements.add(each)
 
-    def joined(self, other: SampleSummary) -> SampleSummary:
+    def merged_with(self, other: SampleSummary) -> SampleSummary:
         """Return the summary of the values of this place and of another one together."""
         both = SampleSummary()
         both.kinds = self.kinds | other.kinds
@@ -180,9 +180,9 @@ class SampleSummary:
             both._properties = dict(self._properties)
             for name, each in other._properties.items():
                 met = both._properties.get(name)
-                both._properties[name] = each if met is None else met.joined(each)
+                both._properties[name] = each if met is None else met.merged_with(each)
         for each in inner:
-            both._elements = each if both._elements is None else both._elements.joined(each)
+            both._elements = each if both._elements is None else both._elements.merged_with(each)
         return both
 
     def schema(self) -> dict[str, Any]:

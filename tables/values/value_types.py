@@ -34,7 +34,7 @@ class TypeCount:
     def __init__(self) -> None:
         self._left = TYPES_MAX
 
-    def take(self) -> None:
+    def count_type(self) -> None:
         """Count one more type. Raises `ValueNotDecoded` if there are too many."""
         self._left -= 1
         if self._left < 0:
@@ -82,11 +82,11 @@ def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa
             pa.field(name, merged_type(each.type, there[name].type, f"{path}.{name}") if name in there else each.type)
             for name, each in here.items()
         ]
-        same = same_names([*here, *there])
+        same = names_differing_by_case([*here, *there])
         if same is not None:
             raise TypesDiffer("{} has the field {}, and the schema has {}".format(path, *same))
         merged = pa.struct([*fields, *(pa.field(each.name, each.type) for each in other if each.name not in here)])
-        dotted = same_paths(merged)
+        dotted = ambiguous_paths(merged)
         if dotted:
             raise TypesDiffer(f"{path} would have two fields {dotted[0]}: one nested, and one with dots in its name")
         return merged
@@ -124,7 +124,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def same_names(names: Iterable[str]) -> tuple[str, str] | None:
+def names_differing_by_case(names: Iterable[str]) -> tuple[str, str] | None:
     """Return two of the names that differ by case alone, which SQL engines take for the same column; None if there are
     none."""
     met: dict[str, str] = {}
@@ -135,9 +135,10 @@ def same_names(names: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def same_paths(kind: pa.DataType) -> list[str]:
-    """The fields of a struct whose name is also the path of a nested field: `a.b` beside a struct `a` with a field `b`.
-    Iceberg cannot tell the two apart."""
+def ambiguous_paths(kind: pa.DataType) -> list[str]:
+    """Return the fields of a struct whose name equals the path of a nested field, such as `a.b` beside a struct `a`
+    with a field `b`. Iceberg cannot tell the two apart.
+    """
     dotted = [each.name for each in kind if "." in each.name]
     if not dotted:
         return []
@@ -164,7 +165,7 @@ def _paths(field: Any) -> Iterable[str]:
 def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
     """Make a struct type; `EMPTY` if there are no fields. Raises `ValueNotDecoded` if two names differ
     by case alone."""
-    same = same_names(fields)
+    same = names_differing_by_case(fields)
     if same is not None:
         raise ValueNotDecoded(
             "the names of the fields {} and {} differ by case alone, and a table has no such columns".format(*same)

@@ -19,15 +19,15 @@ from moldau.protocol.record_batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
-    OLD_SIZE_MIN,
+    OLD_MESSAGE_SIZE_MIN,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    is_old,
+    may_be_old_message,
     parse_header,
 )
-from moldau.tables.decoding.coverage import Coverage
+from moldau.tables.decoding.coverage import OffsetCoverage
 from moldau.tables.decoding.times import microseconds_of
-from moldau.tables.origins.port import upgraded_batch
+from moldau.tables.origins.port import upgrade_old_message
 from moldau.tables.refusals import DataLost, SegmentReplaced
 from moldau.tables.views.records import RecordsReader
 from moldau.tables.views.schemas import BATCHES, arrow_schema
@@ -90,26 +90,26 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
     Raises `MalformedMessage`, which names file and position, `DataLost` and OSError.
     """
     file = wanted.source.open(wanted)
-    coverage = Coverage(wanted)
+    coverage = OffsetCoverage(wanted)
     try:
         positions: list[int] = []
         headers: list[bytes] = []
         position = chunk_position = wanted.start_position
         chunk: BytesLike = b""
-        while position + OLD_SIZE_MIN <= wanted.end_position:
+        while position + OLD_MESSAGE_SIZE_MIN <= wanted.end_position:
             inside = position - chunk_position
             if inside + HEADER_SIZE > len(chunk):
                 chunk = file.pread(min(READ_SIZE, wanted.end_position - position), position)
                 chunk_position, inside = position, 0
             header = bytes(chunk[inside : inside + HEADER_SIZE])
-            if is_old(header, 0):
+            if may_be_old_message(header, 0):
                 header = upgraded_header(file, wanted, position)
             elif len(header) < HEADER_SIZE:
                 break
             base_offset, length, last_offset_delta, records_count = PLACE.unpack(header)
             if header[MAGIC_POSITION] > MAGIC or (header[MAGIC_POSITION] == MAGIC and length < LENGTH_MIN):
                 raise MalformedMessage(f"{wanted}: {wanted.path}: no batch at position {position}")
-            coverage.add(base_offset, base_offset + last_offset_delta, records_count)
+            coverage.add_batch(base_offset, base_offset + last_offset_delta, records_count)
             positions.append(position)
             headers.append(header)
             position += length + LOG_OVERHEAD
@@ -120,7 +120,7 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
             yield positions, b"".join(headers)
         if position != wanted.end_position:
             raise SegmentReplaced(f"{wanted}: {wanted.path} does not have the batches that it had when it was planned")
-        coverage.finish(file)
+        coverage.check_complete(file)
     finally:
         file.close()
 
@@ -130,7 +130,7 @@ def upgraded_header(file: SegmentFile, wanted: Slice, position: int) -> bytes:
     length, magic, checksum and codec. Raises `MalformedMessage` and OSError."""
     try:
         stored = parse_header(file.pread(HEADER_SIZE, position), 0, True)
-        newer = upgraded_batch((position, stored, file.pread(stored.size, position), 0))[1]
+        newer = upgrade_old_message((position, stored, file.pread(stored.size, position), 0))[1]
     except MalformedMessage as malformed:
         raise MalformedMessage(f"{wanted}: {wanted.path}: no batch at position {position}: {malformed}") from None
     newer.batch_length, newer.magic, newer.crc = stored.batch_length, stored.magic, stored.crc

@@ -82,8 +82,8 @@ class RecordsReader:
     def _times(self) -> TimeRange | None:
         """The range of timestamps in the pushed filters; None if they set no bound on timestamps."""
         from moldau.tables.decoding.record_columns import TimeRange
-        from moldau.tables.planning.pushed_filters import EVERYTHING
+        from moldau.tables.planning.pushed_filters import ALL_VALUES
 
-        if self._pushed is None or self._pushed.times_us == EVERYTHING:
+        if self._pushed is None or self._pushed.times_us == ALL_VALUES:
             return None
         return TimeRange(*self._pushed.times_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from moldau.protocol.frames import request_frame, response_of, with_size
+from moldau.protocol.frames import request_frame, response_of, size_prefixed
 from moldau.protocol.messages.list_groups import ListGroupsRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -20,7 +20,7 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
 
     def ask(self, request: object, version: int) -> object:
-        self._socket.sendall(with_size(request_frame(request, version, 1, self._client_id)))
+        self._socket.sendall(size_prefixed(request_frame(request, version, 1, self._client_id)))
         (size,) = struct.unpack(">i", self._received(4))
         return response_of(type(request), version, self._received(size))
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 from moldau.protocol.compiler import decode
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -32,7 +32,7 @@ class HonestClient:
 
     def ask(self, request: object, response: type[object], version: int) -> object:
         is_flexible = version in spec_of(type(request)).flexible
-        self.socket.sendall(with_size(request_frame(request, version, 7)))
+        self.socket.sendall(size_prefixed(request_frame(request, version, 7)))
         reply = self.read(struct.unpack(">i", self.read(4))[0])
         return decode(response, reply[4 + is_flexible :], version)
 

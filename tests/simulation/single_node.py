@@ -16,7 +16,7 @@ from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node
 from moldau.protocol.compiler import decode
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.create_topics import (
     CreatableTopic,
@@ -109,7 +109,7 @@ class Client:
         reader, writer = self._streams
         self._correlation_id += 1
         is_flexible = version in spec_of(type(request)).flexible
-        writer.write(with_size(request_frame(request, version, self._correlation_id)))
+        writer.write(size_prefixed(request_frame(request, version, self._correlation_id)))
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         reply = await reader.readexactly(size)
         assert struct.unpack_from(">i", reply) == (self._correlation_id,)

@@ -12,7 +12,7 @@ import pytest
 
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
-from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, receipt_setting
+from moldau.protocol.erase_orders import Run, erase_order_batch, new_erase_order, receipt_setting
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.record_builder import Record, build_batch
@@ -89,7 +89,7 @@ def are_equal(cluster: Cluster) -> bool:
 
 async def sent_order(cluster: Cluster, node_id: int, *runs: Run, acks: int = -1, order_id: bytes = ORDER_ID) -> Any:
     """The answer of a node to an order."""
-    order = erase_order_batch(order_of(order_id, PREDICATE_HASH, runs), 1000)
+    order = erase_order_batch(new_erase_order(order_id, PREDICATE_HASH, runs), 1000)
     client = await cluster.connect(node_id)
     reply = await client.ask(produce_request(TOPIC, order, acks=acks), 9)
     client.close()

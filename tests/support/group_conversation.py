@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator
 
 from moldau.protocol.compiler import decode
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -446,7 +446,7 @@ class Wire:
 
     def send(self, request: object, version: int) -> None:
         self._correlation_id += 1
-        self._socket.sendall(with_size(request_frame(request, version, self._correlation_id, CLIENT_ID.encode())))
+        self._socket.sendall(size_prefixed(request_frame(request, version, self._correlation_id, CLIENT_ID.encode())))
         self._asked.append((type(request), version))
 
     def receive(self) -> object:

@@ -22,7 +22,7 @@ from moldau.broker.faults.faults import Faults
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node as Broker
 from moldau.protocol.compiler import decode
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -83,7 +83,7 @@ class Client:
         self._count += 1
         if is_answered:
             self._sent.append((self._count, request, version))
-        self.writer.write(with_size(request_frame(request, version, self._count, self.client_id)))
+        self.writer.write(size_prefixed(request_frame(request, version, self._count, self.client_id)))
 
     async def reply(self) -> Any:
         """The next reply, which must be that of the oldest request without one."""

@@ -27,7 +27,7 @@ from moldau.protocol.erase_orders import (
     RECEIPT_PAGES_MAX,
     EraseOrder,
     erase_order_batch,
-    flaw_of_order,
+    problem_of_order,
     read_sent_order,
 )
 from moldau.protocol.errors import ErrorCode
@@ -97,7 +97,7 @@ def _refusal(
     last_offset = order.runs[-1].last_offset if order.runs else -1
     if partition.high_watermark <= last_offset < its_log.end_offset:
         return ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {last_offset} is not known to be committed yet"
-    flaw = flaw_of_order(order, partition.high_watermark)
+    flaw = problem_of_order(order, partition.high_watermark)
     return (ErrorCode.NONE, "") if flaw is None else (ErrorCode.INVALID_RECORD, flaw)
 
 

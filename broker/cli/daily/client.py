@@ -35,8 +35,8 @@ from moldau.protocol.messages.metadata import (
 )
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import spec_of
-from moldau.tables.client.cluster import BACKOFF_S, PASSING, TransientError
-from moldau.tables.client.connection import CLOSED, BrokerConnection, Disconnected, error_name
+from moldau.tables.client.cluster import BACKOFF_S, RETRIABLE_ERRORS, TransientError
+from moldau.tables.client.connection import CONNECTION_CLOSED_TEXT, BrokerConnection, Disconnected, error_name
 from moldau.tables.client.settings import Address
 from moldau.tables.refusals import Refused
 
@@ -46,7 +46,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 GROUP: Final = 0
 """The key type in FindCoordinator for groups."""
-SETTLING: Final = PASSING - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+SETTLING: Final = RETRIABLE_ERRORS - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors after which a request is repeated, because leaders or coordinators are moving. The error for an unknown topic
 is not one of them.
 """
@@ -306,7 +306,7 @@ class Client:
             raise Failure(f"{connection.address}: an answer that cannot be read: {problem}") from None
         except Disconnected as problem:
             self._connections.pop(connection.address, None)
-            if is_first and CLOSED in str(problem):
+            if is_first and CONNECTION_CLOSED_TEXT in str(problem):
                 self._closed_at_once += 1
             if self._closed_at_once >= CLOSED_MAX:
                 raise Failure(self.explain_problem(problem), status=EXIT_UNREACHABLE) from None

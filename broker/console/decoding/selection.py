@@ -258,7 +258,7 @@ def _matches(
                     if unmasked is not None:
                         if not matches(record, unmasked):
                             continue
-                        record = wanted.masks.applied(record)
+                        record = wanted.masks.mask_record(record)
                 if matches(record, wanted):
                     yield _Match(record, notes, header.is_control)
         except MalformedMessage as problem:

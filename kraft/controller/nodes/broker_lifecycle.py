@@ -31,10 +31,10 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from moldau.protocol.records.metadata import BrokerRegistrationChangeRecord
 
-MOVES_MIN: Final = 64
-MOVES_SHARE: Final = 8
-"""At each heartbeat, a broker in controlled shutdown hands over 1/`MOVES_SHARE` of the partitions for which it is in
-sync, but at least `MOVES_MIN` partitions.
+HANDED_OVER_PARTITIONS_MIN: Final = 64
+HANDED_OVER_DIVISOR: Final = 8
+"""At each heartbeat a broker in controlled shutdown hands over 1/`HANDED_OVER_DIVISOR` of the partitions in whose
+in-sync sets it is, at least `HANDED_OVER_PARTITIONS_MIN`.
 """
 
 
@@ -87,12 +87,12 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return refused(ErrorCode.STALE_BROKER_EPOCH)  # The session of the live incarnation is not extended.
-    sessions.touch(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)
+    sessions.note_heartbeat(broker.id, broker.epoch, context.now_ms, request.current_metadata_offset)
     context.failure_detector.heartbeat(broker.id, context.now_ms)
     is_caught_up = request.current_metadata_offset >= broker.epoch
     state = state_of(broker)
     requested = requested_state_of(request)
-    moves = moves_of(view, broker, state, requested)
+    moves = shutdown_changes(view, broker, state, requested)
     if state is BrokerState.CONTROLLED_SHUTDOWN and not moves:
         sessions.note_shutdown(broker.id, view.image.provenance.end_offset)
     may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
@@ -137,10 +137,10 @@ def next_state(
     return after
 
 
-def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> Changes | None:
+def shutdown_changes(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> Changes | None:
     """The changes by which a broker in controlled shutdown hands over its next partitions, with None for each examined
-    partition that does not change. `MOVES_SHARE` limits the partitions of one heartbeat. Returns None if the broker has
-    nothing to hand over, or does not shut down.
+    partition that does not change. `HANDED_OVER_DIVISOR` limits the partitions of one heartbeat. Returns None if the
+    broker has nothing to hand over, or does not shut down.
 
     DIVERGES: Apache Kafka hands over all partitions of the broker at one heartbeat, so the clients of each partition
     wait until the brokers have replayed the records of all of them. Apache Kafka writes the record of the shutdown
@@ -150,14 +150,14 @@ def moves_of(view: View, broker: Broker, state: BrokerState, requested: Requeste
     begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
         return None
-    count = max(MOVES_MIN, len(view.by_broker.partitions_in_sync(broker.id)) // MOVES_SHARE)
+    count = max(HANDED_OVER_PARTITIONS_MIN, len(view.by_broker.partitions_in_sync(broker.id)) // HANDED_OVER_DIVISOR)
     changes = changes_without(view, broker.id)
     first = next(filter(None, changes), None)
     return None if first is None else chain([first], up_to_count(changes, count - 1))
 
 
 def up_to_count(changes: Changes, count: int) -> Changes:
-    """Yield the elements of `changes` up to and including the `count`-th element that is not None."""
+    """Yield the elements of `changes` up to the `count`-th one that is not None."""
     for change in changes:
         yield change
         count -= change is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from moldau.kraft.controller.context import DecisionContext
-from moldau.kraft.controller.decision import ApiError, Decision, slices
+from moldau.kraft.controller.decision import ApiError, Decision, record_slices
 from moldau.kraft.controller.partitions.leadership import Changes, changes_after_loss, changes_without
 from moldau.kraft.controller.view import View
 from moldau.kraft.features import KRAFT_VERSION, METADATA_VERSION
@@ -61,7 +61,7 @@ def batches_of(
     is_same = existing is not None and existing.incarnation_id == request.incarnation_id
     given_up = iter(()) if is_same else changes_of_restart(context.view, request, existing)
     last: list[object] | None = None
-    for batch in slices(given_up):
+    for batch in record_slices(given_up):
         if last is not None:
             yield last
         last = batch

@@ -40,7 +40,7 @@ def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, re
     for topic in directory.topics:
         answers = []
         for data in topic.partitions:
-            assigned = assign(view, broker, directory.id, topic.topic_id, data.partition_index)
+            assigned = assign_replica_directory(view, broker, directory.id, topic.topic_id, data.partition_index)
             error = assigned if isinstance(assigned, ErrorCode) else ErrorCode.NONE
             if isinstance(assigned, PartitionChangeRecord):
                 records.append(assigned)
@@ -49,7 +49,7 @@ def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, re
     return result
 
 
-def assign(
+def assign_replica_directory(
     view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
     """The record that assigns a replica to a log directory, or an error.

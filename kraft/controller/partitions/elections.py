@@ -44,7 +44,7 @@ def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Dec
     for topic in asked:
         answers = []
         for partition_id in topic.partitions:
-            made = elect_one(view, topic.topic, partition_id, election)
+            made = elect_partition_leader(view, topic.topic, partition_id, election)
             if made is NOT_NEEDED and is_for_all:
                 continue
             answer = PartitionResult(partition_id=partition_id, error_message=None)
@@ -80,7 +80,9 @@ def refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
     )
 
 
-def elect_one(view: View, topic_name: str, partition_id: int, election: Election) -> PartitionChangeRecord | ApiError:
+def elect_partition_leader(
+    view: View, topic_name: str, partition_id: int, election: Election
+) -> PartitionChangeRecord | ApiError:
     topic = view.image.topics.by_name(topic_name)
     if topic is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}")

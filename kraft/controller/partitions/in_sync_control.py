@@ -50,12 +50,12 @@ def alter_partition(context: DecisionContext, request: AlterPartitionRequest) ->
             elif partition is None:
                 answers.append(refused(data, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                answers.append(alter(view, broker.id, topic, partition, data, records))
+                answers.append(alter_in_sync_set(view, broker.id, topic, partition, data, records))
         topics.append(TopicResult(topic_id=asked.topic_id, partitions=answers))
     return Decision.in_slices(records, AlterPartitionResponse(topics=topics))
 
 
-def alter(
+def alter_in_sync_set(
     view: View,
     broker_id: int,
     topic: Topic,

@@ -48,7 +48,7 @@ class PartitionRules(NamedTuple):
 
 
 class RequestedChange(NamedTuple):
-    """The fields that a request changes; None leaves a field as it is."""
+    """The fields that a request changes; None leaves a field unchanged."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -62,8 +62,8 @@ class RequestedChange(NamedTuple):
     """The new log directories of replicas: directory id by broker id."""
 
 
-class Target(NamedTuple):
-    """The replicas and the in-sync set of a partition after a change, apart from its leader."""
+class PartitionTarget(NamedTuple):
+    """The replicas and the in-sync set of a partition after a change, without its leader."""
 
     isr: list[int]
     replicas: list[int]
@@ -86,7 +86,7 @@ def change_of(
     """The record of a requested change, with its effects on the eligible leader replicas and the leader; None if
     nothing changes."""
     target = target_of(partition, wanted, rules)
-    elected = elect(partition, target, wanted.election, rules)
+    elected = elect_leader(partition, target, wanted.election, rules)
     record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
     if elected.leader != partition.leader:
         record.leader = elected.leader
@@ -105,8 +105,8 @@ def change_of(
     return None if is_empty(record) else record
 
 
-def target_of(partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules) -> Target:
-    target = Target(
+def target_of(partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules) -> PartitionTarget:
+    target = PartitionTarget(
         isr=list(wanted_or_present(wanted.isr, partition.isr)),
         replicas=list(wanted_or_present(wanted.replicas, partition.replicas)),
         removing=list(wanted_or_present(wanted.removing, partition.removing_replicas)),
@@ -123,7 +123,7 @@ def wanted_or_present(wanted: Sequence[int] | None, present: Sequence[int]) -> S
     return present if wanted is None else wanted
 
 
-def with_reassignment_ended(target: Target) -> Target:
+def with_reassignment_ended(target: PartitionTarget) -> PartitionTarget:
     """A copy of `target` in which the partition's reassignment is ended. If an added replica is not in sync, or if no
     in-sync replica would remain, `target` is returned as it is."""
     isr = [replica for replica in target.isr if replica not in target.removing]
@@ -134,8 +134,8 @@ def with_reassignment_ended(target: Target) -> Target:
 
 
 def with_eligible_replicas(
-    partition: PartitionRegistration, target: Target, wanted: RequestedChange, rules: PartitionRules
-) -> Target:
+    partition: PartitionRegistration, target: PartitionTarget, wanted: RequestedChange, rules: PartitionRules
+) -> PartitionTarget:
     """A copy of `target` (the partition's replicas and in-sync set after the change) with the eligible leader replicas
     that result from the change (KIP-966).
 
@@ -150,7 +150,7 @@ def with_eligible_replicas(
     return target._replace(eligible=[replica for replica in outside if replica not in wanted.lost])
 
 
-def with_eligible_leader(target: Target, leader: int, rules: PartitionRules) -> Target:
+def with_eligible_leader(target: PartitionTarget, leader: int, rules: PartitionRules) -> PartitionTarget:
     """A copy of `target` in which an eligible leader replica is elected. This leader is then the only in-sync replica.
 
     If the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack, so they
@@ -161,16 +161,17 @@ def with_eligible_leader(target: Target, leader: int, rules: PartitionRules) -> 
     return target._replace(eligible=[] if has_enough_in_sync(target, rules) else eligible)
 
 
-def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
+def has_enough_in_sync(target: PartitionTarget, rules: PartitionRules) -> bool:
     """Whether the in-sync set satisfies min.insync.replicas, so that records are committed."""
     return len(target.isr) >= min(rules.min_in_sync, len(target.replicas))
 
 
-def elect(
-    partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules
+def elect_leader(
+    partition: PartitionRegistration, target: PartitionTarget, election: Election, rules: PartitionRules
 ) -> ElectionResult:
-    """Elect an in-sync replica, or an eligible leader replica if no replica is in sync. If no such replica may lead,
-    elect the last known leader, or any replica if the election may be unclean."""
+    """Elect an in-sync replica, or an eligible leader replica if none is in sync. If none of these may lead, elect the
+    last known leader, or any replica if the election may be unclean.
+    """
     may_lead = rules.may_lead
     safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader
@@ -185,7 +186,7 @@ def elect(
     return ElectionResult(NO_LEADER)
 
 
-def may_elect_last_known(partition: PartitionRegistration, target: Target, rules: PartitionRules) -> bool:
+def may_elect_last_known(partition: PartitionRegistration, target: PartitionTarget, rules: PartitionRules) -> bool:
     """Whether the last known leader may be elected, because no replica is in sync or eligible, so that no replica has
     more records."""
     return (
@@ -200,12 +201,14 @@ def may_elect_last_known(partition: PartitionRegistration, target: Target, rules
 def note_eligible(
     record: PartitionChangeRecord,
     partition: PartitionRegistration,
-    target: Target,
+    target: PartitionTarget,
     elected: ElectionResult,
     rules: PartitionRules,
 ) -> None:
-    """Set the eligible leader replicas of the record if they change. Set the last known leader when the in-sync set
-    becomes empty, and clear it when the set has members again."""
+    """Set the eligible leader replicas of the record if they change.
+
+    The last known leader is set when the in-sync set becomes empty, and cleared when it has members again.
+    """
     eligible = [] if elected.is_unclean or not rules.has_eligible_replicas else target.eligible
     if tuple(eligible) != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = eligible
@@ -221,7 +224,7 @@ def note_eligible(
 def note_assignment(
     record: PartitionChangeRecord,
     partition: PartitionRegistration,
-    target: Target,
+    target: PartitionTarget,
     wanted: RequestedChange,
     rules: PartitionRules,
 ) -> None:

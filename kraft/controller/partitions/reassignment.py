@@ -39,7 +39,9 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
-            made = reassign(view, topic.name, asked, may_change_factor=request.allow_replication_factor_change)
+            made = reassign_partition(
+                view, topic.name, asked, may_change_factor=request.allow_replication_factor_change
+            )
             answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
             if isinstance(made, ApiError):
                 answer.error_code, answer.error_message = made
@@ -55,7 +57,7 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
     return Decision(records, reply)
 
 
-def reassign(
+def reassign_partition(
     view: View, topic_name: str, asked: ReassignablePartition, *, may_change_factor: bool
 ) -> PartitionChangeRecord | ApiError | None:
     topic = view.image.topics.by_name(topic_name)

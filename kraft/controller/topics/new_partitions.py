@@ -141,10 +141,8 @@ def alternate_racks(brokers: Sequence[Broker], random: Random) -> list[Broker]:
 
 
 def replicas_of(index: int, serving: list[Broker], fenced: list[Broker], replication_factor: int) -> list[int]:
-    """The brokers of the replicas of the partition with this index, the preferred leader first.
-
-    The leaders of successive partitions are successive brokers of `serving`. After each round over `serving` the order
-    in which followers are chosen changes.
+    """Choose the brokers of one partition's replicas, the preferred leader first. Successive partitions get successive
+    brokers of `serving` as leaders; the order of the followers changes after each round.
     """
     candidates: list[Broker] = []
     if serving:

@@ -25,7 +25,7 @@ from moldau.kraft.raft.events import (
     TruncateLog,
     WriteSnapshotPart,
 )
-from moldau.kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
+from moldau.kraft.raft.leader_discovery import LeaderReport, leader_report_of, transition_to_leader
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.outgoing_requests import fetch_request, fetch_snapshot_request
 from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
@@ -38,8 +38,8 @@ from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest, Respon
 from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterResponse
 from moldau.protocol.primitives import BytesLike
 
-REFUSALS_MAX = 2
-"""The number of refused connections in a row after which this node considers the leader failed."""
+REFUSED_CONNECTIONS_MAX = 2
+"""The number of refused connections in a row after which the leader counts as failed."""
 
 
 class FollowerRole(RaftRole):
@@ -150,7 +150,7 @@ class FollowerRole(RaftRole):
             if isinstance(event.response, UpdateRaftVoterResponse) and event.response.error_code == ErrorCode.NONE:
                 self._has_described_itself = True
             return self.tick()
-        report = report_in(event.response)
+        report = leader_report_of(event.response)
         transition = transition_to_leader(member, report) if report is not None else None
         if transition is not None:
             return transition
@@ -216,7 +216,7 @@ class FollowerRole(RaftRole):
         """
         member = self.member
         self._refusals = self._refusals + 1 if event.is_refused else 0
-        if self._refusals == REFUSALS_MAX:
+        if self._refusals == REFUSED_CONNECTIONS_MAX:
             self._expect_new_leader(member.random.randrange(max(1, member.settings.election_timeout_ms // 4)))
 
     def _expect_new_leader(self, delay_ms: int) -> None:

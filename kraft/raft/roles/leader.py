@@ -11,8 +11,8 @@ from moldau.kraft.quorum.control_records import leader_change, quorum_records
 from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
 from moldau.kraft.raft.describe import describe_leader
 from moldau.kraft.raft.events import Append, Lead, RequestReceived, Respond, ResponseReceived
-from moldau.kraft.raft.fetch_service import FetchService, divergence
-from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.fetch_service import FetchService, divergence_of_replica
+from moldau.kraft.raft.leader_discovery import leader_report_of, transition_to_leader
 from moldau.kraft.raft.log_view import OffsetAndEpoch
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.outgoing_requests import begin_request
@@ -162,7 +162,7 @@ class LeaderRole(RaftRole):
         if isinstance(event.request, ApiVersionsRequest):
             self._changes.on_response(event)
             return None
-        report = report_in(event.response)
+        report = leader_report_of(event.response)
         transition = transition_to_leader(member, report) if report is not None else None
         if transition is not None:
             return transition
@@ -194,7 +194,7 @@ class LeaderRole(RaftRole):
         (partition,) = request.topics[0].partitions
         key = ReplicaKey(replica_id_of(request), partition.replica_directory_id)
         self._heard_from(key)
-        place = divergence(self.member.log, partition.fetch_offset, partition.last_fetched_epoch)
+        place = divergence_of_replica(self.member.log, partition.fetch_offset, partition.last_fetched_epoch)
         if isinstance(place, SnapshotId):
             self._service.respond_snapshot(event, place)
         elif isinstance(place, OffsetAndEpoch):

@@ -7,7 +7,7 @@ does not end the term of a leader that the other voters follow.
 from __future__ import annotations
 
 from moldau.kraft.raft.events import ResponseReceived
-from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.leader_discovery import leader_report_of, transition_to_leader
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
 from moldau.kraft.raft.roles.unattached import may_vote
@@ -48,7 +48,7 @@ class ProspectiveRole(RaftRole):
         return self._election_deadline_ms
 
     def on_response(self, event: ResponseReceived) -> Transition | None:
-        report = report_in(event.response)
+        report = leader_report_of(event.response)
         transition = transition_to_leader(self.member, report) if report is not None else None
         if transition is not None:
             return transition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
 from moldau.kraft.raft.events import ResponseReceived, Stopped
-from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.leader_discovery import leader_report_of, transition_to_leader
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.outgoing_requests import end_request
 from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
@@ -60,7 +60,7 @@ class ResignedRole(RaftRole):
         return self._election_deadline_ms
 
     def on_response(self, event: ResponseReceived) -> Transition | None:
-        report = report_in(event.response)
+        report = leader_report_of(event.response)
         transition = transition_to_leader(self.member, report) if report is not None else None
         if transition is not None:
             return transition

@@ -9,13 +9,13 @@ from typing import Final
 
 from moldau.kraft.raft.election_state import NO_NODE
 from moldau.kraft.raft.events import Destination, ResponseReceived
-from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.leader_discovery import leader_report_of, transition_to_leader
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.outgoing_requests import fetch_request
 from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
 from moldau.kraft.raft.transitions import BecomeProspective, Transition
 
-ASK_PAUSE_MS: Final = 50
+LEADER_QUERY_PAUSE_MS: Final = 50
 """The pause (ms) before the next request, after a response that named no leader or a request without a response."""
 
 
@@ -61,10 +61,10 @@ class UnattachedRole(RaftRole):
     def on_response(self, event: ResponseReceived) -> Transition | None:
         """Return the transition to follow the leader that the response names; None if it names none."""
         member = self.member
-        report = report_in(event.response)
+        report = leader_report_of(event.response)
         transition = transition_to_leader(member, report) if report is not None else None
         if transition is None:
-            self._ask_ms = member.now_ms + ASK_PAUSE_MS
+            self._ask_ms = member.now_ms + LEADER_QUERY_PAUSE_MS
         return transition
 
     def grants_vote(self, vote: RequestedVote) -> bool:

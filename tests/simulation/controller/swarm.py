@@ -116,7 +116,7 @@ class Swarm:
             broker_session_timeout_ms=SESSION_MS,
             broker_silence_fence_ms=Random(f"{seed}/silence").choice((0, PATIENCE_MS)),
         )
-        self.slice_size = Random(f"{seed}/slices").choice((1, 2, decisions.SLICE_SIZE))
+        self.slice_size = Random(f"{seed}/slices").choice((1, 2, decisions.PARTITIONS_PER_SLICE))
         """How many partitions one batch of a decision about many is about."""
         self.contacts = Contacts(SESSION_MS, hurries=self.settings.broker_silence_fence_ms > 0)
         self.committed = Replay()
@@ -159,7 +159,7 @@ class Swarm:
     # The story
 
     def run(self) -> None:
-        with patch.object(decisions, "SLICE_SIZE", self.slice_size):
+        with patch.object(decisions, "PARTITIONS_PER_SLICE", self.slice_size):
             self._run()
 
     def _run(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.kraft.controller.view import MIN_IN_SYNC
+from moldau.kraft.controller.view import MIN_INSYNC_REPLICAS_CONFIG
 from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -21,7 +21,7 @@ class SoundImage:
             return
         self._end_offset = image.provenance.end_offset
         self._check_names(image)
-        default = seen.nodes[0].broker.config.integer(MIN_IN_SYNC) if seen.nodes else None
+        default = seen.nodes[0].broker.config.integer(MIN_INSYNC_REPLICAS_CONFIG) if seen.nodes else None
         has_eligible = image.features.levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
         for topic in image.topics.by_id.values():
             needed = min_in_sync(image, topic, default) if has_eligible else None
@@ -63,6 +63,8 @@ class SoundImage:
 
 def min_in_sync(image: MetadataImage, topic: Topic, default: int | None) -> int | None:
     """What the metadata says for this topic, else for all, else the configuration of the nodes."""
-    own = image.configs.settings_of(ResourceType.TOPIC, topic.name).get(MIN_IN_SYNC)
-    text = own if own is not None else image.configs.settings_of(ResourceType.BROKER, "").get(MIN_IN_SYNC)
+    own = image.configs.settings_of(ResourceType.TOPIC, topic.name).get(MIN_INSYNC_REPLICAS_CONFIG)
+    text = (
+        own if own is not None else image.configs.settings_of(ResourceType.BROKER, "").get(MIN_INSYNC_REPLICAS_CONFIG)
+    )
     return default if text is None else int(text)

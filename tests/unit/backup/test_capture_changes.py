@@ -20,7 +20,7 @@ SECRET = {"name": "Ada Lovelace", "age": 36, "rate": 1.5, "vip": True, "notes": 
 
 
 def changed(rule: str, record: Record, changes: MaskFunctions = CHANGES) -> Record:
-    return Masks([changes.parse_rule(rule)], "orders").applied(record)
+    return Masks([changes.parse_rule(rule)], "orders").mask_record(record)
 
 
 def fields(rule: str, changes: MaskFunctions = CHANGES) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.snapshot.batches import read_snapshot, snapshot_batches
-from moldau.protocol.control_records import ControlRecordType, control_key
+from moldau.protocol.control_records import ControlRecordType, encode_control_key
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.records.metadata import (
@@ -176,7 +176,10 @@ def test_a_transaction_that_never_ended_is_aborted_behind_its_log(tmp_path: Path
     log = MemoryLog("orders", [written, stored(1, 20)])
     captured = taken(tmp_path / "a", [log], CaptureRules(topics=["orders"], to_ms=20))
     records = read(tmp_path / "a", captured)[0]["orders-0"]
-    assert [(each.offset, each.key) for each in records] == [(0, b"k"), (2, control_key(ControlRecordType.ABORT))]
+    assert [(each.offset, each.key) for each in records] == [
+        (0, b"k"),
+        (2, encode_control_key(ControlRecordType.ABORT)),
+    ]
 
 
 def test_no_masked_secret_is_in_the_file(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from moldau.protocol.control_records import (
     ControlRecordType,
-    control_key,
     control_record_type,
     coordinator_epoch_of,
+    encode_control_key,
     end_transaction_marker,
 )
 from moldau.protocol.primitives import MalformedMessage
@@ -18,8 +18,8 @@ from moldau.protocol.record_reader import records_of
 
 @pytest.mark.parametrize("kind", ControlRecordType)
 def test_a_key_goes_round(kind: ControlRecordType) -> None:
-    assert control_key(kind) == b"\0\0\0" + bytes([kind])
-    assert control_record_type(memoryview(control_key(kind))) is kind
+    assert encode_control_key(kind) == b"\0\0\0" + bytes([kind])
+    assert control_record_type(memoryview(encode_control_key(kind))) is kind
 
 
 def test_the_types_of_later_releases_are_ignored() -> None:

@@ -10,8 +10,8 @@ from moldau.protocol.erase_orders import (
     EraseOrder,
     Run,
     erase_order_batch,
-    flaw_of_order,
-    order_of,
+    new_erase_order,
+    problem_of_order,
     read_erase_order,
     read_sent_order,
     runs_within,
@@ -24,7 +24,7 @@ HASH = b"h" * 32
 
 
 def order(*runs: tuple[int, int], predicate_hash: bytes = HASH) -> EraseOrder:
-    return order_of(bytes(range(16)), predicate_hash, [Run(*each) for each in runs])
+    return new_erase_order(bytes(range(16)), predicate_hash, [Run(*each) for each in runs])
 
 
 def test_an_order_is_read_as_it_was_written() -> None:
@@ -102,11 +102,11 @@ def test_an_order_of_a_later_version_is_told() -> None:
     ],
 )
 def test_runs_that_are_refused(runs: list[tuple[int, int]], flaw: str) -> None:
-    found = flaw_of_order(order(*runs), 10)
+    found = problem_of_order(order(*runs), 10)
     assert found is not None
     assert flaw in found
 
 
 def test_a_hash_of_another_size_is_refused() -> None:
-    assert "instead of 32" in str(flaw_of_order(order((1, 2), predicate_hash=b"x"), 10))
-    assert flaw_of_order(order((1, 2), (3, 9)), 10) is None
+    assert "instead of 32" in str(problem_of_order(order((1, 2), predicate_hash=b"x"), 10))
+    assert problem_of_order(order((1, 2), (3, 9)), 10) is None

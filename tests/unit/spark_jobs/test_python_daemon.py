@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.spark_jobs.python_daemon import WithoutBrokenPipes
+from moldau.spark_jobs.python_daemon import BrokenPipeTraceFilter
 
 
 def raised(error: Exception) -> str:
@@ -31,7 +31,7 @@ def raised(error: Exception) -> str:
 @pytest.mark.parametrize("chunk", [1, 7, 10_000])
 def test_traces_of_a_reader_that_hung_up_are_left_out(chunk: int) -> None:
     stream = io.StringIO()
-    quiet = WithoutBrokenPipes(stream)
+    quiet = BrokenPipeTraceFilter(stream)
     other = raised(ValueError("two lines\n  of a message"))
     text = "begin\n" + raised(BrokenPipeError(32, "Broken pipe")) + "between\n" + other
     text += raised(ConnectionResetError(104, "reset")) + "end\n"
@@ -44,7 +44,7 @@ def test_traces_of_a_reader_that_hung_up_are_left_out(chunk: int) -> None:
 
 def test_a_trace_goes_with_its_introduction_and_its_chain() -> None:
     stream = io.StringIO()
-    quiet = WithoutBrokenPipes(stream)
+    quiet = BrokenPipeTraceFilter(stream)
     try:
         try:
             raise EOFError
@@ -63,7 +63,7 @@ def test_a_trace_goes_with_its_introduction_and_its_chain() -> None:
 
 def test_a_reason_stays_when_the_broken_pipe_after_it_goes() -> None:
     stream = io.StringIO()
-    quiet = WithoutBrokenPipes(stream)
+    quiet = BrokenPipeTraceFilter(stream)
     reason = raised(EOFError("a message of the user's code"))
     quiet.write(reason + "\nDuring handling of the above exception, another exception occurred:\n\n")
     quiet.write(raised(BrokenPipeError(32, "Broken pipe")))
@@ -74,7 +74,7 @@ def test_a_reason_stays_when_the_broken_pipe_after_it_goes() -> None:
 
 def test_a_trace_without_end_is_not_kept() -> None:
     stream = io.StringIO()
-    quiet = WithoutBrokenPipes(stream)
+    quiet = BrokenPipeTraceFilter(stream)
     quiet.write("Traceback (most recent call last):\n" + "  line\n" * 300)
     assert stream.getvalue().count("\n") > 200
 

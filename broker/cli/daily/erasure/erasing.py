@@ -36,7 +36,7 @@ from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.printing import FieldsSeen
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import count_with_noun
-from moldau.protocol.erase_orders import Run, erase_order_batch, order_of
+from moldau.protocol.erase_orders import Run, erase_order_batch, new_erase_order
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.tables.client.cluster import TransientError
@@ -172,7 +172,7 @@ class Erasure:
         out twice finds nothing the second time.
         """
         order_id = uuid.uuid4().bytes
-        batch = erase_order_batch(order_of(order_id, self._hash, runs), self._session.now_ms())
+        batch = erase_order_batch(new_erase_order(order_id, self._hash, runs), self._session.now_ms())
         try:
             offset = self._client.retry(f"{key[0]}-{key[1]}", partial(self._sent, key, batch))
         except OrderTooLarge:

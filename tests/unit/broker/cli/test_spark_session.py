@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
 from moldau.broker.cli.spark_session import failures_as_command_errors, follows_interrupt, job_session, progress_of
 from moldau.spark_jobs import session as sessions
-from moldau.spark_jobs.java_runtime import NoJava
+from moldau.spark_jobs.java_runtime import NoJavaRuntime
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def test_a_machine_without_java_is_told_in_one_sentence(monkeypatch: pytest.Monk
     """Before Spark is imported, let alone started."""
 
     def refuse(variables: object) -> None:
-        raise NoJava("Spark needs Java 17 or later (JAVA_HOME: none)")
+        raise NoJavaRuntime("Spark needs Java 17 or later (JAVA_HOME: none)")
 
     monkeypatch.setattr(sessions, "find_java", refuse)
     monkeypatch.setattr(sessions, "_started", lambda *_: pytest.fail("Spark was started"))

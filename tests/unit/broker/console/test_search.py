@@ -366,7 +366,7 @@ def test_what_is_found_of_masked_records_is_what_their_masked_parts_have(
     masks = Masks(map(mask_rule, (f"t:{rule}" for rule in rules)), "t")
     piece = FetchedPiece(0, build_batch(records, base_offset=0), (), 0, len(records), 100, 1 << 18, False)
     found = select_records(piece, replace(wanted, masks=masks), None)
-    masked = build_batch([masks.applied(record) for record in records], base_offset=0)
+    masked = build_batch([masks.mask_record(record) for record in records], base_offset=0)
     expected = select_records(piece._replace(records=masked), wanted, None)
     assert [each.offset for each in found.records] == [each.offset for each in expected.records]
 
@@ -390,14 +390,14 @@ def test_the_work_for_a_record_does_not_depend_on_a_masked_part(
     """A searcher who guesses a masked name must not see by the time that a record has it."""
     masks = Masks([mask_rule(f"t:{rule}")], "t")
     calls = 0
-    applied = Masks.applied
+    applied = Masks.mask_record
 
     def count(self: Masks, record: Record) -> Record:
         nonlocal calls
         calls += 1
         return applied(self, record)
 
-    monkeypatch.setattr(Masks, "applied", count)
+    monkeypatch.setattr(Masks, "mask_record", count)
     records = [Record(value=b'{"customer": {"id": 5, "name": "Anna"}}')] * 10
     piece = FetchedPiece(0, build_batch(records, base_offset=0), (), 0, 10, 100, 1 << 18, False)
     select_records(piece, replace(wanted_of(None, None, None, ""), masks=masks, field=field), None)

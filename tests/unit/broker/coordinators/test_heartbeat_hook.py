@@ -10,7 +10,7 @@ import pytest
 
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -187,7 +187,7 @@ def test_a_heartbeat_behind_a_request_that_waits_is_answered_after_it(join: Join
 def test_a_heartbeat_that_arrives_in_two_parts_is_answered(join: Join, repeated: list[bool]) -> None:
     async def story(node: Node, client: Client, beat: Beat) -> None:
         assert await codes(client, beat, 2) == [ErrorCode.NONE] * 2
-        frame = with_size(request_frame(beat.request, beat.version, 77, client.client_id))
+        frame = size_prefixed(request_frame(beat.request, beat.version, 77, client.client_id))
         repeated.clear()
         for at in range(1, len(frame), 3):
             client.writer.write(frame[:at])

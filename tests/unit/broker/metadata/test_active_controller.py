@@ -13,7 +13,7 @@ from moldau.broker.metadata.active_controller import ActiveController
 from moldau.broker.metadata.metadata_log import DiskFull
 from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.kraft.controller.controller import Controller
-from moldau.kraft.controller.decision import SLICE_SIZE
+from moldau.kraft.controller.decision import PARTITIONS_PER_SLICE
 from moldau.kraft.image.metadata_image import Provenance
 from moldau.kraft.image.replay import Replay
 from moldau.kraft.image.topics import NO_LEADER
@@ -29,7 +29,7 @@ from moldau.protocol.records.metadata import (
 from tests.support.controller_scribe import SETTINGS
 
 TOPIC = (9).to_bytes(16, "big")
-PARTITIONS = 10 * SLICE_SIZE
+PARTITIONS = 10 * PARTITIONS_PER_SLICE
 BATCHES_MIN = 8
 
 
@@ -128,7 +128,7 @@ def test_a_decision_about_many_partitions_takes_many_turns_and_later_requests_wa
         await stage.turns(PARTITIONS)
         assert stage.told == ["registration", "stale"]
         assert len(stage.batches) >= BATCHES_MIN
-        assert max(len(records) for _, records in stage.batches) <= SLICE_SIZE + 1
+        assert max(len(records) for _, records in stage.batches) <= PARTITIONS_PER_SLICE + 1
         assert stage.responses["stale"].error_code == ErrorCode.STALE_BROKER_EPOCH, "decided on the new incarnation"
         offset, last = stage.batches[-1]
         assert isinstance(last[-1], RegisterBrokerRecord)

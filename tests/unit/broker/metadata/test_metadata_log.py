@@ -10,7 +10,7 @@ from moldau.broker.metadata.metadata_log import DIRECTORY, MetadataLog, unlink_a
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.raft.election_state import CorruptQuorumState
-from moldau.kraft.raft.fetch_service import divergence
+from moldau.kraft.raft.fetch_service import divergence_of_replica
 from moldau.kraft.snapshot.names import SnapshotId, snapshots_in
 from moldau.protocol.records.metadata import NoOpRecord
 from moldau.storage.directory.previous_run import (
@@ -102,10 +102,10 @@ def test_a_snapshot_that_takes_the_place_of_the_log_is_the_earliest(disk: Simula
     metadata_log.snapshot_written(own, Retention(retention_bytes=-1, retention_ms=-1), 1000)
     paths = metadata_log.start_at(leaders, 1000)
     assert paths == [f"/data/{DIRECTORY}/{own.file_name}"] and metadata_log.earliest_snapshot == leaders
-    assert metadata_log.start_at(leaders, 1000) == [] and divergence(metadata_log, 42, leaders.epoch) is None
+    assert metadata_log.start_at(leaders, 1000) == [] and divergence_of_replica(metadata_log, 42, leaders.epoch) is None
     metadata_log.log.close(1000, clean=False)
     again = opened(disk)  # killed before it was unlinked
-    assert again.earliest_snapshot == leaders and divergence(again, 42, leaders.epoch) is None
+    assert again.earliest_snapshot == leaders and divergence_of_replica(again, 42, leaders.epoch) is None
     assert snapshots_in(disk.list_directory(f"/data/{DIRECTORY}")) == [leaders]
 
 

@@ -26,7 +26,7 @@ from moldau.broker.network.turns import BUDGET_NS, Rank, TurnScheduler
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode, encode
-from moldau.protocol.frames import request_head, with_size
+from moldau.protocol.frames import request_head, size_prefixed
 from moldau.protocol.messages.api_versions import ApiVersionsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.purgatories import purgatory_of
@@ -157,7 +157,7 @@ class Wire:
 def heartbeat(correlation_id: int, *, version: int = 0, group: str = "g", tags: bytes = b"\0") -> bytes:
     header = request_head(HEARTBEAT, version, correlation_id, b"c") + (tags if version >= 4 else b"")
     body = header + encode(HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), version)
-    return with_size(body)
+    return size_prefixed(body)
 
 
 def answer(request: HeartbeatRequest) -> HeartbeatResponse:
@@ -219,7 +219,7 @@ def test_an_impossible_size_closes_the_connection(size: int) -> None:
 def test_an_unknown_api_an_unserved_version_and_rubbish_close_the_connection() -> None:
     for header in (request_head(999, 0, 1), request_head(HEARTBEAT, 9, 1), b"\0\x0c"):
         wire = Wire(answer)
-        wire.send(with_size(header))
+        wire.send(size_prefixed(header))
         assert wire.transport.is_closed and not wire.transport.written
 
 
@@ -234,7 +234,7 @@ def test_a_body_that_is_cut_short_closes_the_connection() -> None:
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_our_range() -> None:
     wire = Wire(answer)
     header = request_head(API_VERSIONS, 127, 5) + b"what follows is unknown"
-    wire.send(with_size(header))
+    wire.send(size_prefixed(header))
     (reply,) = wire.transport.replies()
     response = decode(ApiVersionsResponse, reply[4:], 0)
     assert response.error_code == 35
@@ -377,7 +377,7 @@ def test_a_refused_version_waits_for_the_replies_before_it() -> None:
     reply: Pending[HeartbeatResponse] = Pending()
     wire = Wire(lambda request: reply)
     unknown = request_head(API_VERSIONS, 127, 2)
-    wire.send(heartbeat(1) + with_size(unknown))
+    wire.send(heartbeat(1) + size_prefixed(unknown))
     assert not wire.transport.written
     reply.complete(HeartbeatResponse())
     wire.run_scheduled()

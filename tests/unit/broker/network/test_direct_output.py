@@ -32,7 +32,7 @@ from moldau.broker.runtime.file_sender import COLD, FileSender
 from moldau.broker.runtime.file_sending import FileSending, HandOverOwner, Part
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.local_files import LocalFile, LocalFiles
@@ -88,7 +88,7 @@ def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 def fetch_frame(correlation_id: int, position: int, size: int, *, is_copied: bool = False) -> bytes:
     """A request for a part of the file; if it is to be copied, by its isolation level."""
     request = FetchRequest(max_wait_ms=position, min_bytes=0, max_bytes=size, isolation_level=int(is_copied))
-    return with_size(request_frame(request, VERSION, correlation_id))
+    return size_prefixed(request_frame(request, VERSION, correlation_id))
 
 
 class Served:

@@ -28,7 +28,7 @@ from moldau.broker.network.memory import (
 )
 from moldau.broker.network.turns import Rank
 from moldau.broker.node.node import Node as Broker
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import ProduceResponse
 from tests.support.node import PROPERTIES, Client, Closed, Node, batch, fetch_request, produce_request, serve_and
@@ -45,7 +45,7 @@ class Big:
         self.client = client
         request = produce_request("t", batch("x" * (REQUEST_SIZE // 2)))  # in its key as well
         client._sent.append((1, request, 9))
-        self.frame = with_size(request_frame(request, 9, 1, b""))
+        self.frame = size_prefixed(request_frame(request, 9, 1, b""))
 
     def send(self, size: int) -> None:
         self.client.writer.write(self.frame[:size])

@@ -21,7 +21,7 @@ from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.runtime.pending import DATA, REPLICAS, Pending
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.purgatories import ManualLoop
 from tests.support.request_clocks import request_clock
@@ -146,7 +146,7 @@ class Wire:
         """Hand requests to the connection, in an iteration of the loop of its own."""
         self.loop.run()
         request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-        data = with_size(request_frame(request, 0, 7, b"a b")) * count
+        data = size_prefixed(request_frame(request, 0, 7, b"a b")) * count
         self.connection.get_buffer(-1)[: len(data)] = data
         self.connection.buffer_updated(len(data))
 

@@ -7,7 +7,7 @@ import pytest
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
 from moldau.coordinator.shard.kinds import change_of, record_of
-from moldau.protocol.control_records import ControlRecordType, control_key, end_transaction_marker
+from moldau.protocol.control_records import ControlRecordType, encode_control_key, end_transaction_marker
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.one_by_one import OneByOne
@@ -50,7 +50,9 @@ def test_records_and_ends_of_transactions_come_in_the_order_of_the_log() -> None
             marker(commits=False, producer_id=7, base_offset=2),
             build_batch([commit(3)], base_offset=3),
             marker(commits=True, producer_id=8, base_offset=4),
-            build_batch([Record(control_key(ControlRecordType.LEADER_CHANGE), b"")], base_offset=5, is_control=True),
+            build_batch(
+                [Record(encode_control_key(ControlRecordType.LEADER_CHANGE), b"")], base_offset=5, is_control=True
+            ),
         ]
     )
     found = LogReader(0, OneByOne()).read(log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.kraft.controller.apis import CONTROLLER_APIS, api, table_of
+from moldau.kraft.controller.apis import CONTROLLER_APIS, api, apis_by_request_class
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.decision import Decision
@@ -34,7 +34,7 @@ def write_nothing(context: DecisionContext, request: WriteNothingRequest) -> Dec
 
 
 def test_a_new_api_is_a_declaration_a_handler_and_a_row() -> None:
-    apis = table_of([*CONTROLLER_APIS.values(), api(WriteNothingRequest, write_nothing)])
+    apis = apis_by_request_class([*CONTROLLER_APIS.values(), api(WriteNothingRequest, write_nothing)])
     controller = Controller(Replay(), SETTINGS, 0, apis=apis)
     decision = controller.step(WriteNothingRequest(count=2), 0)
     assert len(decision.records) == 2 and decision.reply == WriteNothingResponse(written=2)
@@ -50,7 +50,7 @@ def test_a_handler_of_another_request_is_a_type_error() -> None:
 
 def test_a_request_has_one_handler() -> None:
     with pytest.raises(AssertionError, match="two handlers"):
-        table_of([api(WriteNothingRequest, write_nothing), api(WriteNothingRequest, write_nothing)])
+        apis_by_request_class([api(WriteNothingRequest, write_nothing), api(WriteNothingRequest, write_nothing)])
 
 
 def test_every_row_is_an_api_of_its_own() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.kraft.image.difference import difference
+from moldau.kraft.image.difference import difference_between
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
 from moldau.protocol.records.metadata import (
@@ -67,15 +67,15 @@ AFTER = after(
 
 
 def test_the_difference_makes_the_one_of_the_other() -> None:
-    assert difference(BEFORE, AFTER).apply(AFTER.provenance) == AFTER
-    assert difference(AFTER, BEFORE).apply(BEFORE.provenance) == BEFORE
-    assert difference(EMPTY_IMAGE, AFTER).apply(AFTER.provenance) == AFTER
+    assert difference_between(BEFORE, AFTER).apply(AFTER.provenance) == AFTER
+    assert difference_between(AFTER, BEFORE).apply(BEFORE.provenance) == BEFORE
+    assert difference_between(EMPTY_IMAGE, AFTER).apply(AFTER.provenance) == AFTER
 
 
 def test_the_difference_names_only_what_differs() -> None:
-    delta = difference(BEFORE, AFTER)
+    delta = difference_between(BEFORE, AFTER)
     assert [topic.name for topic in delta.topics.deleted.values()] == ["a"]
     assert delta.topics.created == {C: "c"}
     assert {topic_id: sorted(touched) for topic_id, touched in delta.topics.changed.items()} == {B: [1], C: [0]}
-    same = difference(AFTER, AFTER)
+    same = difference_between(AFTER, AFTER)
     assert not (same.topics.changed or same.topics.deleted or same.configs.changed or same.cluster.brokers)

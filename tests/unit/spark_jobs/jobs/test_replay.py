@@ -16,7 +16,7 @@ from moldau.spark_jobs.jobs.replay import (
     PlannedReplay,
     ReplayJob,
     ReplayTarget,
-    choices_of,
+    options_to_compare,
     outgoing_record,
     records_in,
     run_rounds,
@@ -65,7 +65,7 @@ def test_another_replay_is_told_from_this_one() -> None:
     assert PLAN.differences(other) == ["target", "startingTimestamp"]
     assert PLAN.differences(replace(PLAN, cluster_id=None)) == []
     moved = replace(JOB, options={"path": "/elsewhere", "subscribe": "t", "kafka.sasl.jaas.config": "secret"})
-    assert choices_of(JOB) == choices_of(moved)
+    assert options_to_compare(JOB) == options_to_compare(moved)
 
 
 @pytest.mark.parametrize(

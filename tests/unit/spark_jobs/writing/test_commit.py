@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moldau.spark_jobs.writing.commit import TransactionsLost, abort_all, commit_batch
-from moldau.spark_jobs.writing.transaction_log import KEPT, TransactionLog
+from moldau.spark_jobs.writing.transaction_log import KEPT_BATCHES, TransactionLog
 from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.refusals import Refused
 
@@ -78,7 +78,7 @@ def test_a_batch_of_which_a_part_was_lost_is_refused_each_time(tmp_path: Path) -
 
 def test_old_files_go_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     log = TransactionLog(str(tmp_path))
-    for batch in range(KEPT + 2):
+    for batch in range(KEPT_BATCHES + 2):
         log.write("q", batch, FIRST)
     assert (log.read("q", 1), log.read("q", 2)) == (None, FIRST)
     log.path_of("q", 2).write_text('{"format_version": 2}')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, packed_runs_of, runs_of, runs_within
+from moldau.protocol.erase_orders import Run, erase_order_batch, new_erase_order, packed_runs_of, runs_of, runs_within
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.erasure.erasing import SegmentErased, erase_request, erase_segments
 from moldau.storage.erasure.receipts import OrderReceipt, read_or_new_receipt, write_receipt, write_segment_receipts
@@ -30,7 +30,7 @@ def runs_from(offsets: Iterable[int]) -> list[Run]:
 
 def send_order(log: Log, runs: Iterable[Run], number: int = 1, *, now_ms: int = NOW_MS) -> int:
     """Append an order; its offset."""
-    batch = erase_order_batch(order_of(number.to_bytes(16, "big"), PREDICATE_HASH, runs), now_ms)
+    batch = erase_order_batch(new_erase_order(number.to_bytes(16, "big"), PREDICATE_HASH, runs), now_ms)
     result = log.append_as_leader(batch, 0, now_ms, origin=AppendOrigin.COORDINATOR)
     assert result.error == 0, result
     return result.base_offset

@@ -8,7 +8,7 @@ from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import (
     END_TRANSACTION_MARKER,
     ControlRecordType,
-    control_key,
+    encode_control_key,
     end_transaction_marker,
 )
 from moldau.protocol.primitives import MalformedMessage
@@ -31,7 +31,7 @@ def built(record: Record, codec: Codec = Codec.NONE) -> bytes:
 
 
 def marker(kind: ControlRecordType, epoch: int, version: int = 0) -> Record:
-    return Record(control_key(kind), END_TRANSACTION_MARKER.pack(version, epoch), 5)
+    return Record(encode_control_key(kind), END_TRANSACTION_MARKER.pack(version, epoch), 5)
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -70,7 +70,7 @@ def test_another_control_batch_of_the_usual_size_is_no_marker() -> None:
     "record",
     [
         Record(b"\xff\xff\0\0", END_TRANSACTION_MARKER.pack(0, 5)),
-        Record(control_key(ControlRecordType.COMMIT), END_TRANSACTION_MARKER.pack(-1, 5)),
+        Record(encode_control_key(ControlRecordType.COMMIT), END_TRANSACTION_MARKER.pack(-1, 5)),
     ],
     ids=["version of the key", "version of the value"],
 )
@@ -83,7 +83,7 @@ def test_a_negative_version_is_malformed(record: Record) -> None:
 
 def test_a_record_of_another_shape_and_the_usual_size_is_read_as_it_is() -> None:
     """The key is one byte longer, and the value one shorter."""
-    batch = built(Record(control_key(ControlRecordType.COMMIT) + b"x", b"\0\0\0\0\0"))
+    batch = built(Record(encode_control_key(ControlRecordType.COMMIT) + b"x", b"\0\0\0\0\0"))
     assert len(batch) == USUAL_MARKER_SIZE
     with pytest.raises(MalformedMessage):
         read_transaction_marker(batch)

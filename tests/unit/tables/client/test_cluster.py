@@ -10,7 +10,7 @@ from moldau.tables.client.settings import client_settings_of
 
 
 def test_brokers_that_are_not_reached_are_told_before_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "QUIET_S", 0.0)
+    monkeypatch.setattr(cluster, "RETRY_WARNING_DELAY_S", 0.0)
     settings = client_settings_of(("127.0.0.1:1",), {"kafka.request.timeout.ms": "300"})
     with (
         pytest.warns(

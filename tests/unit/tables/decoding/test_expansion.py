@@ -12,7 +12,7 @@ from moldau.protocol.compression import Codec, compress, decompress
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 from moldau.tables.decoding import expansion
-from moldau.tables.decoding.expansion import ROOM_MAX, Expander
+from moldau.tables.decoding.expansion import DECOMPRESSED_BATCH_SIZE_MAX, Expander
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 KEPT_SIZE = 1 << 20
@@ -36,7 +36,7 @@ def outcome(expander: Expander | None, codec: Codec, stored: bytes) -> bytes | s
 @pytest.mark.parametrize("codec", CODECS)
 def test_batches_of_any_size_come_back(codec: Codec) -> None:
     expander = Expander(KEPT_SIZE)
-    for size in (1, 100, 65_536, 65_537, ROOM_MAX, 10, ROOM_MAX + 1, 200_000):
+    for size in (1, 100, 65_536, 65_537, DECOMPRESSED_BATCH_SIZE_MAX, 10, DECOMPRESSED_BATCH_SIZE_MAX + 1, 200_000):
         plain = (b"%07d " % size * (size // 8 + 1))[:size]
         assert expand(expander, codec, compress(codec, plain)) == plain
 

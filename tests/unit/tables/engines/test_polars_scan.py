@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import moldau
-from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
+from moldau.tables.planning.pushed_filters import ALL_VALUES, PushedFilters
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 pl = pytest.importorskip("polars")
@@ -51,7 +51,7 @@ def test_a_plan_gives_the_rows_of_a_frame_in_memory(directory: Path) -> None:
 def test_predicates_bound_the_plan() -> None:
     from moldau.tables.engines.polars_scan import bounds_of
 
-    low, high = EVERYTHING
+    low, high = ALL_VALUES
     offset, partition, timestamp = (pl.col(name) for name in ("offset", "partition", "timestamp"))
 
     def bounds(predicate: Any) -> PushedFilters:

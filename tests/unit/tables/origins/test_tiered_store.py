@@ -26,7 +26,7 @@ from moldau.tables.decoding.record_columns import record_batches
 from moldau.tables.options.option_values import StoreAddress
 from moldau.tables.options.read_options import parse_options
 from moldau.tables.origins.blocking_storage import BlockingStorage
-from moldau.tables.origins.tiered_listing import TieredSegment, stretches_of
+from moldau.tables.origins.tiered_listing import TieredSegment, offset_ranges_of
 from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.origins.tiered_store import TieredStore
 from moldau.tables.planning.planner import Plan, Planner
@@ -199,10 +199,10 @@ def segment(number: int, start: int, last: int, *epochs: tuple[int, int]) -> Tie
 
 def test_where_segments_overlap_the_higher_leader_epoch_is_read() -> None:
     old, new, after = segment(1, 0, 99), segment(2, 50, 149, (1, 50)), segment(3, 150, 199, (1, 150))
-    stretches = [(each.start_offset, each.end_offset, each.segment) for each in stretches_of([old, new, after])]
+    stretches = [(each.start_offset, each.end_offset, each.segment) for each in offset_ranges_of([old, new, after])]
     assert stretches == [(0, 50, old), (50, 150, new), (150, 200, after)]
     inner = segment(4, 20, 29, (2, 20))
-    stretches = [(each.start_offset, each.end_offset, each.segment) for each in stretches_of([old, inner])]
+    stretches = [(each.start_offset, each.end_offset, each.segment) for each in offset_ranges_of([old, inner])]
     assert stretches == [(0, 20, old), (20, 30, inner), (30, 100, old)]
 
 

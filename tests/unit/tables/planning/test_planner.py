@@ -226,7 +226,7 @@ def test_a_small_read_is_cut_for_all_cores(directory: Path, monkeypatch: pytest.
     assert len(whole) == 1
     size = sum(each.size for each in whole[0])
     monkeypatch.setattr(planner, "TASK_SIZE_MIN", size // 8)
-    monkeypatch.setattr(planner, "TASKS_WANTED", 4)
+    monkeypatch.setattr(planner, "SMALL_READ_TASKS", 4)
     tasks = planned(directory, subscribe="t")
     assert 3 <= len(tasks) <= 4
     assert sum(each.size for task in tasks for each in task) == size
@@ -239,7 +239,7 @@ def test_tasks_are_about_equally_large(directory: Path, monkeypatch: pytest.Monk
     size = sum(each.size for each in whole)
     monkeypatch.setattr(planner, "TASK_SIZE_MIN", 1)
     monkeypatch.setattr(planner, "SLICE_SIZE_MIN", 1)
-    monkeypatch.setattr(planner, "TASKS_WANTED", 4)
+    monkeypatch.setattr(planner, "SMALL_READ_TASKS", 4)
     tasks = planned(directory)
     assert len(tasks) == 4
     slice_size = max(each.size for task in tasks for each in task)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
+from moldau.tables.planning.pushed_filters import ALL_VALUES, PushedFilters
 from moldau.tables.reading.filter_bounds import FilterBounds
 from moldau.tables.refusals import Refused
 from moldau.tables.views.schemas import HEADERS, RECORDS, arrow_schema
@@ -28,11 +28,11 @@ def pushed(wanted: pc.Expression) -> PushedFilters:
 def test_ranges_are_found() -> None:
     assert pushed((OFFSET >= 100) & (OFFSET < 200)).offsets == (100, 200)
     assert pushed(OFFSET == 7).offsets == (7, 8)
-    assert pushed(OFFSET > 0).offsets == (1, EVERYTHING[1])
-    assert pushed(OFFSET <= 0).offsets == (EVERYTHING[0], 1)
+    assert pushed(OFFSET > 0).offsets == (1, ALL_VALUES[1])
+    assert pushed(OFFSET <= 0).offsets == (ALL_VALUES[0], 1)
     assert pushed((OFFSET > 99) & (OFFSET <= 199)).offsets == (100, 200)
-    assert pushed(TIMESTAMP >= TIME).times_us == (TIME_US, EVERYTHING[1])
-    assert pushed(TIMESTAMP < TIME).times_us == (EVERYTHING[0], TIME_US)
+    assert pushed(TIMESTAMP >= TIME).times_us == (TIME_US, ALL_VALUES[1])
+    assert pushed(TIMESTAMP < TIME).times_us == (ALL_VALUES[0], TIME_US)
     assert pushed((OFFSET == 3) | (OFFSET == 9)).offsets == (3, 10)
 
 

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from moldau.protocol.record_builder import Record
-from moldau.tables.values.masks import DROPPED, Masks, mask_rule
+from moldau.tables.values.masks import DROP_VALUE, Masks, mask_rule
 
 CARD = {"id": 7, "card": {"number": "4111", "name": "A"}, "items": [{"pin": 1}, {"pin": 2, "n": 3}]}
 
 
 def masked(rules: list[str], record: Record, topic: str = "orders") -> Record:
-    return Masks(map(mask_rule, rules), topic).applied(record)
+    return Masks(map(mask_rule, rules), topic).mask_record(record)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
 
 def test_a_rule_may_leave_a_part_out() -> None:
     def dropped(rule: str, record: Record) -> Record:
-        return Masks([mask_rule(rule, lambda _: DROPPED)], "orders").applied(record)
+        return Masks([mask_rule(rule, lambda _: DROP_VALUE)], "orders").mask_record(record)
 
     record = Record(b"anna", json.dumps(CARD).encode(), headers=(("auth", b"secret"), ("trace", None)))
     assert json.loads(dropped("*:value.card", record).value or b"") == {"id": 7, "items": CARD["items"]}
@@ -90,5 +90,5 @@ def test_a_rule_may_leave_a_part_out() -> None:
 
 def test_the_first_rule_of_a_header_or_a_whole_part_changes_it() -> None:
     rules = [mask_rule("*:headers.auth"), mask_rule("*:headers", lambda value: value[:1]), mask_rule("*:value")]
-    record = Masks(rules, "t").applied(Record(value=b"v", headers=(("auth", b"secret"), ("trace", b"17"))))
+    record = Masks(rules, "t").mask_record(Record(value=b"v", headers=(("auth", b"secret"), ("trace", b"17"))))
     assert record == Record(value=b"***", headers=(("auth", b"***"), ("trace", b"1")))

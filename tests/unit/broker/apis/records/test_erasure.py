@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from moldau.protocol.erase_orders import Run, erase_order_batch, order_of
+from moldau.protocol.erase_orders import Run, erase_order_batch, new_erase_order
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from moldau.security.access import AclOperation, ResourceKind
@@ -21,7 +21,7 @@ HASH = b"h" * 32
 
 
 async def sent(client: Client, *runs: Run, topic: str = "t", acks: int = -1) -> PartitionProduceResponse:
-    order = order_of(bytes(range(16)), HASH, runs)
+    order = new_erase_order(bytes(range(16)), HASH, runs)
     order.principal = "User:somebody-else"
     reply = await client.ask(produce_request(topic, erase_order_batch(order, 5), acks=acks), 9)
     assert isinstance(reply, ProduceResponse)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.network.connection import Connection
-from moldau.protocol.frames import request_frame, with_size
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.primitives import uvarint
 from tests.support.node import Client, Node, batch, serve_and
@@ -17,7 +17,7 @@ TOPICS = ("t", "u")
 
 
 def frame(request: ProduceRequest, version: int, correlation_id: int, client_id: bytes = b"me") -> bytes:
-    return with_size(request_frame(request, version, correlation_id, client_id))
+    return size_prefixed(request_frame(request, version, correlation_id, client_id))
 
 
 def produce(topic: bytes | str, records: bytes | None, *, acks: int = -1, index: int = 0) -> ProduceRequest:

@@ -10,7 +10,7 @@ from moldau.kraft.controller.broker_sessions import BrokerSessions
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.failure_detector import FailureDetector
 from moldau.kraft.controller.nodes.broker_lifecycle import (
-    MOVES_MIN,
+    HANDED_OVER_PARTITIONS_MIN,
     NEXT_STATE,
     BrokerState,
     RequestedState,
@@ -115,16 +115,16 @@ def test_a_broker_goes_when_all_others_know() -> None:
     cluster = image.cluster._replace(brokers=serving)
     sessions = BrokerSessions(image, 9000, now_ms=0)
     for node_id, each in serving.items():
-        sessions.touch(node_id, each.epoch, 0, metadata_offset=50)
+        sessions.note_heartbeat(node_id, each.epoch, 0, metadata_offset=50)
     sessions.note_shutdown(1, 61)
     sessions.note_shutdown(1, 99)
     assert not sessions.is_shutdown_known(1, cluster)
-    sessions.touch(2, serving[2].epoch, 1, metadata_offset=60)
+    sessions.note_heartbeat(2, serving[2].epoch, 1, metadata_offset=60)
     assert not sessions.is_shutdown_known(1, cluster), "broker 3 may still ask for what broker 1 led"
     fenced = cluster._replace(brokers={**serving, 3: serving[3]._replace(fenced=True)})
     assert sessions.is_shutdown_known(1, fenced), "one that is fenced need not know"
-    sessions.touch(3, serving[3].epoch, 1, metadata_offset=60)
-    sessions.touch(1, serving[1].epoch, 2, metadata_offset=60)
+    sessions.note_heartbeat(3, serving[3].epoch, 1, metadata_offset=60)
+    sessions.note_heartbeat(1, serving[1].epoch, 2, metadata_offset=60)
     assert sessions.is_shutdown_known(1, cluster), "its own heartbeats change nothing of it"
 
 
@@ -143,15 +143,18 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
     for _ in range(3):
         view = View(image, PartitionIndex(image.topics), SETTINGS)
         led.append(len(view.by_broker.partitions_led(1)))
-        sessions.touch(2, 5, 0, metadata_offset=199)
+        sessions.note_heartbeat(2, 5, 0, metadata_offset=199)
         decision = heartbeat(context_of(view, sessions), asks)
         assert isinstance(decision.reply, BrokerHeartbeatResponse) and not decision.reply.should_shut_down
         for records in decision.batches():
             image = image_of(records, image)
         image = image._replace(provenance=Provenance(end_offset=300, epoch=1))
-    assert led == [100, 100 - MOVES_MIN, 0] and state_of(image.cluster.brokers[1]) is BrokerState.CONTROLLED_SHUTDOWN
+    assert (
+        led == [100, 100 - HANDED_OVER_PARTITIONS_MIN, 0]
+        and state_of(image.cluster.brokers[1]) is BrokerState.CONTROLLED_SHUTDOWN
+    )
     assert all(each.isr == (2,) for _, _, each in image.topics.partitions())
-    sessions.touch(2, 5, 0, metadata_offset=299)
+    sessions.note_heartbeat(2, 5, 0, metadata_offset=299)
     decision = heartbeat(context_of(View(image, PartitionIndex(image.topics), SETTINGS), sessions), asks)
     assert isinstance(decision.reply, BrokerHeartbeatResponse) and decision.reply.should_shut_down
     assert image_of(decision.records, image).cluster.brokers[1].fenced
@@ -183,7 +186,7 @@ def test_sessions() -> None:
     sessions = BrokerSessions(unfenced, 9000, now_ms=100)
     assert sessions.next_deadline_ms() == 9100
     assert not sessions.is_alive(registered, 100), "read of, never heard from"
-    sessions.touch(1, registered.epoch, 200)
+    sessions.note_heartbeat(1, registered.epoch, 200)
     assert sessions.is_alive(registered, 9199) and not sessions.is_alive(registered, 9200)
     assert sessions.expired_brokers(9199) == [] and sessions.expired_brokers(9200) == [1]
     assert not sessions.is_alive(registered._replace(epoch=6), 200), "another incarnation"
