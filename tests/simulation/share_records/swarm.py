@@ -208,11 +208,11 @@ class ShareRecordsSwarm(DrawnSwarm):
             self.log.grow(self._transactions)
         self.initialize(1, NO_OFFSET)
         self.host.manners, self.host.loses = self._manners, self._loses
-        vars(runner)["DeadLetterWriting"] = DeadLetters
+        vars(runner)["DeadLetterWriter"] = DeadLetters
         try:
             self.go(STEPS)
         finally:
-            vars(runner)["DeadLetterWriting"] = DeadLetterWriter
+            vars(runner)["DeadLetterWriter"] = DeadLetterWriter
 
     def time_ms(self) -> int:
         return self.clock.now_ms
