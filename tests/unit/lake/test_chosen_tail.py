@@ -69,7 +69,7 @@ def scanned(stage: LakeStage, patch: pytest.MonkeyPatch, *, chooses: bool, **fur
         chosen += 1
         return found
 
-    patch.setattr(live_table, "chooses_by_keys", lambda: chooses)
+    patch.setattr(live_table, "can_select_by_keys", lambda: chooses)
     patch.setattr(Tail, "_chosen_rows_and_keys", counted)
     rows = moldau.table(stage.warehouse, "t", live=str(stage.logs), **further).to_table()
     patch.setattr(Tail, "_chosen_rows_and_keys", plain)
