@@ -35,7 +35,7 @@ def records_of(
     if header is None:
         header = parse_header(buffer, position, True)
     runs = record_runs_of(buffer, position, header, size_max=size_max, record_size_max=record_size_max)
-    return (record for run, count in runs for record in decode_run(run, count, header))
+    return decode_runs(runs, header)
 
 
 def record_runs_of(
@@ -71,6 +71,12 @@ def decode_records(
     if header.records_count < 0:
         raise MalformedMessage(f"a batch of {header.records_count} records")
     return decode_run(body, header.records_count, header, is_wanted)
+
+
+def decode_runs(runs: Iterable[tuple[bytes, int]], header: BatchHeader) -> Iterator[Record]:
+    """Decode the records of a batch, whose runs are asked for one by one. Raises as `decode_run`."""
+    for run, count in runs:
+        yield from decode_run(run, count, header)
 
 
 def decode_run(

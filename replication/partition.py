@@ -410,7 +410,7 @@ class Partition:
         them has not fetched in this term.
         """
         assert self.leadership is not None
-        starts = (each.log_start_offset for replica, each in self.leadership.followers.items() if is_alive(replica))
+        starts = [each.log_start_offset for replica, each in self.leadership.followers.items() if is_alive(replica)]
         return min((self.log.log_start_offset, *starts))
 
     def propose_in_sync_set(self, isr: tuple[int, ...]) -> None:

@@ -183,7 +183,7 @@ class ReplicaFetcher:
 
     @property
     def partitions(self) -> Iterable[Partition]:
-        return (each.partition for each in self._followed.values())
+        return [each.partition for each in self._followed.values()]
 
     # Followed partitions
 

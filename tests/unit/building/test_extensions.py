@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from building.extensions import (
     remove_stale,
     stale_files,
 )
-from building.hot_path import C_SOURCES, COMPILED_SOURCES, HEADERS, PACKAGES, ROOT
+from building.hot_path import C_SOURCES, COMPILED_SOURCES, HEADERS, HOT_PATH, PACKAGES, ROOT
 
 
 @pytest.fixture
@@ -54,6 +55,18 @@ def test_all_of_the_hot_path_is_compiled_here_or_none_of_it() -> None:
 def test_the_modules_named_are_there_and_in_packages_that_are_searched() -> None:
     assert all((ROOT / name).is_file() for name in COMPILED_SOURCES)
     assert {name.split("/")[1] for name in COMPILED_SOURCES} <= set(PACKAGES)
+
+
+@pytest.mark.parametrize("name", HOT_PATH)
+def test_no_compiled_module_hands_out_a_generator_expression(name: str) -> None:
+    """Mypyc makes a list of it at once: what is handed out would be computed before anybody asks for it."""
+    handed_out = [
+        node.lineno
+        for node in ast.walk(ast.parse((ROOT / "moldau" / name).read_text("utf-8")))
+        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Assign)
+        and isinstance(node.value, ast.GeneratorExp)
+    ]
+    assert handed_out == []
 
 
 def test_a_set_is_current_until_a_source_is_newer(checkout: Path, finished: Path) -> None:
