@@ -381,6 +381,7 @@ def load_hot_path() -> None:
     modules of one build and others of the next.
     """
     from moldau.broker.apis.records import fetch, produce  # noqa: F401
+    from moldau.broker.coordinators import heartbeat_hook  # noqa: F401
     from moldau.broker.network import direct_output  # noqa: F401
     from moldau.broker.runtime import file_sending  # noqa: F401
     from moldau.coordinator.shard import offset_walk  # noqa: F401
