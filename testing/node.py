@@ -114,9 +114,11 @@ class Node:
         """Wait until the node serves clients, up to `deadline` (seconds, `time.monotonic`). Raises `NodeFailed`."""
         process = self._running()
         assert process.stdout is not None
+        output = select.poll()  # `select.select` takes no descriptor above 1,023, and a test may have as many open.
+        output.register(process.stdout, select.POLLIN)
         text = b""
         while not text.endswith(b"\n"):
-            readable, _, _ = select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0))
+            readable = output.poll(max(deadline - time.monotonic(), 0) * 1_000)
             part = os.read(process.stdout.fileno(), 65_536) if readable else b""
             text += part
             if not part:
