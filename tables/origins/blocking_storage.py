@@ -15,6 +15,7 @@ from itertools import islice
 from random import Random
 from threading import Thread
 from typing import Any, Final, TypeVar
+from weakref import finalize
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.tiered.object_options import ObjectStoreOptions
@@ -33,19 +34,23 @@ KEYS_AT_ONCE: Final = 4096
 
 
 class BlockingStorage:
-    """A `RemoteStorage` whose calls block, or return futures. Every method raises `RemoteStorageError`."""
+    """A `RemoteStorage` whose calls block, or return futures. Every method raises `RemoteStorageError`.
+
+    The thread of its event loop ends when no caller refers to the object any more and no call is under way.
+    """
 
     def __init__(self, storage: RemoteStorage) -> None:
         self._storage = storage
         self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="tiered storage", daemon=True)
+        self._thread = Thread(target=_run_until_stopped, args=(self._loop,), name="tiered storage", daemon=True)
         self._thread.start()
+        self._stop = finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+        self._stop.atexit = False
 
     def close(self) -> None:
         """End the thread of the event loop. Calls that are under way are dropped."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._stop()
         self._thread.join()
-        self._loop.close()
 
     def get(self, key: str, position: int, size: int) -> BytesLike:
         """Read bytes of an object, as `RemoteStorage.get` does."""
@@ -91,7 +96,11 @@ class BlockingStorage:
         return found + (begun.result() if begun else [])
 
     def _begin(self, call: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(call, self._loop)
+        return asyncio.run_coroutine_threadsafe(self._result_of(call), self._loop)
+
+    async def _result_of(self, call: Coroutine[Any, Any, T]) -> T:
+        """The result of a call, which refers to this object until it has ended."""
+        return await call
 
     async def _listed(self, prefix: str, after: str, limit: int) -> Sequence[ObjectEntry]:
         return await self._storage.list(prefix, after=after, limit=limit)
@@ -118,6 +127,11 @@ class BlockingStorage:
 
         await asyncio.gather(*(read_next() for _ in range(min(GETS_AT_ONCE, len(keys)))))
         return [found[number] for number in sorted(found)]
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 @lru_cache(maxsize=STORAGES_MAX)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -245,3 +246,14 @@ def test_the_cluster_is_that_of_the_storage(tier: Path) -> None:
     storage = BlockingStorage(DirectoryStorage(str(tier), Random(1)))
     assert TieredStore(StoreAddress(str(tier)), storage).cluster_id == CLUSTER
     storage.close()
+
+
+def test_the_thread_of_a_storage_ends_with_the_last_call(tier: Path) -> None:
+    before = {*threading.enumerate()}
+    storage = BlockingStorage(DirectoryStorage(str(tier), Random(1)))
+    (thread,) = {*threading.enumerate()} - before
+    listing = storage.start_listing_directories([""])
+    del storage
+    assert listing.result(timeout=60)
+    thread.join(timeout=60)
+    assert not thread.is_alive()
