@@ -85,7 +85,7 @@ class _Stream:
                 self._allowed += completed
         return completed
 
-    def release(self, due_ns: int) -> None:
+    def allow_request(self, due_ns: int) -> None:
         """Allow one more request of an open loop, which was due at this time."""
         self._due.append(due_ns)
         self._allowed += 1
@@ -199,7 +199,7 @@ class _Schedule:
             if due > now:
                 break
             stream = self._streams[self._released % len(self._streams)]
-            stream.release(due)
+            stream.allow_request(due)
             touched.add(stream)
             self._released += 1
         for stream in touched:

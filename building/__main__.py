@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from building.aside import PLAIN, BackgroundBuild
+from building.aside import PLAIN_PYTHON, BackgroundBuild
 from building.extensions import remove_compiled, remove_stale
 
 
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> str:
     asked = parser.parse_args(arguments)
     if asked.remove:
         remove_compiled()
-        return PLAIN
+        return PLAIN_PYTHON
     if asked.remove_stale:
         return remove_stale()
     if asked.begin:

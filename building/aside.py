@@ -42,7 +42,7 @@ NICENESS: Final = 19
 """The niceness of a compile in the background, which uses only CPU time that no other process wants."""
 LOG: Final = ".compiled/log"
 COMPILED: Final = "the hot path is compiled"
-PLAIN: Final = "the hot path runs as plain Python"
+PLAIN_PYTHON: Final = "the hot path runs as plain Python"
 
 
 class BuildInProgress(Exception):
@@ -90,7 +90,7 @@ class BackgroundBuild:
                     self._refuse_known_failure()
                     refuse_without_c_compiler()
                 except CannotCompile as problem:
-                    return f"{PLAIN}: {problem}"
+                    return f"{PLAIN_PYTHON}: {problem}"
                 log = self._root / LOG
                 with log.open("wb") as output:
                     subprocess.Popen(
@@ -103,7 +103,7 @@ class BackgroundBuild:
                     )
         except BuildInProgress:
             remove_compiled(self._root)
-        return f"{PLAIN} this time: it is being compiled in the background for the next start (log: {LOG})"
+        return f"{PLAIN_PYTHON} this time: it is being compiled in the background for the next start (log: {LOG})"
 
     def outlook(self) -> str:
         """Return the line that says what the next start will find, or an empty text if it will find nothing new.
@@ -138,10 +138,10 @@ class BackgroundBuild:
         the line to print.
         """
         if not problem.output:  # Nothing was tried: the machine has no compiler, and may have one at the next start.
-            return f"{PLAIN}: {problem}"
+            return f"{PLAIN_PYTHON}: {problem}"
         self._failed.write_text(f"{digest_of(self._root)}\n{problem}\n")
         (self._root / LOG).write_text(f"{problem}\n{problem.output}\n")
-        return f"{PLAIN}: {problem} (log: {LOG})"
+        return f"{PLAIN_PYTHON}: {problem} (log: {LOG})"
 
     def _compile(self) -> None:
         """Copy the sources, compile the copy, load the result in a test, and rename it to `ready`. Raises
@@ -185,7 +185,7 @@ class BackgroundBuild:
 
     def _install(self) -> str:
         if not self._has_ready():
-            return f"{PLAIN}: the sources changed while they were compiled"
+            return f"{PLAIN_PYTHON}: the sources changed while they were compiled"
         install(self._ready, self._root)
         shutil.rmtree(self._ready)
         self._failed.unlink(missing_ok=True)

@@ -146,7 +146,8 @@ class TypedColumn:
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The columns of the table that come from this column; none if no value has determined a type yet."""
+        """The Arrow fields of the table that come from this column: one, or each field of its struct if the table is
+        flat; an empty list if no value has determined a type yet."""
         if self.type is None:
             return []
         return list(self.type) if self._is_flat else [pa.field(self.name, self.type)]

@@ -75,7 +75,7 @@ class FollowSettings:
     misfits: str = SUSPEND
     """The treatment of a record that does not fit: `suspend`, `skip` or `dead-letter`."""
     has_headers: bool = False
-    compacts_from: int | None = None
+    compact_files_min: int | None = None
     """The number of small files of a partition from which on they are joined; None disables compaction."""
 
 
@@ -143,9 +143,9 @@ class Follower:
         return is_behind
 
     def _compact(self) -> None:
-        if self._settings.compacts_from is None:
+        if self._settings.compact_files_min is None:
             return
-        joined = compact_files(self._table, self._settings.compacts_from, self._ports.is_stopping)
+        joined = compact_files(self._table, self._settings.compact_files_min, self._ports.is_stopping)
         self.progress.compacted_count += joined
         if joined:
             self._ports.say(f"{joined:,} small files were joined")

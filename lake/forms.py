@@ -32,7 +32,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.connect_types import connect_type
-from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValues, decode_payload, plain_json
+from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValueDecoder, decode_payload, plain_json
 from moldau.tables.values.frames import FramedPayload, message_path, split_frame
 from moldau.tables.values.registry import Schema, SchemaId, SchemaSource, ValueNotDecoded
 from moldau.tables.values.shapes import shape_of
@@ -126,7 +126,7 @@ class RegistryForm:
     reads_headers = True
 
     def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
-        self._values = FramedValues(source)
+        self._values = FramedValueDecoder(source)
         self._is_enveloped = is_enveloped
         self._reads: dict[SchemaId, ValueReading] = {}
         """The results of `read`, by schema, for schemas whose values are all of one type."""

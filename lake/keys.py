@@ -85,7 +85,7 @@ def _in_partitions(rows: Rows) -> pa.Array:
 class ChangedKeys:
     """The keys that the changes of a round concern."""
 
-    identities: pa.Array
+    key_identities: pa.Array
     partitions: pa.Array
     timestamps: pa.Array
     """The timestamp of the change of each key; `partitions` has its partition."""
@@ -114,18 +114,18 @@ class ChangedKeys:
         return cls(key_identities(rows), partitions, timestamps, bounds, in_partitions)
 
     def __len__(self) -> int:
-        return len(self.identities)
+        return len(self.key_identities)
 
     def has(self, rows: Rows) -> pa.Array:
         """For each row, whether its key is among these keys."""
-        return pc.is_in(key_identities(rows), value_set=self.identities)
+        return pc.is_in(key_identities(rows), value_set=self.key_identities)
 
     def are_older(self, rows: Rows) -> pa.Array:
         """For each row of a table, whether the change of its key is older than the row, which comes from another
         partition. A key is in several partitions if the topic was given more of them. Of two equal timestamps the one
         in the higher partition counts as the later one. A row whose own partition has a change of its key is not the
         last of its partition any more, so it is not newer than a change."""
-        changed = pc.index_in(key_identities(rows), value_set=self.identities)
+        changed = pc.index_in(key_identities(rows), value_set=self.key_identities)
         partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
         is_higher = pc.greater(rows.column("partition"), partitions)
         is_later = pc.greater(rows.column("timestamp"), timestamps)
@@ -138,8 +138,8 @@ class ChangedKeys:
 
     def without(self, left_out: pa.Array) -> ChangedKeys:
         """Return these keys without those whose identities are in `left_out`."""
-        stays = pc.invert(pc.is_in(self.identities, value_set=left_out))
-        arrays = {name: getattr(self, name).filter(stays) for name in ("identities", "partitions", "timestamps")}
+        stays = pc.invert(pc.is_in(self.key_identities, value_set=left_out))
+        arrays = {name: getattr(self, name).filter(stays) for name in ("key_identities", "partitions", "timestamps")}
         return replace(self, **arrays)
 
     def may_be_older(self, file: DataFile, schema: Schema) -> bool:

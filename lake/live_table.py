@@ -85,10 +85,10 @@ class Tail:
                     columns.meet(batch)
         self.schema = columns.schema
 
-    def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def row_batches(self, wanted: Slice, column_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice of the tail, for an append table. They have at least these columns of the table."""
         is_raw = not isinstance(self._columns, DecodedColumns)
-        read = [name for name in self._columns.read_names if not is_raw or name in {*names, *PLACE}]
+        read = [name for name in self._columns.read_names if not is_raw or name in {*column_names, *PLACE}]
         columns = RawColumns(read) if is_raw else self._columns
         making = RoundRows(columns, Misfits(self._reading.topic, self._misfits))
         for batch in self._reading.batches([(wanted,)], read):
@@ -205,7 +205,7 @@ class LiveReader:
                 yield pa.RecordBatch.from_arrays([batch.column(name) for name in fields.names], schema=fields)
             return
         assert self._source.tail is not None
-        batches = part.to_batches() if isinstance(part, pa.Table) else self._source.tail.rows(part, fields.names)
+        batches = part.to_batches() if isinstance(part, pa.Table) else self._source.tail.row_batches(part, fields.names)
         for batch in batches:
             yield aligned_to_schema(batch, fields)
 

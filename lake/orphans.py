@@ -66,7 +66,7 @@ def unneeded_data(table: Table) -> list[tuple[FileSystem, str]]:
     return [(fs, each.path) for fs, each in found if each.extension == "parquet" and each.path not in needed]
 
 
-def has_attempts(table: Table) -> bool:
+def has_files_of_attempts(table: Table) -> bool:
     """Whether attempts of this program have written files below the location of a table. Raises OSError."""
     io = table.io
     return isinstance(io, PyArrowFileIO) and any(True for _ in _candidates(table, io, owns_metadata=False))

@@ -48,7 +48,8 @@ class TopicReading:
         return "read_committed" if self._options.is_committed else "read_uncommitted"
 
     def is_compacted(self) -> bool:
-        """Whether the topic is compacted. Raises `Refused` if no place has the metadata of the cluster, and OSError."""
+        """Whether the topic is compacted. Raises `Refused` if none of the given directories has the metadata of the
+        cluster. Raises OSError."""
         metadata = ClusterMetadata(self._fs, [self.topic])
         metadata.refresh(self._options.directories)
         if not metadata.is_known:

@@ -42,7 +42,7 @@ from moldau.lake.columns import Columns
 from moldau.lake.data_files import FILE_SIZE_MAX, AttemptFiles, Step
 from moldau.lake.layout import TIME_COLUMN, UNITS, ChosenLayout
 from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, TakenRecords, ledger_in
-from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, delete_orphans, has_attempts
+from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, delete_orphans, has_files_of_attempts
 from moldau.tables.refusals import Refused
 from moldau.tables.values.value_types import can_hold
 
@@ -196,7 +196,7 @@ class LakeTable:
         properties = {**PROPERTIES, **new.properties, OWNED: wanted.topic}
         try:
             making = self._catalog.create_table_transaction(self._identifier, new.schema, properties=properties)
-            if has_attempts(making._table):
+            if has_files_of_attempts(making._table):
                 # A table that was renamed, or registered again, has its files here: orphans of this one.
                 location = f"{making.table_metadata.location}-{self._ports.random(LOCATION_RANDOM_SIZE).hex()}"
                 making = self._catalog.create_table_transaction(

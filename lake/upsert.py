@@ -184,7 +184,7 @@ def match_changed_keys(
     metadata: TableMetadata, io: FileIO, tasks: Iterable[FileScanTask], target: pa.Schema, keys: ChangedKeys
 ) -> MatchedKeys:
     """Search the files of a table, whose columns are `target`, for changed keys. Raises OSError."""
-    files, older = [], [NO_KEYS.identities]
+    files, older = [], [NO_KEYS.key_identities]
     names = (*key_names(target.names), "partition", "timestamp")
     for task in tasks if len(keys) else ():
         if not keys.may_be_in(task.file, metadata.schema()):

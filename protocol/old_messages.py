@@ -111,9 +111,9 @@ def read_nullable_bytes(buffer: BytesLike, at: int, end: int) -> tuple[bytes | N
 
 
 def encoded_records(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> tuple[bytes, int]:
-    """The messages at `position` as encoded records of a batch with this header, and their number. For a compressed
-    message all offset deltas but the last are negative, because its header has the last offset. Raises as
-    `messages_of`."""
+    """Encode the old messages at `position` as the records of a batch v2. Returns the records and their number. Their
+    offsets and timestamps are relative to those of `header`: for a compressed message all offset deltas but the last
+    are negative, because its header has the last offset. Raises as `messages_of`."""
     messages = messages_of(buffer, position, header, size_max=size_max)
     return encode_messages(messages, header.base_offset, header.base_timestamp), len(messages)
 

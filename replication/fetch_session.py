@@ -28,7 +28,7 @@ from moldau.replication.follower_fetch import PartitionKey, TopicKey, UpdatedPar
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
-EPOCH_MAX: Final = 0x7FFFFFFF
+SESSION_EPOCH_MAX: Final = 0x7FFFFFFF
 NO_SESSION: Final = 0
 SESSION_PARTITIONS_MAX: Final = 1_000
 """The maximum number of partitions in a consumer's session, because every fetch examines all of them. DIVERGES: Apache
@@ -294,7 +294,7 @@ class FetchSessions:
         if session.updates is None and len(session.partitions) > SESSION_PARTITIONS_MAX:
             del self._sessions[session.id]
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.epoch = 1 if session.epoch == SESSION_EPOCH_MAX else session.epoch + 1
         session.note_request(now_ms)
         self._sessions[session.id] = self._sessions.pop(session.id)
         return FetchContext(session.wanted_partitions(), session, is_incremental=True)

@@ -113,7 +113,7 @@ Key = tuple[bytes, int]
 """A partition: topic id and partition index."""
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
-EPOCH_MAX: Final = 0x7FFFFFFF
+SESSION_EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class FetchState(Enum):
@@ -532,7 +532,7 @@ class FetchSessionHandler:
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
             return False
-        self._epoch = 1 if session_id != self._id or self._epoch == EPOCH_MAX else self._epoch + 1
+        self._epoch = 1 if session_id != self._id or self._epoch == SESSION_EPOCH_MAX else self._epoch + 1
         self._id = session_id
         return True
 

@@ -26,7 +26,8 @@ HASHED_SIZE: Final = 16
 """The size of a hash of text or bytes, in bytes."""
 NUMBER_SIZE: Final = 6
 """The size of a hashed number, in bytes. It is small enough for every JSON parser to read the number exactly."""
-KEY_SIZE: Final = 32
+MASK_KEY_SIZE: Final = 32
+"""The smallest size of the key of the hashes, in bytes."""
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 

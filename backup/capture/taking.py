@@ -174,7 +174,7 @@ class _Run:
     async def capture(self, log: SourceLog) -> None:
         """Capture the records of a log that the rules of the capture choose."""
         captured = LogCapture(self._rules.filter_of(log.key.topic))
-        pieces = cut_batches(captured_batches(log, captured, self._note_read))
+        pieces = pack_batches(captured_batches(log, captured, self._note_read))
         parts = []
         try:
             while (cut := await self._shell.offload(lambda: next(pieces, None))) is not None:
@@ -193,7 +193,7 @@ class _Run:
 
     async def add_positions(self, key: PartitionKey, batch: bytes) -> None:
         """Store the committed offsets at the window's start as the only partition of `__consumer_offsets`."""
-        cuts = list(cut_batches(iter([batch])))
+        cuts = list(pack_batches(iter([batch])))
         key = key._replace(partition=0)
         for cut in cuts:
             await self._put(key, cut)
@@ -251,8 +251,9 @@ def stored_batches(
         reader.close()
 
 
-def cut_batches(batches: Iterator[bytes]) -> Generator[CutPiece[HeldContent], None, None]:
-    """Join batches into pieces. The batches must be in the order of their offsets."""
+def pack_batches(batches: Iterator[bytes]) -> Generator[CutPiece[HeldContent], None, None]:
+    """Pack batches, in the order of their offsets, into pieces of at least `PIECE_SIZE` bytes; the last may be
+    smaller."""
     following: int | None = None
     content = HeldContent()
     first, crc, max_timestamp, epoch = 0, 0, NO_TIMESTAMP, NO_LEADER_EPOCH

@@ -113,7 +113,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Print the rows. After an interrupt (Ctrl-C) no output file is left. Returns the exit status."""
+    """Print the rows of the topic, query or table that the arguments name, or write them to the output file; with
+    `--show-schema`, print the columns only. Returns the exit status. After an interrupt (Ctrl-C) no output file is
+    left."""
     if arguments.table_of is not None:
         invocation.require(lake.NEEDED, "iceberg")
     if arguments.sql is not None:

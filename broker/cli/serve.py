@@ -58,7 +58,7 @@ SCRAM_VARIABLE: Final = "MOLDAU_ADD_SCRAM"
 HTTP_PORT: Final = 9464
 """The port of the console and the metrics of a node without a configuration file, unless another process uses it."""
 CORES: Final = "moldau.cores"
-MEMORY: Final = "/memory"
+MEMORY_DIRECTORY: Final = "/memory"
 """The log directory of a node that keeps everything in memory."""
 
 
@@ -208,7 +208,7 @@ def own_settings(arguments: argparse.Namespace) -> list[str]:
         raise CommandError("--memory and --port are for a node without a file", "in a file: listeners, log.dirs")
     if arguments.memory and arguments.data is not None:
         raise CommandError("--memory keeps no data, and --data names a directory for them")
-    settings = [f"log.dirs={MEMORY}"] if arguments.memory else []
+    settings = [f"log.dirs={MEMORY_DIRECTORY}"] if arguments.memory else []
     if arguments.control is not None:
         settings.append(NO_FETCH_SESSIONS)
     if arguments.port is not None:

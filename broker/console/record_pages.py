@@ -204,8 +204,8 @@ async def wanted_of(visit: Visit, topic: str) -> RecordFilter:
 
 
 def header_of(visit: Visit) -> tuple[str, bytes | None] | None:
-    """The header in the query that records must have: its name, and its value, which is None for any value. None if the
-    query names no header.
+    """The header that the query requires of records, as (name, value); a value of None means any value. None if the
+    query requires no header.
     """
     name, has_value, value = visit.field("header").partition("=")
     return (name, value.encode("utf-8", "surrogateescape") if has_value else None) if name else None
@@ -405,7 +405,7 @@ async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Re
     if fetched is None or fetched.error:
         return _Tail([], offset, 0, skipped)
     size = len(fetched.records)
-    piece = piece_of(key, fetched, offset, end, TAIL_ROWS, TAIL_CHARACTERS, newest=True)
+    piece = piece_of(key, fetched, offset, end, TAIL_ROWS, TAIL_CHARACTERS, selects_newest=True)
     try:
         found = await visit.ports.decoder.select(piece, wanted, visit.client.asker)
     except WorkProcessEnded as ended:

@@ -66,7 +66,7 @@ class RecordReader:
         """
         found = ReadRecords([], offset, False)
         while found.next_offset < end and len(found.records) < limit and characters > 0:
-            selected = await self._select(found, key, end, limit - len(found.records), characters, newest=False)
+            selected = await self._select(found, key, end, limit - len(found.records), characters, selects_newest=False)
             if selected is None:
                 return found
             found.records += selected.records
@@ -102,7 +102,7 @@ class RecordReader:
         """
         found = ReadRecords([], low, False)
         while found.next_offset < end:
-            selected = await self._select(found, key, end, limit, characters, newest=True)
+            selected = await self._select(found, key, end, limit, characters, selects_newest=True)
             if selected is None:
                 return found
             records = found.records + selected.records if not selected.left_out else selected.records
@@ -117,7 +117,7 @@ class RecordReader:
         return found
 
     async def _select(
-        self, found: ReadRecords, key: Partition, end: int, limit: int, characters: int, *, newest: bool
+        self, found: ReadRecords, key: Partition, end: int, limit: int, characters: int, *, selects_newest: bool
     ) -> SelectedRecords | None:
         """Fetch the next piece of a partition, and select the matching records in it. Returns None if the read cannot
         continue: `found.error` has the reason, or is empty if the budget is used up.
@@ -136,7 +136,7 @@ class RecordReader:
         if not fetched.records:
             return SelectedRecords([], found.next_offset, 0)
         budget.bytes_left -= len(fetched.records)
-        piece = piece_of(key, fetched, found.next_offset, end, limit, characters, newest=newest)
+        piece = piece_of(key, fetched, found.next_offset, end, limit, characters, selects_newest=selects_newest)
         try:
             selected = await self._client.ports.decoder.select(piece, self._wanted, self._client.asker)
         except WorkProcessEnded as ended:
@@ -147,10 +147,17 @@ class RecordReader:
 
 
 def piece_of(
-    key: Partition, fetched: FetchedPartition, offset: int, end: int, limit: int, characters: int, *, newest: bool
+    key: Partition,
+    fetched: FetchedPartition,
+    offset: int,
+    end: int,
+    limit: int,
+    characters: int,
+    *,
+    selects_newest: bool,
 ) -> FetchedPiece:
     """Make a piece, for the worker process, of the batches that were fetched from a partition."""
-    return FetchedPiece(key[1], fetched.records, tuple(fetched.aborted), offset, end, limit, characters, newest)
+    return FetchedPiece(key[1], fetched.records, tuple(fetched.aborted), offset, end, limit, characters, selects_newest)
 
 
 def not_decoded(offset: int, ended: WorkProcessEnded) -> str:

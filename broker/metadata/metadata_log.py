@@ -337,7 +337,7 @@ class MetadataLog:
         """Remove all records from `end_offset` on. Raises OSError."""
         self.log.truncate_to(end_offset, now_ms)
 
-    def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
+    def replace_by_snapshot(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
         """Let a durable snapshot replace the whole log and all earlier snapshots.
 
         Returns the paths of the earlier snapshots, to be unlinked in an executor thread. Raises OSError.

@@ -43,7 +43,7 @@ RATES: Final = {
     CONSUMER_BYTE_RATE: ("fetch", "byte_rate"),
     REQUEST_PERCENTAGE: ("request", "request_time"),
 }
-PRODUCE: Final = 0
+PRODUCE_API_KEY: Final = 0
 ERROR_CODE: Final = "error_code"
 _NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in ErrorCode}
 
@@ -195,7 +195,7 @@ def counting_encoder(route: Route, response_class: type[object], encode: Encoder
     """Wrap the encoder of an API's responses so that the errors in each response are counted. Responses of Produce, and
     those that have no error code, get `encode` itself.
     """
-    walk = None if route.key == PRODUCE else errors_walk(response_class)
+    walk = None if route.key == PRODUCE_API_KEY else errors_walk(response_class)
     if walk is None:
         return encode
 

@@ -155,7 +155,7 @@ class InSyncChanges:
         assigned = image.topics.partition(partition.topic, partition.index)
         if broker is None or assigned is None or not broker.is_active or broker_epoch != broker.epoch:
             return False
-        return broker.has_online(assigned.directory_of(replica_id))
+        return broker.has_online_directory(assigned.directory_of(replica_id))
 
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         partition.propose_in_sync_set(isr)

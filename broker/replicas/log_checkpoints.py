@@ -21,7 +21,7 @@ class LogCheckpoints:
     """
 
     def __init__(self, environment: Environment, directories: Callable[[], Sequence[LogDirectory]]) -> None:
-        """`directories`: gives the directories that are served."""
+        """`directories`: returns the log directories that this broker serves at the time of a write."""
         self._environment = environment
         self._directories = directories
         self._lock = asyncio.Lock()

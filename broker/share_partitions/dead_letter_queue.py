@@ -87,7 +87,7 @@ class DeadLetterPorts(NamedTuple):
     cluster: ClusterView
     settings: DynamicConfig
     brokers: OtherBrokers
-    topics: TopicCreation
+    topic_creation: TopicCreation
     timeout_ms: int
     """The timeout (ms) of a Produce request to a queue."""
     group_settings: Callable[[str], QueueSettings]
@@ -186,7 +186,7 @@ class DeadLetterWriter:
         if refusal is not None:
             return DeadLetterRefusal(refusal)
         if topic is None:
-            ports.topics.create(name, configs=QUEUE_CONFIGS)
+            ports.topic_creation.create(name, configs=QUEUE_CONFIGS)
         return topic
 
     def _size_max(self, queue: Topic) -> int:

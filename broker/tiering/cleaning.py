@@ -261,7 +261,7 @@ def remote_request(
         return tuple(_source_range(each, log.directory, rules.directory, downloads) for each in parts)
 
     request = RemoteCleaningRequest(
-        cleaning_rules=rules,
+        base_request=rules,
         map_sources=ranges(plan.map_parts),
         map_end_offset=plan.map_end_offset,
         groups=tuple(

@@ -112,8 +112,7 @@ class Rebalances:
 
 
 class EventCommitted(NamedTuple):
-    """The outcome of a step that reported an event. The event is added to the history of its group, unless the log
-    refuses the records of the step."""
+    """Adds an event to the history of its group when the log has accepted the records of the step that reported it."""
 
     group_id: str
     event: GroupEvent

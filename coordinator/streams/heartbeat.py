@@ -134,7 +134,7 @@ def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) 
     return answer
 
 
-class GroupForHeartbeat(NamedTuple):
+class EnteredGroup(NamedTuple):
     """The group that a request enters, and the changes that create it. A new group is not in the shard before its
     records are replayed."""
 
@@ -144,19 +144,19 @@ class GroupForHeartbeat(NamedTuple):
 
 def group_for_heartbeat(
     step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest
-) -> GroupForHeartbeat | Refusal:
+) -> EnteredGroup | Refusal:
     is_joining = request.member_epoch == JOIN_EPOCH
     if group is None:
         if not is_joining:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {request.group_id} not found.")
-        return GroupForHeartbeat(StreamsGroup(request.group_id), [])
+        return EnteredGroup(StreamsGroup(request.group_id), [])
     if not isinstance(group, StreamsGroup):
         if not is_joining or group.type_name != CLASSIC or not group.is_empty:
             return wrong_group_kind(request.group_id, "streams")
-        return GroupForHeartbeat(StreamsGroup(request.group_id), group.tombstones())
+        return EnteredGroup(StreamsGroup(request.group_id), group.tombstones())
     if is_joining and group.members_count >= step.config.streams.max_size:
         return group_full_refusal("streams", step.config.streams.max_size)
-    return GroupForHeartbeat(group, [])
+    return EnteredGroup(group, [])
 
 
 class MemberUpdate:

@@ -74,6 +74,8 @@ class View(NamedTuple):
 
         def may_lead(replica: int) -> bool:
             broker = cluster.brokers.get(replica)
-            return broker is not None and broker.is_active and broker.has_online(partition.directory_of(replica))
+            return (
+                broker is not None and broker.is_active and broker.has_online_directory(partition.directory_of(replica))
+            )
 
         return may_lead

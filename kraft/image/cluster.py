@@ -95,7 +95,7 @@ class Broker(NamedTuple):
         """Whether the broker may lead partitions and get new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
-    def has_online(self, directory_id: bytes) -> bool:
+    def has_online_directory(self, directory_id: bytes) -> bool:
         """Whether a replica in this directory can serve. A replica without an assigned directory can."""
         if directory_id == LOST_DIRECTORY:
             return False
@@ -170,9 +170,9 @@ class ClusterImage(NamedTuple):
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
-    def has_online(self, broker_id: int, directory_id: bytes) -> bool:
+    def has_online_directory(self, broker_id: int, directory_id: bytes) -> bool:
         broker = self.brokers.get(broker_id)
-        return broker is not None and broker.has_online(directory_id)
+        return broker is not None and broker.has_online_directory(directory_id)
 
     def snapshot_records(self) -> Iterator[object]:
         for _, broker in sorted(self.brokers.items()):

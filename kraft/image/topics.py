@@ -85,7 +85,7 @@ class PartitionRegistration(NamedTuple):
         for place, replica in enumerate(self.replicas):
             broker = brokers.get(replica)
             directory = directories[place] if place < len(directories) else MIGRATING_DIRECTORY
-            if broker is None or broker.fenced or not broker.has_online(directory):
+            if broker is None or broker.fenced or not broker.has_online_directory(directory):
                 offline.append(replica)
         return offline
 

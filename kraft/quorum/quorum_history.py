@@ -77,7 +77,7 @@ class QuorumHistory:
         del self._entries[self._index(end_offset) :]
 
     def replace(self, end_offset: int, description: QuorumDescription) -> None:
-        """Replace all descriptions by that of a snapshot, because the snapshot replaced the log."""
+        """Replace all descriptions by that of a snapshot that ends at `end_offset` and has replaced the log."""
         self._entries = [(end_offset - 1, description)]
 
     def forget(self, start_offset: int) -> None:

@@ -215,8 +215,8 @@ class InFlightBatch:
         return self.last_offset - self.first_offset + 1
 
     def split_by_offset(self, locks: AcquisitionLocks) -> None:
-        """Give each record its own state, with the deadline of the common lock. No effect if they have their own
-        already.
+        """Replace the common state of the batch by a state for each of its offsets. The lock of each has the deadline
+        of the common lock, which is cancelled. No effect if the batch is split already.
         """
         whole = self.common_state
         if whole is None:

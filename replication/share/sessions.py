@@ -19,7 +19,7 @@ from moldau.protocol.late_tuple import NamedTuple
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-EPOCH_MAX: Final = 0x7FFFFFFF
+SESSION_EPOCH_MAX: Final = 0x7FFFFFFF
 SESSION_PARTITIONS_MAX: Final = 2_000
 """The most partitions of a session. DIVERGES: a request that would add more is refused with INVALID_REQUEST; Apache
 Kafka has no such limit.
@@ -54,7 +54,7 @@ class ShareSession:
         """
 
     def advance_epoch(self) -> None:
-        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.epoch = 1 if self.epoch == SESSION_EPOCH_MAX else self.epoch + 1
 
     def includes_in_response(self, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
         """Whether the response includes a partition: it has records or an error, is new in the session, or had an error

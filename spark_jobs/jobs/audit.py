@@ -29,7 +29,7 @@ from moldau.tables.options.option_values import names_in
 from moldau.tables.options.read_options import ReadOptions, parse_options
 from moldau.tables.origins.cluster_metadata import ClusterMetadata
 from moldau.tables.origins.port import PartitionOrigin, Slice
-from moldau.tables.planning.planner import origins_of
+from moldau.tables.planning.planner import open_origins
 from moldau.tables.refusals import DataLost, Refused
 from moldau.tables.views.rows import Row
 
@@ -115,7 +115,7 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
     )
     metadata = ClusterMetadata(LocalFiles(), wanted)
     metadata.refresh(parsed.directories)
-    origins = [each for place in places_of(parsed) for each in origins_of(LocalFiles(), place, metadata)]
+    origins = [each for place in places_of(parsed) for each in open_origins(LocalFiles(), place, metadata)]
     for origin in origins:
         keys = sorted(key for key in origin.partitions() if wanted is None or key[0] in wanted)
         for offer in origin.open(keys):

@@ -241,7 +241,8 @@ def isolation_in(table: DeltaTable, topic: str) -> str | None:
 
 
 def isolation_application(topic: str) -> str:
-    """The application id under which Delta's log has the isolation level of an export, as an index of `ISOLATIONS`."""
+    """The id of the application transaction in Delta's log whose version is the isolation level of an export, as an
+    index of `ISOLATIONS`."""
     return f"moldau-export:{topic}:isolation"
 
 

@@ -172,7 +172,8 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
 
 
 def options_of_ranges(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, str]:
-    """The options that read these offsets of the replayed topic."""
+    """The options of Spark's source with which it reads exactly these offset ranges of the replayed topic, by
+    partition."""
     starts = {(job.topic, partition): start for partition, (start, _) in ranges.items()}
     ends = {(job.topic, partition): end_offset for partition, (_, end_offset) in ranges.items()}
     return pinned_options(job.options, starts, ends)

@@ -43,7 +43,7 @@ TIME_ENTRY: Final = Struct(">qi")
 OFFSET_DIGITS: Final = 20
 PROBLEMS_MAX: Final = 100
 """The most problems that the audit reports of one segment."""
-INDEXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class Problem(NamedTuple):
@@ -126,8 +126,8 @@ def is_damaged_object(wanted: Slice) -> bool:
 
 
 def base_offset_of(wanted: Slice) -> int:
-    """The base offset of a segment, which the names of its file and of its object begin with. If remote segments
-    overlap, the slice may start at a later offset."""
+    """The base offset of the segment of a slice, from the name of its file or object. The slice itself may start at a
+    later offset, if remote segments overlap."""
     return int(posixpath.basename(wanted.path)[:OFFSET_DIGITS])
 
 
@@ -190,7 +190,7 @@ def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
     is_readable = not any(each.check == "framing" for each in findings.problems)
     if isinstance(wanted.source, TieredSegments):
         audit_objects(wanted, wanted.source, findings)
-    for suffix in INDEXES:
+    for suffix in INDEX_SUFFIXES:
         path = wanted.path.removesuffix(LOG_SUFFIX) + suffix
         try:
             data = index_bytes(wanted, suffix)

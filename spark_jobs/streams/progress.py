@@ -14,10 +14,10 @@ from moldau.spark_jobs.streams.stream_offsets import StreamOffsets, from_json
 
 
 def offsets_behind_latest(source: Mapping[str, object]) -> dict[str, float]:
-    """The metrics of `source`, one of `sources` in the JSON of a query's progress; empty if it has no offsets.
+    """Compute the smallest, largest and mean lag of the partitions of a source, by the names of the metrics.
 
-    The numbers are counts of offsets, over the partitions of the source. Raises `Refused` for the progress of another
-    source.
+    `source` is one of `sources` in the JSON of a query's progress. A lag is a count of offsets. Empty if the progress
+    has no offsets. Raises `Refused` for the progress of another source.
     """
     ends, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
     lags = [max(0, latest[key] - end) for key, end in ends.items() if key in latest]

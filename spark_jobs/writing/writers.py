@@ -126,6 +126,7 @@ class BatchTopicWriter(TopicWriter, DataSourceArrowWriter):
         self.commit_tasks(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort the transactions of the attempts that have ended."""
         self.abort_tasks(messages)
 
 
@@ -139,6 +140,7 @@ class StreamTopicWriter(TopicWriter, DataSourceStreamArrowWriter):
         self.commit_tasks(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort the transactions of the attempts that have ended."""
         self.abort_tasks(messages)
 
 

@@ -71,7 +71,7 @@ class RemoteGroupRequest(NamedTuple):
 class RemoteCleaningRequest:
     """The request for one pass over remote segments of one log."""
 
-    cleaning_rules: CleaningRequest
+    base_request: CleaningRequest
     """Times, limits and codecs of the cleaning. The map begins at `first_dirty_offset`; the results go into
     `directory`; `segments` is empty.
     """
@@ -121,7 +121,7 @@ def clean_remote_segments(fs: FileSystem, request: RemoteCleaningRequest) -> Ite
     Raises OSError; `MalformedMessage` if a batch is damaged; `LogChanged` if a local file is not as the request
     describes it any more.
     """
-    rules, statistics = request.cleaning_rules, CleaningStatistics()
+    rules, statistics = request.base_request, CleaningStatistics()
     offsets = OffsetMap(rules.limits.dedupe_buffer_size, rules.limits.load_factor, rules.salt)
     yield from _build_map(fs, request, offsets, statistics)
     map_end_offset = offsets.latest_offset + 1
@@ -136,7 +136,7 @@ def clean_remote_segments(fs: FileSystem, request: RemoteCleaningRequest) -> Ite
 def _build_map(
     fs: FileSystem, request: RemoteCleaningRequest, offsets: OffsetMap, statistics: CleaningStatistics
 ) -> Iterator[RemoteCleaningEvent]:
-    rules = request.cleaning_rules
+    rules = request.base_request
     transactions = CleanedTransactions(each for each in request.aborted if each.last_offset >= rules.first_dirty_offset)
     offsets.raise_latest_offset(rules.first_dirty_offset - 1)
     for source in request.map_sources:
@@ -162,7 +162,7 @@ def _clean_group(
     offsets: OffsetMap,
     statistics: CleaningStatistics,
 ) -> Iterator[RemoteCleaningEvent]:
-    rules, group = request.cleaning_rules, request.groups[number]
+    rules, group = request.base_request, request.groups[number]
     clean: Callable[[BatchHeader, memoryview], CleanedBatch | None]
     transactions = CleanedTransactions(
         (each for each in request.aborted if each.last_offset >= group.start_offset),

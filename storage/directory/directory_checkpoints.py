@@ -245,8 +245,8 @@ class DirectoryCheckpoints:
             self._files[HIGH_WATERMARK_CHECKPOINT].replace(of_damaged())
 
     def pending_work(self) -> CheckpointWork:
-        """Return the work of writing the checkpoint files in which an offset has changed; it is empty if there is no
-        such file.
+        """Collect the new contents of the checkpoint files in which an offset has changed, for an executor thread to
+        write. The work is empty if there is no such file.
 
         Until this process has noted high watermarks, their file keeps its contents, except for former logs: as long as
         one file mentions a former log, a crash loses the offsets of the new log in the other files.

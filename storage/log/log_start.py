@@ -122,7 +122,7 @@ def deletable_count(
     now_ms: int,
     tiered_end_offset: int = 0,
 ) -> int:
-    """The number of segments, from the oldest on, that retention may delete.
+    """Count the oldest segments that retention may delete.
 
     If the log is tiered and its segments are copied, only local retention deletes, and only segments whose copies are
     finished: everything before `tiered_end_offset` is in remote storage. A segment with an offset at or past the high

@@ -55,8 +55,9 @@ EMPTY_READ = LogRead(None, -1)
 def read(
     log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
 ) -> LogRead | ErrorCode:
-    """Find up to `size_max` bytes of batches before `end_offset` in one segment, beginning with the batch that contains
-    `offset`. With `at_least_one` the first batch comes whole even if it is larger.
+    """Find, without reading it, the part of one .log file that answers a read from `offset`. It begins with the batch
+    that contains `offset`, ends before the batch that contains `end_offset`, and has up to `size_max` bytes. With
+    `at_least_one` it has the first batch whole, even if that is larger.
 
     Returns OFFSET_OUT_OF_RANGE if the offset is outside of the log, and OFFSET_MOVED_TO_TIERED_STORAGE if it is before
     the first local segment. Returns KAFKA_STORAGE_ERROR if the disk fails, after which the log has failed (except for a

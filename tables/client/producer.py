@@ -42,7 +42,7 @@ class OutgoingRecord(NamedTuple):
 
 
 @dataclass(slots=True)
-class PendingRecords:
+class UnsentRecords:
     """The records of a partition that are not sent yet."""
 
     records: list[Record] = field(default_factory=list)
@@ -73,7 +73,7 @@ class TopicProducer:
         self._delivery_s = delivery_s
         self._turn = first_partition
         self._partitions: dict[str, int] = {}
-        self._gathered: dict[TopicPartition, PendingRecords] = {}
+        self._gathered: dict[TopicPartition, UnsentRecords] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._size = 0
         self.count = 0
@@ -88,12 +88,12 @@ class TopicProducer:
         """Add a record to the next batch of its partition. If the batch is full, it is sent first. Raises `Refused`,
         with topic and partition, if the record cannot be written."""
         key = record.topic, self._partition(record)
-        gathered = self._gathered.setdefault(key, PendingRecords())
+        gathered = self._gathered.setdefault(key, UnsentRecords())
         size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD
         size += sum(len(name) + len(value or b"") + 8 for name, value in record.headers)
         if gathered.size and gathered.size + size > self._batch_size:
             self.flush()
-            gathered = self._gathered.setdefault(key, PendingRecords())
+            gathered = self._gathered.setdefault(key, UnsentRecords())
         timestamp = self._now_ms() if record.timestamp_ms is None else record.timestamp_ms
         gathered.records.append(Record(record.key, record.value, timestamp, record.headers))
         gathered.size += size
@@ -136,7 +136,7 @@ class TopicProducer:
 
         return self._cluster.retry("metadata", attempt)
 
-    def _batch(self, key: TopicPartition, gathered: PendingRecords) -> bytes:
+    def _batch(self, key: TopicPartition, gathered: UnsentRecords) -> bytes:
         return build_batch(
             gathered.records,
             codec=self._codec,

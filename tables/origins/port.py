@@ -197,7 +197,8 @@ class PartitionOrigin(Protocol):
         """The kind of storage, as the table `segments` shows it: `local`, `remote` or `broker`."""
 
     @property
-    def source(self) -> SegmentSource: ...
+    def source(self) -> SegmentSource:
+        """The port through which tasks open these segments."""
 
     @property
     def segments(self) -> Sequence[StoredSegment]:

@@ -137,7 +137,7 @@ class Planner:
         self.cluster_id = cluster_of(self.origins)
 
     def _make_origins(self) -> list[Origin]:
-        origins = [*origins_of(self._fs, self._options, self._metadata), *self._further]
+        origins = [*open_origins(self._fs, self._options, self._metadata), *self._further]
         if self._cluster is not None:
             from moldau.tables.origins.broker_origin import BrokerOrigin
 
@@ -251,7 +251,7 @@ def topics_of(selection: TopicSelection) -> list[str] | None:
     return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
 
 
-def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None = None) -> list[Origin]:
+def open_origins(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None = None) -> list[Origin]:
     """Open the log directories and tiered storages that the options name, as sources of segments. A directory with the
     manifest of a cluster is a tiered storage. `metadata`: the metadata of the cluster, if the caller keeps them;
     otherwise they are read anew. Raises `Refused`, `RemoteStorageError` and OSError."""

@@ -122,8 +122,8 @@ class Scan(ABC):
         return self.threads
 
     def _counted(self, threads: DecodingThreads, tasks: Any, ahead: TasksAhead) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, none of them with more than `batch_rows` rows, and report the progress. Nothing is
-        requested ahead any more when the iterator is closed."""
+        """Yield the batches of all tasks, cut to at most `batch_rows` rows, and report the progress. After the
+        iterator is closed, nothing is requested ahead any more."""
         sizes = {id(task): size_of(task) for task in tasks}
         done = Progress(0, 0, len(tasks), 0, sum(sizes.values()))
 

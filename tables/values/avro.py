@@ -88,9 +88,9 @@ def avro_schema(schema: Schema) -> AvroSchema:
 
 
 def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
-    """Return a function that decodes payloads of an Avro schema.
+    """Return a function that decodes payloads (the bytes after the frame) of an Avro schema.
 
-    A schema that is `bytes` itself has no length before its bytes, as Confluent's serializers write and read it
+    The payload of a schema that is `bytes` itself has no length before its bytes, as Confluent's serializers write it
     (findings/avro_bytes_in_frames.sh). Raises what `avro_schema` raises.
     """
     from fastavro import schemaless_reader, schemaless_writer  # type: ignore[import-not-found,import-untyped,unused-ignore]

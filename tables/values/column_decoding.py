@@ -145,7 +145,7 @@ class ColumnDecoding:
 
     def decode_column(self, values: Any, *places: Any, headers: Any = None) -> Any:
         """Decode a column of bytes into an Arrow array of the type of the result. Raises `ValueNotDecoded`, and what
-        `FramedValues.decoder` raises."""
+        `FramedValueDecoder.decoder` raises."""
         return self.decode(values, *places, headers=headers).column
 
     def decode(self, values: Any, *places: Any, headers: Any = None) -> Decoded:
@@ -182,14 +182,14 @@ class ColumnDecoding:
         result."""
         import pyarrow as pa
 
-        from moldau.tables.values.decoders import FramedValues, as_text, plain_json
+        from moldau.tables.values.decoders import FramedValueDecoder, as_text, plain_json
         from moldau.tables.values.shapes import shape_of
 
         form = as_text if self._gives_json() else shape_of(self._type, selects=not self._is_strict)
         decode: Callable[[bytes], object] = plain_json
         if self._source is not None:
             fields = self._type if pa.types.is_struct(self._type) else ()
-            decode = partial(FramedValues(self._source).decode, wanted=frozenset(each.name for each in fields))
+            decode = partial(FramedValueDecoder(self._source).decode, wanted=frozenset(each.name for each in fields))
         return lambda value: form(decode(value))
 
     def _fitting(self, value: object, row: int, places: Sequence[Any], misfits: list[int]) -> object:

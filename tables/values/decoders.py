@@ -34,7 +34,7 @@ class Decoder(NamedTuple):
     decode: Decode
 
 
-class FramedValues:
+class FramedValueDecoder:
     """Decodes framed values. Each schema is fetched once, unless there are more than `SCHEMAS_MAX`."""
 
     def __init__(self, source: SchemaSource) -> None:

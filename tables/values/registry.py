@@ -173,7 +173,8 @@ class _Registry:
             ) from None
 
     def _referred(self, answer: Mapping[str, object], kind: str) -> list[Reference]:
-        """Fetch the schemas to which a schema refers. Each comes after the schemas to which it refers itself."""
+        """Fetch all schemas to which a schema refers, also through others. Each comes after those to which it refers
+        itself. Raises `ValueNotDecoded` if there are more than `REFERENCES_MAX`."""
         found: dict[tuple[str, str], bytes] = {}
         met: set[tuple[str, str]] = set()
 

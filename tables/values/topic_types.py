@@ -29,7 +29,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.refusals import Refused
 from moldau.tables.values.bounds import parse_json
-from moldau.tables.values.decoders import FramedValues
+from moldau.tables.values.decoders import FramedValueDecoder
 from moldau.tables.values.frames import ID_MAGIC, message_path, split_frame
 from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded
 from moldau.tables.values.value_types import TypesDiffer, merged_type, type_of
@@ -68,8 +68,9 @@ def given_type(schema: GivenSchema) -> pa.DataType:
 
 
 def sampled_type(values: Iterable[bytes], source: SchemaSource | None) -> pa.DataType:
-    """Return the Arrow type of the values in a sample. `source`: the schemas of framed values; None means plain JSON. A
-    value that cannot be decoded is ignored. Raises `NoSample`, `Refused`, and what `FramedValues.decoder` raises."""
+    """Return the Arrow type of the values in a sample. `source`: the schemas of framed values; None means plain JSON.
+    Values that cannot be decoded are ignored. Raises `NoSample`, `Refused`, and what `FramedValueDecoder.decoder`
+    raises."""
     return given_type(json_schema_of(values)) if source is None else _type_of_framed(values, source)
 
 
@@ -95,7 +96,7 @@ def json_schema_of(values: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _type_of_framed(values: Iterable[bytes], source: SchemaSource) -> pa.DataType:
-    known = FramedValues(source)
+    known = FramedValueDecoder(source)
     found: pa.DataType | None = None
     met, count = set(), 0
     problem: Exception | str = "it has no value"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class PlacesReader:
-    """The reader of the tables `topics` and `segments`: a row for each listed partition or segment. The plan makes the
-    rows, and the tasks consist of them."""
+    """Reads the tables `topics` and `segments`, which have one row for each listed partition or segment. `tasks` makes
+    all rows, and each task is some of them."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options

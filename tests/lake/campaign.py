@@ -45,7 +45,7 @@ class Story:
         self._last: dict[bytes, bytes] = {}
         self._letters: set[tuple[int, int]] = set()
         options: dict[str, dict[str, Any]] = {
-            "append": {"mode": "append", "round_size": 2_000, "compacts_from": 3},
+            "append": {"mode": "append", "round_size": 2_000, "compact_files_min": 3},
             "upsert": {"mode": "upsert"},
             DEAD_LETTER: {"registry": str(self.stage.schemas), "misfits": DEAD_LETTER, "unit": None},
         }

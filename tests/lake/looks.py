@@ -112,7 +112,7 @@ class Looks:
         self._ended = Event()
         self._problems: list[BaseException] = []
         self.kills = self.runs = 0
-        chosen = {"mode": self._form.mode, "round_size": ROUND_SIZE, "compacts_from": 3, "unit": None}
+        chosen = {"mode": self._form.mode, "round_size": ROUND_SIZE, "compact_files_min": 3, "unit": None}
         self._choices = self._stage.choices(**chosen, **self._form.chosen)
 
     def look(self, count: int, say: Callable[[str], None] = lambda _: None) -> None:

@@ -116,7 +116,7 @@ class Told:
         self._rows: dict[object, tuple[int, Any]] = {}
         for number, each in enumerate(story.versions, 1):
             (self.stage.schemas / f"{number}.{each.suffix}").write_bytes(each.schema)
-        self.chosen = {"mode": story.mode, "registry": str(self.stage.schemas), "compacts_from": 3, "unit": None}
+        self.chosen = {"mode": story.mode, "registry": str(self.stage.schemas), "compact_files_min": 3, "unit": None}
 
     def run(self, readers: Mapping[str, Reader]) -> None:
         """Raises AssertionError if a reader has other rows than were written."""

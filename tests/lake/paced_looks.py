@@ -98,7 +98,7 @@ class PacedLooks:
         self._writer = child(write, self._stage.logs, name, rate, self._ends, self._ended)
         self.rate_reached = 0.0
         self.kills = self.runs = 0
-        chosen = {"mode": self._form.mode, "round_size": ROUND_SIZE, "compacts_from": 3, "unit": None}
+        chosen = {"mode": self._form.mode, "round_size": ROUND_SIZE, "compact_files_min": 3, "unit": None}
         self._choices = self._stage.choices(**chosen, **self._form.chosen)
 
     def look(self, count: int, say: Callable[[str], None]) -> None:

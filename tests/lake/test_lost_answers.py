@@ -79,7 +79,7 @@ class Story:
     def __init__(self, directory: Path, mode: str) -> None:
         self.stage = LakeStage(directory)
         self.stage.put_schema(1, ORDER)
-        self._chosen: dict[str, Any] = {"mode": mode, "misfits": "dead-letter", "compacts_from": 2}
+        self._chosen: dict[str, Any] = {"mode": mode, "misfits": "dead-letter", "compact_files_min": 2}
         self.failures: list[Exception] = []
 
     def run(self, lost: LostAnswer) -> None:

@@ -39,6 +39,6 @@ def test_a_reader_finds_the_rows(tmp_path: Path, reader: Reader) -> None:
         else:
             for _ in range(4):
                 stage.numbered(20, days=2)
-                stage.follow(mode=kind, compacts_from=3)
+                stage.follow(mode=kind, compact_files_min=3)
         count = len(stage.rows())
         assert count and reader.counts(stage.table().metadata_location) == (count, count), kind

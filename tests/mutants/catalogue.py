@@ -141,8 +141,8 @@ MUTANTS: Final = (
         13,
         "a fenced broker is elected",
         "kraft/controller/view.py",
-        "return broker is not None and broker.is_active and broker.has_online(",
-        "return broker is not None and broker.has_online(",
+        "broker is not None and broker.is_active and broker.has_online_directory(",
+        "broker is not None and broker.has_online_directory(",
         faults=(Fault.KILL_LEADER, Fault.KILL_ALL, Fault.KILL),
     ),
     Mutant(

@@ -115,7 +115,7 @@ TABLE_MUTANTS: Final = (
         742,
         "a new table deletes the files of one that had its name",
         SINK,
-        "            if has_attempts(making._table):\n",
+        "            if has_files_of_attempts(making._table):\n",
         "            if False:\n",
         Hunt.TABLES,
     ),

@@ -34,7 +34,7 @@ class Stage:
         self.later: list[Callable[[], None]] = []
         self.brokers = {
             each: SimpleNamespace(
-                is_active=True, epoch=9, has_online=lambda directory_id: directory_id not in self.lost
+                is_active=True, epoch=9, has_online_directory=lambda directory_id: directory_id not in self.lost
             )
             for each in (1, 2, 3)
         }

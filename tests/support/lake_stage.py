@@ -72,7 +72,7 @@ class LakeStage:
         """The choices of a user for this topic; `changed` names fields of `FollowChoices` and of what it has."""
         settings = {
             name: changed.pop(name)
-            for name in ("misfits", "round_size", "has_headers", "compacts_from")
+            for name in ("misfits", "round_size", "has_headers", "compact_files_min")
             if name in changed
         }
         forms = {name: changed.pop(name) for name in FORMS if name in changed}

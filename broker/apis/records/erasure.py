@@ -60,9 +60,9 @@ def append_order(
     now_ms: int,
     refused: AppendResult,
 ) -> AppendResult:
-    """Append a client's control batch to the log if it is an erase order, which names records to erase, and if the
-    client may erase them. `refused` is the log's refusal of the batch. It is returned for a batch that is not a valid
-    erase order. An erase order that is not allowed or too large is refused with an error of its own."""
+    """Append an erase order, which a client sent as a control batch, to the log if the client may erase the records it
+    names. Returns the result of the append. A batch that is not a valid erase order gets `refused`, the log's refusal
+    of the batch; an order that is not allowed or too large gets an error of its own."""
     if len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & CONTROL_BIT:
         return refused
     order = read_sent_order(bytes(records))

@@ -7,7 +7,7 @@ import asyncio
 import secrets
 from pathlib import Path
 
-from moldau.backup.capture.changes import KEY_SIZE, MaskFunctions
+from moldau.backup.capture.changes import MASK_KEY_SIZE, MaskFunctions
 from moldau.backup.capture.packed import CaptureTooLarge, ZipStore
 from moldau.backup.capture.taking import CaptureResult, CaptureRules, CaptureShell, NothingToCapture, take_capture
 from moldau.backup.store import BackupStore
@@ -71,14 +71,14 @@ def _rules(given: argparse.Namespace, now_ms: int) -> CaptureRules:
 
 def _mask_key(file: str | None) -> bytes:
     if file is None:
-        return secrets.token_bytes(KEY_SIZE)
+        return secrets.token_bytes(MASK_KEY_SIZE)
     try:
         key = Path(file).read_bytes()
     except OSError as problem:
         raise WrongArguments(f"--mask-key {file} cannot be read: {problem.strerror}") from None
-    if len(key) < KEY_SIZE:
+    if len(key) < MASK_KEY_SIZE:
         raise WrongArguments(
-            f"--mask-key {file} has {count_with_noun(len(key), 'byte')}: it needs {KEY_SIZE} random ones"
+            f"--mask-key {file} has {count_with_noun(len(key), 'byte')}: it needs {MASK_KEY_SIZE} random ones"
         )
     return key
 

@@ -122,7 +122,7 @@ class FetchedPiece(NamedTuple):
     """The most records that are shown."""
     characters: int
     """The number of characters after which no further record is shown."""
-    newest: bool
+    selects_newest: bool
     """Whether the last matching records are selected, instead of the first."""
 
 
@@ -181,7 +181,7 @@ def select_records(
     """
     progress = _Progress(piece.offset)
     matching = _matches(piece, wanted, schemas, progress, effort_max)
-    if not piece.newest:
+    if not piece.selects_newest:
         return _first(piece, wanted, matching, progress)
     kept: deque[_Match] = deque(maxlen=piece.limit)
     found = 0

@@ -161,7 +161,7 @@ class MetadataSnapshots:
             await asyncio.sleep(REFUSED_RETRY_S)
             self._feed(events.SnapshotRefused(snapshot_id))
             return
-        paths = self._log.start_at(snapshot_id, environment.wall_ms())
+        paths = self._log.replace_by_snapshot(snapshot_id, environment.wall_ms())
         self._committed.publish_snapshot(loaded.replay)
         log.info(
             "replaced the metadata log by the leader's snapshot %s: it starts at offset %d now",

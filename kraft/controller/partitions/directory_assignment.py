@@ -68,7 +68,7 @@ def assign_replica_directory(
     if partition.directory_of(broker.id) == directory_id:
         return ErrorCode.NONE
     wanted = RequestedChange(election=election_of(view, topic), directories={broker.id: directory_id})
-    if not broker.has_online(directory_id):
+    if not broker.has_online_directory(directory_id):
         wanted = without_offline_replica(wanted, partition, broker.id, directory_id)
     directories = [
         directory_id if replica == broker.id else partition.directory_of(replica) for replica in partition.replicas

@@ -136,7 +136,7 @@ def is_eligible(image: MetadataImage, partition: PartitionRegistration, member: 
     broker = image.cluster.brokers.get(member.broker_id)
     if broker is None or not broker.is_active or member.broker_epoch not in (ANY_EPOCH, broker.epoch):
         return False
-    return broker.has_online(partition.directory_of(member.broker_id))
+    return broker.has_online_directory(partition.directory_of(member.broker_id))
 
 
 def refused(data: PartitionData, error: ErrorCode) -> PartitionResult:

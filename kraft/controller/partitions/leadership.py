@@ -135,7 +135,7 @@ def _may_lead(view: View, partition: PartitionRegistration, except_broker: int, 
         if replica == except_broker:
             return False
         if replica == with_broker:
-            return cluster.has_online(replica, partition.directory_of(replica))
+            return cluster.has_online_directory(replica, partition.directory_of(replica))
         return may_lead_now(replica)
 
     return may_lead

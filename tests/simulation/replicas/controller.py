@@ -32,7 +32,7 @@ class Registered(NamedTuple):
     epoch: int
     is_active: bool
 
-    def has_online(self, directory_id: bytes) -> bool:
+    def has_online_directory(self, directory_id: bytes) -> bool:
         """A broker has one directory here, and lives no longer than that."""
         return True
 

@@ -28,10 +28,10 @@ def files_count(stage: LakeStage) -> int:
 def test_files_of_a_partition_become_one_and_the_rows_stay(stage: LakeStage) -> None:
     for _ in range(4):
         stage.numbered(20, days=2)
-        stage.follow(compacts_from=5)
+        stage.follow(compact_files_min=5)
     assert files_count(stage) == 8
     stage.numbered(20, days=2)
-    follower = stage.follow(compacts_from=5)
+    follower = stage.follow(compact_files_min=5)
     assert follower.progress.compacted_count == 10 and stage.said[-1] == "10 small files were joined"
     assert files_count(stage) == 2 and stage.offsets() == all_offsets(stage.ends.items())
     snapshot = stage.table().current_snapshot()
@@ -46,7 +46,7 @@ def test_files_of_a_partition_become_one_and_the_rows_stay(stage: LakeStage) -> 
 def test_the_ledger_of_a_compaction_is_that_of_the_rows(stage: LakeStage) -> None:
     for _ in range(3):
         stage.numbered(5)
-        follower = stage.follow(compacts_from=3)
+        follower = stage.follow(compact_files_min=3)
     assert files_count(stage) == 1
     known = ledger_of(stage.table())
     assert known is not None and known.offsets == {0: 15}
@@ -60,14 +60,14 @@ def test_files_of_other_sizes_are_left_alone(stage: LakeStage, monkeypatch: pyte
     for _ in range(2):
         stage.numbered(1)
         stage.follow()
-    assert stage.follow(compacts_from=3).progress.compacted_count == 0
+    assert stage.follow(compact_files_min=3).progress.compacted_count == 0
     stage.numbered(1)
-    assert stage.follow(compacts_from=3).progress.compacted_count == 3
+    assert stage.follow(compact_files_min=3).progress.compacted_count == 3
     monkeypatch.setattr(compaction, "SMALL_SIZE", 1)
     for _ in range(3):
         stage.numbered(1)
         stage.follow()
-    assert stage.follow(compacts_from=3).progress.compacted_count == 0
+    assert stage.follow(compact_files_min=3).progress.compacted_count == 0
     assert stage.offsets() == all_offsets(stage.ends.items())
 
 
@@ -75,10 +75,10 @@ def test_a_table_by_key_keeps_its_rows(stage: LakeStage) -> None:
     for number in range(4):
         key = f"k{number}".encode()
         stage.append([Record(key, b"1", START_MS)])
-        stage.follow(mode="upsert", compacts_from=3)
+        stage.follow(mode="upsert", compact_files_min=3)
     assert files_count(stage) == 2
     stage.append([Record(b"k1", None, START_MS)])
-    stage.follow(mode="upsert", compacts_from=3)
+    stage.follow(mode="upsert", compact_files_min=3)
     assert [row["key"] for row in stage.rows()] == [b"k0", b"k2", b"k3"]
 
 
@@ -96,7 +96,7 @@ def test_a_commit_of_another_program_ends_the_compaction_and_not_the_follower(st
         stage.numbered(5)
         stage.follow()
     stage.numbered(5)
-    follower, _ = stage.open(interfere, compacts_from=3)
+    follower, _ = stage.open(interfere, compact_files_min=3)
     follower.catch_up()
     assert len(interfered) == 3 and follower.progress.compacted_count == 0
     follower.catch_up()
@@ -113,7 +113,7 @@ def test_files_that_are_full_though_they_are_small_are_left_alone(
     monkeypatch.setattr("moldau.lake.opening.FILE_SIZE_MAX", 1)
     for _ in range(3):
         stage.numbered(20)
-        follower = stage.follow(compacts_from=2, unit=None)
+        follower = stage.follow(compact_files_min=2, unit=None)
     assert follower.progress.compacted_count == 0
     assert stage.offsets() == all_offsets(stage.ends.items()) and stage.orphans() == []
     written = len(stage.steps)

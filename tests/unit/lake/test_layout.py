@@ -47,7 +47,7 @@ def orders(stage: LakeStage, count: int, *, keys: int = 1_000) -> None:
 def test_a_table_is_partitioned_by_a_field_of_the_value(stage: LakeStage, mode: str) -> None:
     polars = pytest.importorskip("polars", reason="the extra moldau[polars] is not installed")
     layout = ChosenLayout(("value.country",), ("value.rank", "offset"))
-    chosen: dict[str, Any] = {"mode": mode, "schema": "sample", "layout": layout, "unit": "day", "compacts_from": 2}
+    chosen: dict[str, Any] = {"mode": mode, "schema": "sample", "layout": layout, "unit": "day", "compact_files_min": 2}
     for _ in range(3):
         orders(stage, 40, keys=30)
         stage.follow(**chosen)

@@ -74,7 +74,7 @@ def test_the_table_and_its_tail_are_one_relation_in_each_engine(stage: LakeStage
 
 def test_a_relation_is_pinned_and_renewed(stage: LakeStage) -> None:
     stage.numbered(40)
-    follower = stage.follow(compacts_from=2)
+    follower = stage.follow(compact_files_min=2)
     stage.numbered(10)
     found = live(stage)
     before = found.to_table()

@@ -135,7 +135,7 @@ def stored_values(stage: LakeStage) -> dict[bytes, Any]:
 def test_null_and_empty_stay_what_they_are_when_files_are_replaced(tmp_path: Path, mode: str) -> None:
     stage = LakeStage(tmp_path)
     stage.put_schema(1, NESTED)
-    followed: dict[str, Any] = {"mode": mode, "registry": str(stage.schemas), "compacts_from": 3}
+    followed: dict[str, Any] = {"mode": mode, "registry": str(stage.schemas), "compact_files_min": 3}
 
     def put(**values: Any) -> None:
         stage.append([Record(key.encode(), framed(1, NESTED, value), START_MS) for key, value in values.items()])

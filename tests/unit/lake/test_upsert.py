@@ -63,7 +63,7 @@ def test_a_key_that_is_deleted_has_no_row_until_it_is_written_again() -> None:
     changes.add(first, kept_all(first))
     changes.add(second, kept_all(second, deletes=True))
     found, keys = changes.rows_and_keys()
-    assert found["offset"].to_pylist() == [4] and sorted(keys.identities.to_pylist()) == [b"a", b"b", b"c"]
+    assert found["offset"].to_pylist() == [4] and sorted(keys.key_identities.to_pylist()) == [b"a", b"b", b"c"]
     assert found.column_names == ["key", "partition", "offset", "timestamp"]
 
 

@@ -54,7 +54,7 @@ def test_the_files_of_a_table_have_them_too_also_after_they_were_joined(made: Ma
         for value, payload in made.values:
             stage.append([Record(b"k", framed(payload), START_MS), Record(b"k", None, START_MS)])
             expected += [value, None]
-            stage.follow(registry=str(stage.schemas), compacts_from=2)
+            stage.follow(registry=str(stage.schemas), compact_files_min=2)
         assert stored(stage) == expected
         assert len(list(stage.table().scan().plan_files())) == 1
 

@@ -101,17 +101,18 @@ def check_removed(client: Client, resource: Resource, what: str, changes: Iterab
                 raise Failure(f"{what}: there is no setting {name}{_meant(name, what)}", status=EXIT_UNKNOWN)
 
 
-def check_setting(code: int, said: str | None, what: str) -> None:
-    """Raise `Failure` if a change of settings was refused. If the reason is an unknown setting or logger, the message
-    names the one that was probably meant. `what` names the resource: its kind comes first.
+def check_setting(code: int, message: str | None, what: str) -> None:
+    """Raise `Failure` if the reply to a change of settings has an error `code`; `message` is the text of the error. For
+    an unknown setting or logger, the failure names the one that was probably meant. `what` names the resource: its
+    kind comes first.
     """
-    match = UNKNOWN_NAME.search(said or "")
+    match = UNKNOWN_NAME.search(message or "")
     if code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST) and match is not None:
         name = match[1] or match[2]
         noun = "setting" if match[1] else "logger"
         meant = _meant(name, what)
         raise Failure(f"{what}: there is no {noun} {name}{meant} ({ErrorCode(code).name})", status=EXIT_UNKNOWN)
-    check(code, said, what)
+    check(code, message, what)
 
 
 def _meant(name: str, what: str) -> str:

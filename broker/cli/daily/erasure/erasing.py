@@ -65,7 +65,7 @@ further segment in their receipts.
 SALT_SIZE: Final = 16
 PRODUCE_VERSION: Final = 9
 """The version of Produce in which erase orders are sent. It names topics by their names."""
-NOT_REACHED: Final = (
+COPIES_NOT_ERASED: Final = (
     "copies that consumers have made",
     "mirrors, dead-letter topics and topics that were derived from this one",
     "backups, snapshots that are pinned, and files that were copied",
@@ -131,7 +131,7 @@ class Erasure:
         self._session = session
         self._key = key
         self._tables = tables
-        self._not_reached = [*NOT_REACHED, OTHER_TABLES if session.arguments.tables else TABLES]
+        self._not_reached = [*COPIES_NOT_ERASED, OTHER_TABLES if session.arguments.tables else TABLES]
         self._client: Client = session.client
         self._topic = topic
         self._salt = secrets.token_bytes(SALT_SIZE)

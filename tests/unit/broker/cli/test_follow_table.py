@@ -37,7 +37,7 @@ def test_the_arguments_are_the_choices(stage: LakeStage) -> None:
     arguments = parser(first_word="follow-table").parse_args(words(stage, *more, "--read-uncommitted", "--region", "x"))
     chosen = choices_of(arguments)
     assert chosen.forms.registry == "http://r" and chosen.unit is None and chosen.mode == "append"
-    assert chosen.settings.compacts_from is None and chosen.catalog_properties == {}
+    assert chosen.settings.compact_files_min is None and chosen.catalog_properties == {}
     assert chosen.settings.round_size == 1 << 20 and chosen.settings.misfits == "skip" and chosen.settings.has_headers
     assert chosen.options == {
         "path": str(stage.logs),
@@ -52,7 +52,7 @@ def test_a_catalog_is_given_by_its_properties() -> None:
     chosen = choices_of(parser(first_word="follow-table").parse_args([*told, *more]))
     assert chosen.catalog == "prod" and chosen.warehouse is None
     assert chosen.catalog_properties == {"type": "rest", "uri": "http://h:8181/?a=b"}
-    assert chosen.settings.compacts_from == FILES_MIN
+    assert chosen.settings.compact_files_min == FILES_MIN
 
 
 def test_one_run_takes_what_is_there(stage: LakeStage, capsys: pytest.CaptureFixture[str]) -> None:

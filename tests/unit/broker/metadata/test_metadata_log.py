@@ -85,7 +85,7 @@ def test_one_that_a_leaders_overtook_is_given_up(disk: SimulatedDisk) -> None:
     for _ in range(5):
         metadata_log.append([NoOpRecord()], 30, 1, 1000)
     own, leaders = written(metadata_log, 4), written(metadata_log, 42)
-    metadata_log.start_at(leaders, 1000)
+    metadata_log.replace_by_snapshot(leaders, 1000)
     assert took(disk, metadata_log, own) == [leaders]
     metadata_log.append([NoOpRecord()], 30, 1, 1000)
     metadata_log.log.close(1000, clean=False)
@@ -100,9 +100,12 @@ def test_a_snapshot_that_takes_the_place_of_the_log_is_the_earliest(disk: Simula
         metadata_log.append([NoOpRecord()], 30, 1, 1000)
     own, leaders = written(metadata_log, 4), written(metadata_log, 42)
     metadata_log.snapshot_written(own, Retention(retention_bytes=-1, retention_ms=-1), 1000)
-    paths = metadata_log.start_at(leaders, 1000)
+    paths = metadata_log.replace_by_snapshot(leaders, 1000)
     assert paths == [f"/data/{DIRECTORY}/{own.file_name}"] and metadata_log.earliest_snapshot == leaders
-    assert metadata_log.start_at(leaders, 1000) == [] and divergence_of_replica(metadata_log, 42, leaders.epoch) is None
+    assert (
+        metadata_log.replace_by_snapshot(leaders, 1000) == []
+        and divergence_of_replica(metadata_log, 42, leaders.epoch) is None
+    )
     metadata_log.log.close(1000, clean=False)
     again = opened(disk)  # killed before it was unlinked
     assert again.earliest_snapshot == leaders and divergence_of_replica(again, 42, leaders.epoch) is None

@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
-from moldau.tables.values.decoders import FramedValues, as_text
+from moldau.tables.values.decoders import FramedValueDecoder, as_text
 from moldau.tables.values.frames import message_path, split_frame
 from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded
 
@@ -58,7 +58,7 @@ def test_frames_that_are_none_are_refused() -> None:
 def test_json_and_avro_of_a_directory(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text("{}")
     (tmp_path / "2.avsc").write_text(json.dumps(WHOLE))
-    values = FramedValues(SchemaSource(str(tmp_path)))
+    values = FramedValueDecoder(SchemaSource(str(tmp_path)))
     assert values.decode(framed(1, b'{"a": [1]}')) == {"a": [1]}
     payload = avro(WHOLE, SOMEBODY)
     found = values.decode(framed(2, payload))
@@ -78,7 +78,7 @@ def test_protobuf_of_a_directory(tmp_path: Path) -> None:
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     file = person_file(descriptor_pb2)
     (tmp_path / "5.desc").write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
-    values = FramedValues(SchemaSource(str(tmp_path)))
+    values = FramedValueDecoder(SchemaSource(str(tmp_path)))
     # field 1: 7; field 2: "a", "b"; of the second message type of the file
     assert values.decode(framed(5, b"\2\2" + b"\x08\x07\x12\x01a\x12\x01b")) == {
         "id": 7,
@@ -104,10 +104,10 @@ def person_file(descriptor_pb2: object) -> object:
 
 def test_a_directory_that_cannot_be_read_does_not_say_that_there_is_no_schema(tmp_path: Path) -> None:
     with pytest.raises(RegistryNotReached, match="gone is not a directory"):
-        FramedValues(SchemaSource(f"file://{tmp_path}/gone")).decode(framed(9, b""))
+        FramedValueDecoder(SchemaSource(f"file://{tmp_path}/gone")).decode(framed(9, b""))
     (tmp_path / "9.avsc").mkdir()
     with pytest.raises(RegistryNotReached, match="Is a directory"):
-        FramedValues(SchemaSource(str(tmp_path))).decode(framed(9, b""))
+        FramedValueDecoder(SchemaSource(str(tmp_path))).decode(framed(9, b""))
 
 
 def test_where_values_may_be_null_a_registry_that_does_not_answer_is_an_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import moldau
 from moldau.broker.cli.command import main
 from moldau.protocol.record_builder import Record, RecordHeader, build_batch
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
-from moldau.tables.values.decoders import FramedValues
+from moldau.tables.values.decoders import FramedValueDecoder
 from moldau.tables.values.frames import HeaderFramed, framed_column, framed_data, split_frame
 from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
 from tests.support.header_frames import AVRO, GUID, WRITTEN, Written, put_schemas
@@ -39,7 +39,7 @@ def schemas(tmp_path: Path) -> str:
 def decoded(schemas: str, data: bytes | None, *headers: RecordHeader, column: str = "value") -> object:
     framed = framed_data(data, headers, column)
     assert framed is not None
-    return FramedValues(SchemaSource(schemas)).decode(framed)
+    return FramedValueDecoder(SchemaSource(schemas)).decode(framed)
 
 
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)

@@ -14,7 +14,7 @@ import pytest
 
 from moldau.tables.refusals import Refused
 from moldau.tables.values import registry as registry_module
-from moldau.tables.values.decoders import FramedValues
+from moldau.tables.values.decoders import FramedValueDecoder
 from moldau.tables.values.frames import HeaderFramed
 from moldau.tables.values.registry import RegistryAddress, RegistryNotReached, SchemaSource, ValueNotDecoded
 from tests.support.header_frames import AVRO, GUID, ORDER, SHOP, WRITTEN
@@ -71,7 +71,7 @@ def test_a_registry_gives_schemas_and_those_they_refer_to(registry: str) -> None
         "/api/schemas/ids/2": {"schema": json.dumps(PERSON), "references": [reference]},
         "/api/subjects/a%2Fb/versions/3?deleted=true": {"schema": json.dumps(ADDRESS)},
     }
-    values = FramedValues(SchemaSource(registry))
+    values = FramedValueDecoder(SchemaSource(registry))
     value = framed(2, avro(WHOLE, SOMEBODY))
     assert values.decode(value) == values.decode(value) == SOMEBODY
     login = "Basic " + base64.b64encode(b"user:word").decode()
@@ -106,7 +106,7 @@ def test_a_404_of_another_server_does_not_say_that_there_is_no_schema(
     for answer in ({"detail": "Not Found"}, "not found", ["error_code"]):
         monkeypatch.setattr(Answers, "unknown", answer)
         with pytest.raises(RegistryNotReached, match="answers 404 to /schemas/ids/9"):
-            FramedValues(SchemaSource(registry)).decode(framed(9, b""))
+            FramedValueDecoder(SchemaSource(registry)).decode(framed(9, b""))
 
 
 def test_a_registry_gives_protobuf_without_a_compiler(registry: str) -> None:
@@ -116,7 +116,7 @@ def test_a_registry_gives_protobuf_without_a_compiler(registry: str) -> None:
         "/api/schemas/ids/5": {"schema": "message …", "schemaType": "PROTOBUF"},
         "/api/schemas/ids/5?format=serialized": {"schema": text, "schemaType": "PROTOBUF"},
     }
-    assert FramedValues(SchemaSource(registry)).decode(framed(5, b"\2\2\x08\x07")) == {
+    assert FramedValueDecoder(SchemaSource(registry)).decode(framed(5, b"\2\2\x08\x07")) == {
         "id": 7,
         "names": [],
         "note": None,
@@ -141,7 +141,9 @@ def test_protobuf_of_a_registry_with_well_known_files_and_references(registry: s
         "/api/schemas/ids/5?format=serialized": answer,
         "/api/subjects/towns/versions/1?deleted=true&format=serialized": {"schema": texts[1], "schemaType": "PROTOBUF"},
     }
-    assert FramedValues(SchemaSource(registry)).decode(framed(5, b"\0" + b"\x0a\x03\x0a\x01B\x12\x02\x08\x05")) == {
+    assert FramedValueDecoder(SchemaSource(registry)).decode(
+        framed(5, b"\0" + b"\x0a\x03\x0a\x01B\x12\x02\x08\x05")
+    ) == {
         "town": {"name": "B"},
         "at": {"seconds": 5, "nanos": 0},
     }
@@ -156,7 +158,7 @@ def test_a_registry_is_asked_by_the_guids_of_headers(registry: str) -> None:
         shop: {"schema": "message …", "schemaType": "PROTOBUF"},
         f"{shop}?format=serialized": {"schema": base64.b64encode(SHOP).decode(), "schemaType": "PROTOBUF"},
     }
-    values = FramedValues(SchemaSource(registry))
+    values = FramedValueDecoder(SchemaSource(registry))
     for written in (AVRO, AVRO, WRITTEN["Protobuf, nested message"]):
         assert values.decode(HeaderFramed(written.data, written.header)) == written.value
     assert [path for path, _ in Answers.asked] == [order, shop, f"{shop}?format=serialized"]
@@ -169,9 +171,9 @@ def test_a_registry_without_guids_does_not_say_that_there_is_no_schema(
 ) -> None:
     monkeypatch.setattr(Answers, "unknown", {"error_code": 404, "message": "HTTP 404 Not Found"})
     with pytest.raises(RegistryNotReached, match="it does not know schemas by their GUID"):
-        FramedValues(SchemaSource(registry)).decode(HeaderFramed(AVRO.data, AVRO.header))
+        FramedValueDecoder(SchemaSource(registry)).decode(HeaderFramed(AVRO.data, AVRO.header))
     with pytest.raises(ValueNotDecoded, match=r"answers 404 to /schemas/ids/9$"):
-        FramedValues(SchemaSource(registry)).decode(framed(9, b""))
+        FramedValueDecoder(SchemaSource(registry)).decode(framed(9, b""))
 
 
 def test_a_registry_that_gives_protobuf_as_text_is_named_with_the_remedy(registry: str) -> None:
@@ -266,7 +268,7 @@ def test_an_answer_that_is_no_json(registry: str, monkeypatch: pytest.MonkeyPatc
 def test_the_schemas_that_are_kept_are_bounded(registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moldau.tables.values.decoders.SCHEMAS_MAX", 2)
     Answers.known = {f"/api/schemas/ids/{each}": {"schema": "{}", "schemaType": "JSON"} for each in range(3)}
-    values = FramedValues(SchemaSource(registry))
+    values = FramedValueDecoder(SchemaSource(registry))
     for each in (0, 1, 1, 0, 2, 2, 0):
         assert values.decode(framed(each, b"7")) == 7
     assert [path.rpartition("/")[2] for path, _ in Answers.asked] == ["0", "1", "2", "0"]
