@@ -16,14 +16,14 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from moldau.lake.columns import DecodedColumns, TypedColumn
 from moldau.lake.forms import RegistryForm
 from moldau.protocol.record_builder import Record
 from moldau.tables.values.registry import SchemaSource
 from tests.support.lake_stage import START_MS, LakeStage
-from tests.support.made_values import Made, made
+from tests.support.made_values import Kind, Made, made, made_of_avro
 from tests.unit.lake.test_columns import batch
 
 pytestmark = pytest.mark.slow
@@ -33,6 +33,7 @@ def framed(payload: bytes) -> bytes:
     return b"\0\0\0\0\7" + payload
 
 
+@example(made_of_avro(Kind("bytes"), [b"", b"a"]))
 @given(made())
 @settings(max_examples=200, deadline=None)
 def test_a_column_has_the_values_as_they_were_made(made: Made) -> None:
