@@ -270,16 +270,17 @@ class NodeProcess:
         life.set_name(START_TASK_NAME)
         if self._start.place is None:
             _refuse_further_cores(self._config, self._environment)
+        await self._handle_signals()
+        if self._stopping.done():
+            return self._stopped_early()
         formatting = self._start.formatting
         if formatting is not None and not self._start.in_memory:
             await _refuse_taken_ports(self._config, self._loop)
         is_formatted = formatting is not None and _format_where_missing(self._config, self._environment, formatting)
-        await self._handle_signals()
         node = await self._started()
         if node is None:
             # The node may have waited long for its peers. Written data survives the end of a process.
-            log.info("stopping on %s, before the node served", self._stopping.result())
-            return 0
+            return self._stopped_early()
         for each in node.listeners:
             log.info("%s listener %s on %s:%d", each.role.name, each.name, each.host or "*", each.port)
         log.info("node %d of cluster %s serves", self._config.node_id, node.cluster.id)
@@ -311,6 +312,10 @@ class NodeProcess:
             self._control.stop()
         log.info("stopped")
         return 0 if node.departure is None else node.departure.exit_status
+
+    def _stopped_early(self) -> int:
+        log.info("stopping on %s, before the node served", self._stopping.result())
+        return 0
 
     async def _started(self) -> Node | None:
         """Start the node. Returns it once it serves, or None if the process was told to stop before. Raises the error
@@ -360,6 +365,10 @@ class NodeProcess:
         if self._start.until_eof:
             if not self._environment.watchable_input():
                 raise ValueError("--until-eof needs a pipe as its standard input, and this is a file or a device")
+            if self._environment.has_input_ended():
+                # Nothing is written: the process that started the node may have removed its directory already.
+                self._stop("the end of its input")
+                return
             await self._loop.connect_read_pipe(lambda: InputEnd(lambda: self._stop("the end of its input")), sys.stdin)
 
     def _log_longest_step(self) -> None:

@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import resource
+import select
 import stat
 import sys
 import time
@@ -207,6 +208,13 @@ class LocalEnvironment:
         """
         mode = os.fstat(sys.stdin.fileno()).st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(sys.stdin.fileno())
+
+    @staticmethod
+    def has_input_ended() -> bool:
+        """Whether standard input is a pipe whose writers have all gone, with nothing left in it."""
+        pipe = select.poll()
+        pipe.register(sys.stdin, select.POLLIN)
+        return any(event & select.POLLHUP and not event & select.POLLIN for _, event in pipe.poll(0))
 
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)

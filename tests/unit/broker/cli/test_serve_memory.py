@@ -86,6 +86,15 @@ def test_an_input_whose_end_cannot_be_waited_for_is_refused() -> None:
     assert done.returncode == 1 and "--until-eof needs a pipe" in done.stderr
 
 
+@pytest.mark.processes
+def test_a_node_whose_input_has_ended_writes_nothing(tmp_path: Path) -> None:
+    data = tmp_path / "removed" / "data"
+    command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(data), "--port", "0", "--until-eof"]
+    done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "stopping on the end of its input, before the node served" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def settings(**given: object) -> list[str]:
     return own_settings(
         Namespace(**{"file": None, "data": None, "memory": False, "port": None, "control": None} | given)
