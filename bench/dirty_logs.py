@@ -115,7 +115,7 @@ def record_batches(kind: LogKind, now_ms: int) -> Iterator[bytes]:
             )
         )
         records = compress(kind.codec, body)
-        yield assemble(records, first, 0, int(kind.codec), count - 1, now_ms, now_ms, -1, -1, -1, count)
+        yield assemble((records,), first, 0, int(kind.codec), count - 1, now_ms, now_ms, -1, -1, -1, count)
 
 
 def _key_number(kind: LogKind, number: int) -> int:

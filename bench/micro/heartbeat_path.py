@@ -10,12 +10,6 @@ Microseconds of CPU a heartbeat, and those of the user part, as the median and t
 
 from __future__ import annotations
 
-import asyncio
-import cProfile
-import gc
-import pstats
-import resource
-import statistics
 import sys
 import tempfile
 import time
@@ -27,9 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.client import Client, connect_with_retries
 from bench.frames import request_frame
-from bench.micro.local_node import formatted_node
+from bench.micro.local_node import formatted_node, measure_rounds
 from bench.transactional_client import await_coordinator
-from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import (
@@ -188,41 +181,7 @@ async def started(home: str, port: int) -> Node:
 async def measure(home: str) -> None:
     port = Ports(25_000, 26_000).pair()
     node = await started(home, port)
-    pipe = asyncio.subprocess.PIPE
-    client = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, str(port), *sys.argv[1:], stdin=pipe, stdout=pipe
-    )
-    assert client.stdin is not None and client.stdout is not None
-
-    async def spent_us(count: int) -> tuple[float, float]:
-        """CPU and user CPU of a heartbeat."""
-        assert client.stdin is not None and client.stdout is not None
-        client.stdin.write(b"%d\n" % count)
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        assert await client.stdout.readline() == b"done\n"
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        user_s, system_s = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-        return (user_s + system_s) * 1e6 / count, user_s * 1e6 / count
-
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    await spent_us(ROUND_HEARTBEATS)
-    if "--profile" in sys.argv:
-        profiler = cProfile.Profile()
-        profiler.enable()
-        await spent_us(ROUND_HEARTBEATS)
-        profiler.disable()
-        pstats.Stats(profiler).sort_stats("tottime").print_stats(60)
-    else:
-        costs = [await spent_us(ROUND_HEARTBEATS) for _ in range(ROUNDS)]
-        total_us, user_us = zip(*costs, strict=True)
-        print(
-            f"{statistics.median(total_us):.1f} us a heartbeat (lowest {min(total_us):.1f}), "
-            f"user {statistics.median(user_us):.1f} (lowest {min(user_us):.1f})"
-        )
-    client.stdin.close()
-    await client.wait()
+    await measure_rounds((__file__, str(port), *sys.argv[1:]), "a heartbeat", requests=ROUND_HEARTBEATS, rounds=ROUNDS)
     await node.stop()
 
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import cProfile
+import gc
+import pstats
+import resource
+import statistics
+import sys
+from collections.abc import Sequence
 
 from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
 from moldau.broker.runtime.environment import LocalEnvironment
 from tests.conformance.brokers import CLUSTER_ID
@@ -26,3 +34,42 @@ def formatted_node(properties: dict[str, str]) -> Node:
         now_ms=environment.wall_ms(),
     )
     return Node(config, environment, loop)
+
+
+async def measure_rounds(client_command: Sequence[str], what: str, *, requests: int, rounds: int) -> None:
+    """Print the CPU (microseconds) that this process spends on a request, as the median and the least of some rounds;
+    with `--profile` the profile of one round instead. The client is a process of this command: it reads the number of
+    requests of a round from a line, and prints a line when it has their answers.
+    """
+    pipe = asyncio.subprocess.PIPE
+    client = await asyncio.create_subprocess_exec(sys.executable, *client_command, stdin=pipe, stdout=pipe)
+    sent, answers = client.stdin, client.stdout
+    assert sent is not None and answers is not None
+
+    async def spent_us() -> tuple[float, float]:
+        """CPU and user CPU of a request."""
+        sent.write(b"%d\n" % requests)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        assert await answers.readline() == b"done\n"
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        user_s, system_s = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+        return (user_s + system_s) * 1e6 / requests, user_s * 1e6 / requests
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    await spent_us()
+    if "--profile" in sys.argv:
+        profiler = cProfile.Profile()
+        profiler.enable()
+        await spent_us()
+        profiler.disable()
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(60)
+    else:
+        total_us, user_us = zip(*[await spent_us() for _ in range(rounds)], strict=True)
+        print(
+            f"{statistics.median(total_us):.1f} us {what} (lowest {min(total_us):.1f}), "
+            f"user {statistics.median(user_us):.1f} (lowest {min(user_us):.1f})"
+        )
+    sent.close()
+    await client.wait()

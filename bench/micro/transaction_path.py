@@ -8,11 +8,6 @@ instead.
 
 from __future__ import annotations
 
-import asyncio
-import cProfile
-import gc
-import pstats
-import statistics
 import sys
 import tempfile
 import time
@@ -25,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.client import Client, connect_with_retries
 from bench.conversations import run_conversations
 from bench.frames import batch_of, fetch_frame, produce_frame
-from bench.micro.local_node import formatted_node
+from bench.micro.local_node import formatted_node, measure_rounds
 from bench.transactional_client import (
     GROUP_KEY,
     ConsumedSource,
@@ -35,7 +30,6 @@ from bench.transactional_client import (
     await_coordinator,
 )
 from bench.transactions import FETCH_SIZE, RECORD_SIZES
-from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.conformance.brokers import Ports
@@ -97,38 +91,9 @@ async def start_node(home: str, port: int) -> Node:
 async def measure(home: str) -> None:
     port = Ports(25_000, 26_000).pair()
     node = await start_node(home, port)
-    client = await asyncio.create_subprocess_exec(
-        sys.executable,
-        __file__,
-        str(port),
-        *sys.argv[1:],
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+    await measure_rounds(
+        (__file__, str(port), *sys.argv[1:]), "a transaction", requests=ROUND_TRANSACTIONS, rounds=ROUNDS
     )
-    assert client.stdin is not None and client.stdout is not None
-
-    async def spent_us(count: int) -> float:
-        assert client.stdin is not None and client.stdout is not None
-        client.stdin.write(b"%d\n" % count)
-        began_ns = time.process_time_ns()
-        assert await client.stdout.readline() == b"done\n"
-        return (time.process_time_ns() - began_ns) / 1000 / count
-
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    await spent_us(ROUND_TRANSACTIONS)
-    if "--profile" in sys.argv:
-        profiler = cProfile.Profile()
-        profiler.enable()
-        await spent_us(ROUND_TRANSACTIONS)
-        profiler.disable()
-        pstats.Stats(profiler).sort_stats("tottime").print_stats(60)
-    else:
-        costs_us = [await spent_us(ROUND_TRANSACTIONS) for _ in range(ROUNDS)]
-        print(f"{statistics.median(costs_us):.0f} us a transaction (lowest {min(costs_us):.0f})")
-    client.stdin.close()
-    await client.wait()
     await node.stop()
 
 
