@@ -66,7 +66,7 @@ def end_transaction_marker(
 ) -> bytes:
     """Make the control batch that ends a producer's transaction in a partition."""
     return assemble(
-        _end_of_transaction(commits, coordinator_epoch),
+        (_end_of_transaction(commits, coordinator_epoch),),
         base_offset,
         partition_leader_epoch,
         TRANSACTIONAL_BIT | CONTROL_BIT,

@@ -137,7 +137,7 @@ def erase_order_batch(order: EraseOrder, timestamp_ms: int) -> bytes:
     body = bytearray()
     append_record(body, record, 0, 0)
     return assemble(
-        bytes(body),
+        (bytes(body),),
         0,
         NO_LEADER_EPOCH,
         CONTROL_BIT,

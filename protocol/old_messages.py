@@ -136,7 +136,7 @@ def upgrade_messages(
         raise MalformedMessage(f"the offsets in the message at offset {header.base_offset} do not ascend")
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     batch = assemble(
-        encode_messages(messages, offsets[0], messages[0].timestamp),
+        (encode_messages(messages, offsets[0], messages[0].timestamp),),
         offsets[0],
         NO_LEADER_EPOCH,
         TIMESTAMP_TYPE_BIT if is_append_time else 0,

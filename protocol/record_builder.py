@@ -89,7 +89,7 @@ def build_batch(
         | (0 if delete_horizon_ms is None else DELETE_HORIZON_BIT)
     )
     return assemble(
-        compress(codec, body, compression_level),
+        (compress(codec, body, compression_level),),
         base_offset,
         partition_leader_epoch,
         attributes,
@@ -104,35 +104,6 @@ def build_batch(
 
 
 def assemble(
-    body: BytesLike,
-    base_offset: int,
-    partition_leader_epoch: int,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    records_count: int,
-) -> bytes:
-    """Build a batch from its header fields and its encoded records. Length and checksum are computed."""
-    return assemble_parts(
-        (body,),
-        base_offset,
-        partition_leader_epoch,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        records_count,
-    )
-
-
-def assemble_parts(
     parts: Sequence[BytesLike],
     base_offset: int,
     partition_leader_epoch: int,
@@ -145,7 +116,8 @@ def assemble_parts(
     base_sequence: int,
     records_count: int,
 ) -> bytes:
-    """Build a batch as `assemble` does, from encoded records that lie in several parts. The parts are copied once."""
+    """Build a batch from its header fields and its encoded records, which lie in one or several parts and are copied
+    once. Length and checksum are computed."""
     header = bytearray(
         HEADER.pack(
             base_offset,

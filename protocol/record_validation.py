@@ -265,7 +265,7 @@ def recompress_batch(
 ) -> ValidBatch | RejectedBatch:
     """Compress the records with the topic's codec. The result is refused if it is larger than max.message.bytes."""
     batch = assemble(
-        compress(codec, body, rules.compression_level),
+        (compress(codec, body, rules.compression_level),),
         header.base_offset,
         header.partition_leader_epoch,
         header.attributes,

@@ -445,7 +445,7 @@ def empty_batch_to(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
     It takes a consumer to the next segment, like the empty batches that cleaning leaves in a local log.
     """
     return assemble(
-        b"",
+        (b"",),
         offset,
         epoch,
         0,

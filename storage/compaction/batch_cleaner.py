@@ -58,7 +58,7 @@ from moldau.protocol.record_batch import (
     read_raw_varint,
     read_raw_varlong,
 )
-from moldau.protocol.record_builder import assemble, assemble_parts
+from moldau.protocol.record_builder import assemble
 from moldau.protocol.record_reader import records_of
 from moldau.storage.compaction.offset_map import LATEST, NOT_NOTED, SUPERSEDED, OffsetMap
 from moldau.storage.compaction.request import CleaningRequest, CleaningStatistics
@@ -215,7 +215,7 @@ def rewritten_batch(
     if header.is_compressed:
         body = records[0] if len(records) == 1 else b"".join(records)
         records = (compress(header.codec, body, compression_level),)
-    data = assemble_parts(
+    data = assemble(
         records,
         header.base_offset,
         header.partition_leader_epoch,
@@ -234,7 +234,7 @@ def rewritten_batch(
 def header_only_batch(header: BatchHeader) -> CleanedBatch:
     """A batch without its records: the header alone keeps its offsets, producer, sequences and maximum timestamp."""
     data = assemble(
-        b"",
+        (b"",),
         header.base_offset,
         header.partition_leader_epoch,
         header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),

@@ -94,7 +94,7 @@ def plain_body(chance: random.Random) -> bytes:
 
 
 def assembled(stored: bytes, codec: Codec, count: int) -> bytes:
-    return assemble(stored, 0, -1, codec, count - 1, 0, 0, -1, -1, -1, count)
+    return assemble((stored,), 0, -1, codec, count - 1, 0, 0, -1, -1, -1, count)
 
 
 @functools.cache

@@ -146,7 +146,7 @@ def test_every_strict_prefix_of_a_batch_is_refused(codec: Codec) -> None:
 
 
 def batch_of_body(body: bytes, count: int = 1) -> bytes:
-    return assemble(body, 0, -1, 0, count - 1, 0, 0, -1, -1, -1, count)
+    return assemble((body,), 0, -1, 0, count - 1, 0, 0, -1, -1, -1, count)
 
 
 def record_of(*parts: bytes) -> bytes:

@@ -110,7 +110,7 @@ def test_what_expands_to_a_hundred_megabytes_takes_a_few(codec: Codec) -> None:
     for index in range(size):
         append_record(body, Record(None, bytes(MIB)), 0, index)
     stored = compress(codec, body)
-    batch = assemble(stored, 0, -1, codec, size - 1, 0, 0, -1, -1, -1, size)
+    batch = assemble((stored,), 0, -1, codec, size - 1, 0, 0, -1, -1, -1, size)
     del body
     tracemalloc.start()
     flags, _, _ = walked(batch)
@@ -123,12 +123,12 @@ def test_what_expands_to_a_hundred_megabytes_takes_a_few(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_what_expands_without_end_is_refused_at_its_bound(codec: Codec) -> None:
     stored = compress(codec, bytes(12 * MIB))
-    batch = assemble(stored, 0, -1, codec, 0, 0, 0, -1, -1, -1, 1)
+    batch = assemble((stored,), 0, -1, codec, 0, 0, 0, -1, -1, -1, 1)
     with pytest.raises(MalformedMessage):
         walked(batch)
     record = bytearray()
     append_record(record, Record(None, bytes(12 * MIB)), 0, 0)
-    batch = assemble(compress(codec, record), 0, -1, codec, 0, 0, 0, -1, -1, -1, 1)
+    batch = assemble((compress(codec, record),), 0, -1, codec, 0, 0, 0, -1, -1, -1, 1)
     assert walked(batch)[0] & OFFSETS_DIFFER == 0
     with pytest.raises(DecompressedSizeExceeded):
         walked(batch, size_max=8 * MIB)
@@ -145,7 +145,7 @@ def test_the_bound_on_a_record_is_kept_to_the_byte_wherever_the_record_lies(code
         append_record(body, Record(None, bytes(size if index == 3 else 3)), 0, index)
     record_size = largest_record(bytes(body), 5)
     assert size < record_size < size + 16
-    batch = assemble(compress(codec, body), 0, -1, codec, 4, 0, 0, -1, -1, -1, 5)
+    batch = assemble((compress(codec, body),), 0, -1, codec, 4, 0, 0, -1, -1, -1, 5)
     assert walked(batch, record_size_max=record_size) == walk_records(bytes(body), 0, len(body), 5)
     with pytest.raises(RecordSizeExceeded):
         walked(batch, record_size_max=record_size - 1)

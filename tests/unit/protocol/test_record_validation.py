@@ -75,7 +75,7 @@ def changed(batch: bytes, **fields: int) -> bytes:
 
 
 def batch_of_body(body: bytes, count: int, codec: Codec = Codec.NONE) -> bytes:
-    return assemble(compress(codec, body), 0, -1, int(codec), count - 1, NOW, NOW, -1, -1, -1, count)
+    return assemble((compress(codec, body),), 0, -1, int(codec), count - 1, NOW, NOW, -1, -1, -1, count)
 
 
 def record_at(offset_delta: int) -> bytes:
@@ -318,14 +318,14 @@ def test_records_that_no_reader_gets_past_are_refused(body: bytes, count: int, c
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda _: b"\xde\xad\xbe\xef" * 9, lambda _: b""])
 def test_compressed_data_that_does_not_expand_is_refused(codec: Codec, damage: Callable[[bytes], bytes]) -> None:
     stored = damage(compress(codec, GOOD))
-    batch = assemble(stored, 0, -1, int(codec), 0, NOW, NOW, -1, -1, -1, 1)
+    batch = assemble((stored,), 0, -1, int(codec), 0, NOW, NOW, -1, -1, -1, 1)
     assert refused(batch).error is INVALID_RECORD
 
 
 def test_lz4_blocks_that_java_cannot_read_are_refused() -> None:
     body = build_batch([Record(b"k", bytes(200_000), NOW)])[61:]
     linked = lz4.frame.compress(body, block_linked=True, block_size=4)
-    assert refused(assemble(linked, 0, -1, 3, 0, NOW, NOW, -1, -1, -1, 1)).error is INVALID_RECORD
+    assert refused(assemble((linked,), 0, -1, 3, 0, NOW, NOW, -1, -1, -1, 1)).error is INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -393,7 +393,7 @@ def test_the_time_bounds_are_inclusive(off: int) -> None:
 def test_a_timestamp_past_64_bits_is_out_of_any_bounds() -> None:
     body = bytearray()
     append_record(body, Record(b"k", b"v"), INT64_MAX, 0)
-    batch = assemble(body, 0, -1, 0, 0, NOW, NOW, -1, -1, -1, 1)
+    batch = assemble((body,), 0, -1, 0, 0, NOW, NOW, -1, -1, -1, 1)
     assert refused(batch, Rules(message_timestamp_after_max_ms=INT64_MAX)).error is ErrorCode.INVALID_TIMESTAMP
 
 

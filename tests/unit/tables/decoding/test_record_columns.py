@@ -144,7 +144,7 @@ def test_names_of_headers_need_not_be_text(tmp_path: Path) -> None:
     batch = build_batch([Record(b"k", b"v", 5, headers=(("xx", b"1"),))])
     body = batch[61:].replace(b"xx", b"\xff\xfe")
     header = next(iter(iterate_batches(batch)))[1]
-    broken = assemble(body, 0, -1, 0, 0, header.base_timestamp, header.max_timestamp, -1, -1, -1, 1)
+    broken = assemble((body,), 0, -1, 0, 0, header.base_timestamp, header.max_timestamp, -1, -1, -1, 1)
     (row,) = rows_of(tmp_path / "log", [broken])
     assert row["headers"] == [{"key": "��", "value": b"1"}]
 
@@ -207,7 +207,7 @@ def test_hostile_records_raise_nothing_but_malformed_message(tmp_path: Path, dat
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(body)))
     count = data.draw(st.integers(-1, 5) | st.just(1 << 30))
-    batch = assemble(bytes(body[:cut]), 0, -1, 0, 2, 5, 7, -1, -1, -1, count)
+    batch = assemble((bytes(body[:cut]),), 0, -1, 0, 2, 5, 7, -1, -1, -1, count)
     try:
         mine = rows_of(tmp_path / "log", [batch])
     except MalformedMessage:
