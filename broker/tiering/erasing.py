@@ -211,7 +211,8 @@ class RemoteEraser:
         """
         found = [OrderInProgress(offset, order, await self._receipt(partition, offset, order))]
         runs_count = len(order.runs)
-        for each in [each for each in partition.log.erase_orders.tiered if each > offset]:
+        later_offsets = [each for each in partition.log.erase_orders.tiered if each > offset]
+        for each in later_offsets:
             later = erase_order_at(partition.log.segments, each)
             runs_count += 0 if later is None else len(later.runs)
             if later is None or runs_count > RUNS_OF_PASS_MAX:

@@ -38,7 +38,7 @@ from moldau.coordinator.group.membership import (
     answer_heartbeat,
     first_invalid,
     group_not_found,
-    interval_of_waiting_member,
+    heartbeat_interval_of,
 )
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -285,9 +285,9 @@ def join_or_stay(
         and owned is not None
     )
     is_told = is_joining or is_full or has_other_assignment(found, update.updated)
-    interval_ms = settings.heartbeat_interval_ms
-    if is_waiting(update):
-        interval_ms = interval_of_waiting_member(step, len(group.members), interval_ms)
+    interval_ms = heartbeat_interval_of(
+        step, len(group.members), settings.heartbeat_interval_ms, is_waiting=is_waiting(update)
+    )
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=update.updated.epoch,

@@ -111,13 +111,16 @@ def answer_heartbeat(
         answer_when_committed(step, event.waiter, decided, refused)
 
 
-def interval_of_waiting_member(step: GroupStep, members_count: int, interval_ms: int) -> int:
-    """The heartbeat interval (ms) of a member that waits for a target or for partitions, in a group whose other members
-    have `interval_ms`. All waiting members of a group together send at most `WAITING_HEARTBEATS_PER_S`.
+def heartbeat_interval_of(step: GroupStep, members_count: int, interval_ms: int, *, is_waiting: bool) -> int:
+    """The interval (ms) that the response to a heartbeat asks for: `interval_ms`, or a shorter one while the member
+    waits for a target or for partitions. All waiting members of a group together send at most
+    `WAITING_HEARTBEATS_PER_S`.
 
     DIVERGES: Apache Kafka always asks for the interval of the group's settings. Such a member then stands idle for up
     to five seconds after its partitions have become free.
     """
+    if not is_waiting:
+        return interval_ms
     spread_ms = members_count * 1_000 // WAITING_HEARTBEATS_PER_S
     return min(interval_ms, max(step.config.waiting_heartbeat_interval_ms, spread_ms))
 

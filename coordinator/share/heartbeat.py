@@ -25,7 +25,7 @@ from moldau.coordinator.group.membership import (
     answer_heartbeat,
     first_invalid,
     group_full_refusal,
-    interval_of_waiting_member,
+    heartbeat_interval_of,
     note_rebalance_begun,
     unknown_member,
     wrong_group_kind,
@@ -163,9 +163,10 @@ class MemberUpdate:
             is_initializing = initialize_new(step, group, group.topics_with(updated), self._epoch)
             if not step.changes:
                 group.note_settled(step.image)
-        interval_ms = self._settings.heartbeat_interval_ms
-        if is_initializing or group.state_topics.initializing or self._target_epoch < self._epoch:
-            interval_ms = interval_of_waiting_member(step, group.members_count, interval_ms)
+        is_waiting = is_initializing or bool(group.state_topics.initializing) or self._target_epoch < self._epoch
+        interval_ms = heartbeat_interval_of(
+            step, group.members_count, self._settings.heartbeat_interval_ms, is_waiting=is_waiting
+        )
         response = response_to(updated.member_id, updated.epoch, interval_ms)
         is_full = self._request.subscribed_topic_names is not None
         if self._request.member_epoch == JOIN_EPOCH or is_full or updated.assigned != self._member.assigned:

@@ -30,7 +30,7 @@ from moldau.coordinator.group.membership import (
     answer_heartbeat,
     group_full_refusal,
     group_not_found,
-    interval_of_waiting_member,
+    heartbeat_interval_of,
     note_rebalance_begun,
     unknown_member,
     wrong_group_kind,
@@ -357,11 +357,10 @@ class MemberUpdate:
     def answer(self) -> HeartbeatReply:
         group, updated, request = self.group, self.updated, self.request
         response = heartbeat_response(updated.member_id, updated.epoch)
-        response.heartbeat_interval_ms = self.settings.heartbeat_interval_ms
-        if updated.state is MemberState.UNRELEASED_TASKS or self.target_epoch < self.epoch:
-            response.heartbeat_interval_ms = interval_of_waiting_member(
-                self.step, len(group.members), self.settings.heartbeat_interval_ms
-            )
+        is_waiting = updated.state is MemberState.UNRELEASED_TASKS or self.target_epoch < self.epoch
+        response.heartbeat_interval_ms = heartbeat_interval_of(
+            self.step, len(group.members), self.settings.heartbeat_interval_ms, is_waiting=is_waiting
+        )
         if self.is_joining or updated.assigned != self.member.assigned:
             response.active_tasks = task_ids(updated.assigned.active)
             response.standby_tasks = task_ids(updated.assigned.standby)
