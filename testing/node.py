@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -66,6 +67,7 @@ class Node:
         self._lifeline = lifeline
         self._log: IO[bytes] = tempfile.TemporaryFile() if log_file is None else log_file.open("a+b")  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_paused = False
         self.greeting: dict[str, Any] = {}
         """The JSON that `moldau serve --greeting json` printed at the last start."""
 
@@ -108,6 +110,7 @@ class Node:
             env=_variables() | self._variables,
             start_new_session=True,  # Ctrl-C is for the test, which then stops its nodes
         )
+        self._is_paused = False
         self._lifeline.add_node(self._process.pid)
 
     def wait_until_serving(self, deadline: float) -> None:
@@ -152,13 +155,20 @@ class Node:
     def pause(self) -> None:
         """Suspend the process (SIGSTOP). Its connections stay open, and it answers nothing until `resume`."""
         process = self._running()
+        if self._is_paused:
+            return  # The kernel tells of a stop once.
         self._lifeline.watch_node(process.pid)  # a held process does not see that its standard input ends
         process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._is_paused = True
+        with suppress(ChildProcessError):  # Another thread has seen the end of the process.
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                process.returncode = os.waitstatus_to_exitcode(status)
 
     def resume(self) -> None:
         """Let a paused process continue."""
         self._running().send_signal(signal.SIGCONT)
+        self._is_paused = False
 
     def restart(self) -> None:
         """Start the node again on the same ports. If it runs, it is stopped cleanly first. A node in memory starts

@@ -43,6 +43,10 @@ FREE_HEAP_END_SIZE_MAX: Final = 8 << 20
 """The number of free bytes at the end of malloc's heap above which they are returned to the system, once clients use
 the node.
 """
+DESCRIPTORS_MAX_OF_MACOS: Final = 10_240
+"""OPEN_MAX of macOS: its kernel sets no higher limit on descriptors while the hard limit is "unlimited". The soft limit
+of a new process there is 256.
+"""
 GC_GENERATIONS: Final = 3
 OWN_THREADS_MAX: Final = 2
 EXIT_HALTED = 1
@@ -181,12 +185,15 @@ class LocalEnvironment:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def raise_descriptors_max(self) -> int:
-        """Raise the limit on file descriptors to the process's hard limit. Returns the new limit."""
+        """Raise the limit on file descriptors to the process's hard limit, or as far as the kernel allows. Returns the
+        new limit.
+        """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Some kernels report a limit as unlimited and then refuse that number.
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            return hard
+        for wanted in (hard, max(soft, DESCRIPTORS_MAX_OF_MACOS)):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                return wanted
         return soft
 
     def prevent_core_files(self) -> None:

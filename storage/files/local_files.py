@@ -33,6 +33,24 @@ SYNC_FILE_RANGE_WRITE = 2
 # 0 if the platform cannot read without blocking: then `pread_cached` is `pread`.
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _NOWAIT_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_HAS_ADVICE = hasattr(os, "posix_fadvise")
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""The command of fcntl(2) by which macOS empties the write cache of the drive too; its fsync(2) does not. None
+elsewhere."""
+
+
+def _sync(descriptor: int) -> None:
+    """Make the contents and the size of a file durable."""
+    if _FULL_SYNC is None:
+        # fdatasync(2) leaves out only what reading the data back does not need.
+        os.fdatasync(descriptor)
+        return
+    try:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        os.fsync(descriptor)  # Some file systems, such as those of a network, have no such command.
 
 
 @cache
@@ -185,8 +203,7 @@ class LocalFile:
         self._size = size
 
     def sync(self) -> None:
-        # Makes the size durable as well: fdatasync(2) leaves out only what reading the data back does not need.
-        os.fdatasync(self._descriptor)
+        _sync(self._descriptor)
 
     def begin_write_back(self, size: int, position: int) -> None:
         begin = _sync_file_range()
@@ -194,7 +211,8 @@ class LocalFile:
             begin(self._descriptor, position, size, SYNC_FILE_RANGE_WRITE)
 
     def evict(self) -> None:
-        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if _HAS_ADVICE:
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def stamp(self) -> FileStamp:
         """The present size, inode and modification time of the open file."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from moldau.protocol.primitives import BytesLike
+from moldau.storage.files import local_files
 from moldau.storage.files.local_files import BUFFERS_PER_CALL_MAX, LocalFile, LocalFiles
 from moldau.storage.files.port import File, FileSystem
 
@@ -139,6 +140,31 @@ def test_evicted_pages_are_read_from_the_disk(file: File) -> None:
     file.evict()
     assert file.pread_cached(4, 3) in (None, b"3456")
     assert file.pread(4, 3) == b"3456"
+
+
+@pytest.mark.parametrize("refused", [0, errno.ENOTSUP, errno.EIO])
+def test_a_sync_empties_the_cache_of_the_drive_if_the_system_has_a_command_for_it(
+    refused: int, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS has the command, and its Python has no fdatasync."""
+    calls: list[str] = []
+
+    def full_sync(_: int, command: int) -> int:
+        calls.append(f"fcntl {command}")
+        if refused:
+            raise OSError(refused, os.strerror(refused))
+        return 0
+
+    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.setattr(os, "fsync", lambda _: calls.append("fsync"))
+    monkeypatch.setattr(local_files.fcntl, "fcntl", full_sync)
+    monkeypatch.setattr(local_files, "_FULL_SYNC", 51)
+    if refused == errno.EIO:
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            file.sync()
+    else:
+        file.sync()
+    assert calls == ["fcntl 51", "fsync"] if refused == errno.ENOTSUP else ["fcntl 51"]
 
 
 def test_lock_excludes_this_process_and_another(fs: FileSystem, tmp_path: Path) -> None:
