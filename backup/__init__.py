@@ -1,1 +1,3 @@
-"""Backups of a cluster, in a directory or an object store: its logs, each up to one offset, and its metadata."""
+"""Backups of a cluster: its metadata, and the log of each partition up to some offset, in a directory or an object
+store.
+"""

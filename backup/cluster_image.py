@@ -1,13 +1,13 @@
 """The metadata of a restored cluster: the metadata of the backup, with nodes that have not registered yet.
 
-Topics keep their ids; settings, permissions, users, quotas and feature levels stay. Every replica of a partition has
-the same log, so all replicas are in sync and none leads. The controller elects a leader once one of them has
-registered.
+Topics keep their ids; settings, permissions, users, quotas and feature levels stay. A restore writes the same log for
+every replica of a partition, so all replicas are in sync. No replica leads: the controller elects a leader when the
+broker of a replica has registered.
 
-Each broker has a registration that is fenced, in the epoch -1. A node without a file of a clean shutdown names this
-epoch as its former one, and so counts as a node that lost nothing. A broker that a controller does not know counts as a
-node that may have lost records, and with eligible leader replicas (KIP-966) it leaves the in-sync replicas: no
-partition would get a leader.
+Each broker gets a fenced registration with the broker epoch -1. A restored node has no clean-shutdown file, so it
+reports -1 as its previous broker epoch. The two epochs are equal, so the controller knows that the node has lost no
+records. Without this registration the controller would suspect a loss. With eligible leader replicas (KIP-966) it would
+then remove the broker from the in-sync replicas, and no partition would get a leader.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def restored_image(
     """Make the metadata image of the restored cluster.
 
     `directories`: the id of each node's log directory. `last_epochs`: the highest leader epoch in each log, by the
-    topic's name in the backup; leaders may have been elected after the metadata snapshot. `next_producer_id`: higher
-    than every producer id in the logs.
+    topic's name in the backup. It may be higher than in the metadata snapshot, because a leader was elected afterwards.
+    `next_producer_id`: higher than every producer id in the logs.
     """
     return image._replace(
         cluster=ClusterImage(
@@ -106,8 +106,8 @@ def restored_quorum(
 ) -> QuorumDescription:
     """Make the quorum of the restored cluster: its voters, with the ids of their new log directories.
 
-    With kraft.version 0 the voters come from the nodes' configuration. A single restored node is a new quorum that the
-    old configuration does not name, so it gets kraft.version 1.
+    With kraft.version 0 nodes take the voters from their configuration. If only one node is restored, the old
+    configuration does not name this new quorum, so the quorum gets kraft.version 1, which stores the voters in the log.
     """
     node, known = placement.single_node, quorum.voters.by_id if quorum.voters is not None else {}
     if node is None and quorum.voters is None:

@@ -25,13 +25,13 @@ PIECE_SIZE: Final = 16 << 20
 
 
 class PieceContent(Protocol):
-    """The destination of the bytes of a piece while it is cut."""
+    """The memory or the file into which the bytes of a piece are copied from the log."""
 
     def write(self, data: BytesLike, /) -> None:
         """Append bytes to the piece. It may block."""
 
     def discard(self) -> None:
-        """Free the memory or the file of the piece. An object that is already stored remains."""
+        """Free the memory, or remove the file. An object that was already stored remains."""
 
 
 C = TypeVar("C", bound=PieceContent)
@@ -70,9 +70,8 @@ class CutPiece(NamedTuple, Generic[C]):
 
 
 class LogCutter(Generic[C]):
-    """Cuts a log from one offset to another, piece by piece.
-
-    Blocks while the source reads. The batches that contain the first and the last offset are included whole.
+    """Copies the batches from one offset to another into pieces. The first and the last batch are copied whole, even if
+    they begin before the first offset or end after the last one. Blocks while the source reads.
     """
 
     def __init__(

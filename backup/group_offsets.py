@@ -31,8 +31,8 @@ class MovedOffset(NamedTuple):
     """The offset after the restore. None if the offset is removed, because its partition is not restored."""
 
     def offset_change(self) -> OffsetChange:
-        """Make the change for a record of `__consumer_offsets`. It has no leader epoch, because the previous epoch need
-        not belong to the new offset.
+        """Make the change for a record of `__consumer_offsets`. The record has no leader epoch, because the stored
+        epoch belongs to the old offset.
         """
         value = None if self.after is None else self.before._replace(offset=self.after, leader_epoch=-1)
         return OffsetChange(self.group_id, self.topic, self.partition, value)

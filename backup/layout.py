@@ -1,10 +1,10 @@
 """The keys of the objects in a backup store. docs/backup.md describes them.
 
-moldau-backup.json                                                  whose store it is
+moldau-backup.json                                                  the id of the cluster
 pieces/<topic id>/<partition>/<first offset>-<end offset>-<crc32c>  whole batches, as in the log
 metadata/<end offset>-<epoch>-<crc32c>                              a KRaft snapshot
 backups/<backup id>.json                                            a manifest, written last
-unfinished/<backup id>.json                                         a manifest of what a run has so far
+unfinished/<backup id>.json                                         a manifest of what a run has written so far
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def backup_key(backup_id: str) -> str:
 
 
 def unfinished_key(backup_id: str) -> str:
-    """The key of the manifest of a backup that is not complete: its run is under way, or was stopped."""
+    """The key of the manifest of an incomplete backup, whose run is in progress or was interrupted."""
     return f"{UNFINISHED_PREFIX}{backup_id}{_SUFFIX}"
 
 

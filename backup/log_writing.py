@@ -53,7 +53,9 @@ class RestoredLogWriter:
             write_topic_id(fs, directory, topic_id)
 
     def append_batch(self, header: BatchHeader, batch: BytesLike, *, is_noted: bool = False) -> None:
-        """Append a batch to the log of every replica. If `is_noted`, `rewrite_batch` may replace the batch later."""
+        """Append a batch to the log of every replica. With `is_noted` its position is kept, so that `rewrite_batch` can
+        replace it later.
+        """
         is_full = self._size and self._size + header.size > self._segment_bytes
         if not self._files or is_full or header.last_offset - self._base_offset > SEGMENT_OFFSETS_MAX:
             self._roll(min(self._next_offset, header.base_offset) if not self._files else header.base_offset)

@@ -1,7 +1,7 @@
 """The manifest of a backup: for each partition the range of offsets and the pieces that have it, and the metadata.
 
-A manifest is written last, so whatever it names is in the store. It is JSON; a reader compares each field with what it
-expects, and raises `CorruptObject` if it differs. Fields that this version does not know are ignored.
+A manifest is written after all objects that it names. It is JSON. A reader checks the type and the range of each field,
+and raises `CorruptObject` if a check fails. Fields that this version does not know are ignored.
 
     {"format_version": 1, "backup_id": "20261129T221701Z-1", "cluster_id": "…", "began_ms": …, "asked_ms": …,
      "ended_ms": …, "metadata": {"end_offset": …, "epoch": …, "size": …, "crc32c": "…"},
@@ -29,9 +29,8 @@ MANIFEST_SIZE_MAX: Final = 1 << 30
 
 
 class Piece(NamedTuple):
-    """A range of offsets of a partition, with its batches in one object, byte for byte as in the log.
-
-    Offsets of the range without a batch were not in the log either.
+    """A range of offsets of a partition. One object has the batches of the range, byte for byte as in the log. An
+    offset of the range without a batch had none in the log either.
     """
 
     first_offset: int

@@ -28,8 +28,8 @@ def backup_for_time(backups: Sequence[BackupManifest], time_ms: int) -> BackupMa
 
 
 def restore_moment(manifest: BackupManifest, time_ms: int | None) -> RestoreMoment:
-    """Return the moment to which the logs are restored: the requested time, or the start of the backup if `time_ms` is
-    None.
+    """Return the moment to which the logs are restored: the requested time `time_ms`, or, if it is None, the start of
+    the backup.
     """
     if time_ms is None:
         return RestoreMoment(manifest.began_ms)
@@ -37,7 +37,8 @@ def restore_moment(manifest: BackupManifest, time_ms: int | None) -> RestoreMome
 
 
 def has_all_decided_transactions(manifest: BackupManifest, moment: RestoreMoment) -> bool:
-    """Whether the backup contains all records of every transaction that was decided by the restore moment, even if the
-    source could not read the ends of `__transaction_state` first.
+    """Whether the backup is known to have all records of every transaction that was decided before the restore moment.
+    True if the moment is so long before the backup that all logs were read after those records were written. False does
+    not mean that records are missing.
     """
     return moment.is_requested_time and moment.time_ms <= manifest.began_ms - LOG_END_AGE_MS_MAX

@@ -1,7 +1,7 @@
-"""Observes the logs of a backup: the transactions near the restore moment, and the decisions of their coordinators.
+"""Finds the transactions near the restore moment in the logs of a backup, and the decisions of their coordinators.
 
-A log is observed batch by batch, up to its end in the backup. Only numbers are kept of each batch. `settling.py` uses
-the result.
+Each log is read batch by batch, up to its end in the backup. Of a batch only offsets, producer ids, epochs and
+timestamps are kept, and no records. `settling.py` uses the result.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class LogObserver:
 
     @property
     def moment_offset(self) -> int:
-        """The same as `end_offset`, under the name that `TransactionStateObserver` has."""
+        """The end offset of the restored log. `TransactionStateObserver` has an attribute of the same name."""
         return self.end_offset
 
     def observe_batch(self, header: BatchHeader, batch: BytesLike) -> bool:
@@ -134,8 +134,8 @@ class LogObserver:
         return is_kept or not self._moment.is_long_past(header.max_timestamp) or self._is_awaiting()
 
     def finish_log(self, start_offset: int = 0) -> None:
-        """End the observation, because the log was read to its end in the backup. Transactions that are still open have
-        no marker in the backup. The restored log ends at or after `start_offset`.
+        """Note that the log was read to its end in the backup. Transactions that are still open now have no marker in
+        the backup. The restored log does not end before `start_offset`.
         """
         self.end_offset = max(self.end_offset, start_offset)
         self.transactions += self._open.values()
@@ -199,8 +199,8 @@ class TransactionDecision:
         return self.transaction.state is PREPARE_COMMIT
 
     def distance_ms(self, marker_ms: int) -> int:
-        """The distance (ms) between a marker's timestamp and the time in which the coordinator wrote the markers of
-        this decision.
+        """The distance (ms) of a marker's timestamp from the period in which the coordinator wrote the markers of this
+        decision; 0 within the period.
         """
         until = self.completed_ms if self.completed_ms is not None else marker_ms
         return max(0, self.transaction.updated_ms - marker_ms, marker_ms - until)
@@ -270,7 +270,7 @@ class TransactionStateObserver:
         self.moment_offset = max(self.moment_offset, start_offset)
 
     def has_all_markers(self, decision: TransactionDecision) -> bool:
-        """Whether the backup has the markers of a decision in all logs, according to `__transaction_state`."""
+        """Whether `__transaction_state` in the backup shows that the markers of a decision are in all logs."""
         if decision.completed_offset is None or decision.completed_ms is None:
             return False
         if self.end_offset_before_others is not None:

@@ -25,7 +25,7 @@ class RemovedBackups(NamedTuple):
 async def remove_all_but_newest(store: BackupStore, count: int, now_ms: int) -> RemovedBackups:
     """Remove all backups except the newest `count`. At least one backup is kept. Raises `RemoteStorageError`.
 
-    The manifests are removed first. If the process crashes after that, the next call removes their objects.
+    The manifests are removed before the objects. If the process crashes in between, the next call removes the objects.
     """
     known = await store.backup_ids()
     dropped_ids = known[: -max(count, 1)]

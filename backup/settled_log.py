@@ -1,4 +1,6 @@
-"""Produces the batches of a restored log: those below its end, with rewritten and appended transaction markers."""
+"""Produces the batches of a restored log: the batches of the backup below the end of the restored log, in which commit
+markers of aborted transactions are rewritten, then the appended markers.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,17 @@
-"""Settles the transactions of logs that end at different instants: each is whole or absent in all of them.
+"""Makes every transaction complete, or absent, in all restored logs, although the logs end at different instants.
 
-A transaction stays committed if its coordinator had decided so at the moment: before any log was asked for its end,
-so all logs have its records. A log without its marker gets one. If the source could not ask in that order, every
-partition of the transaction must have its marker. Every other transaction that has records is aborted: a marker is
-appended, or a marker that committed it is rewritten. An aborted one aborts with it
+A transaction stays committed if its coordinator decided the commit before the restore moment. All logs have its
+records, because the source read the ends of the logs after the moment. A log without the commit marker gets one. If the
+source could not read the end of `__transaction_state` first, the transaction stays committed only if every partition
+has its marker. Every other transaction with records is aborted: an abort marker is appended, or its commit marker is
+rewritten. If a transaction is aborted, these are aborted, too:
 
-* the later transactions of its transactional id, which may rest on what it wrote, and
-* each transaction that commits an offset beyond its first record in a partition: it has read the record.
+* the later transactions of its transactional id, which may depend on its records, and
+* each transaction that commits an offset past the first record of the aborted one in a partition, because its consumer
+  has read that record.
 
-So no transaction that was decided before the first question is aborted: whatever it has read was decided before it.
+A transaction that was decided before the source read the first end is never aborted, because the transactions whose
+records it has read were decided even earlier.
 """
 
 from __future__ import annotations
@@ -108,10 +111,11 @@ class NewMarker(NamedTuple):
 
 @dataclass(slots=True)
 class TransactionRepairs:
-    """The changes after which every transaction is complete, or absent, in all restored logs."""
+    """The changes that make every transaction complete, or absent, in all restored logs."""
 
     aborted_transactions: list[AbortedTransaction] = field(default_factory=list)
-    """The committed transactions that are aborted, as far as a restored log has one of their records or markers."""
+    """The committed transactions that are aborted. Those without a record or a marker in any restored log are left out.
+    """
     appended_markers: list[AppendedMarker] = field(default_factory=list)
     marker_changes_by_log: dict[TopicPartition, MarkerChanges] = field(default_factory=dict)
     """The changes of markers, by partition. A log without changes has no entry."""

@@ -49,7 +49,7 @@ class NoSuchBackup(RemoteStorageError):
 
 
 class UnfinishedRun(NamedTuple):
-    """A backup run that is in progress or was interrupted, with a manifest of the pieces written so far."""
+    """A backup run that is in progress or was interrupted, with the manifest of the pieces that it has written."""
 
     key: str
     modified_ms: int
@@ -60,8 +60,9 @@ class BackupStore:
     """The backups of one cluster in a directory or an object store. Every method raises `RemoteStorageError`."""
 
     def __init__(self, storage: RemoteStorage, uploads: Uploads | None = None) -> None:
-        """`uploads`: writes pieces into the storage while they are cut; None if the storage must know their keys
-        first."""
+        """`uploads`: writes an object before its key is known, which a piece gets only when it is complete; None if the
+        storage cannot do that.
+        """
         self.storage = storage
         self._uploads = uploads
 
@@ -161,15 +162,17 @@ class BackupStore:
     # Objects
 
     def new_content(self) -> HeldContent | Upload:
-        """Create the destination of a piece that will be cut: a file, if the store can write one before its key is
-        known, and otherwise memory.
+        """Create the destination of the bytes of a new piece: a file if the store can write an object before its key is
+        known, and memory otherwise.
         """
         return HeldContent() if self._uploads is None else self._uploads.begin_upload()
 
     async def put_piece(
         self, partition: PartitionKey, cut: CutPiece[HeldContent] | CutPiece[HeldContent | Upload]
     ) -> None:
-        """Store a piece of a log. A piece whose bytes are already in a file of the store only gets its key."""
+        """Store a piece of a log under its key. If the bytes are in a file of the store already, the file is only given
+        the key.
+        """
         key = piece_key(partition, cut.piece)
         if isinstance(cut.content, HeldContent):
             await self.storage.put(key, cut.content)

@@ -1,8 +1,8 @@
 """Takes a backup: reuses pieces of earlier backups, copies the rest, and writes the manifest last.
 
-source.ask ─▶ vector ─▶ pieces that are there stay ─▶ cut ─▶ put ─▶ … ─▶ manifest
-                                   └── unfinished/<id>.json, written now and then: a run that is killed is taken
-                                       over by the next one as if it had been an earlier backup
+list log ends ─▶ vector ─▶ reuse stored pieces ─▶ cut ─▶ put ─▶ … ─▶ manifest
+                                   └── unfinished/<id>.json, written at intervals: the next run reuses the pieces
+                                       of a killed run like those of an earlier backup
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class _Run:
 
 
 def reused_parts(logs: Sequence[SourceLog], earlier: Sequence[BackupManifest]) -> dict[PartitionKey, PartitionBackup]:
-    """Return the part of each log that the backup reuses from earlier ones. Blocks while the logs are read."""
+    """Return, for each log, the pieces of earlier backups that this backup reuses. Blocks while the logs are read."""
     known: dict[PartitionKey, list[PartitionBackup]] = {}
     for manifest in earlier:
         for key, part in manifest.partitions():
@@ -283,8 +283,8 @@ def reused_parts(logs: Sequence[SourceLog], earlier: Sequence[BackupManifest]) -
 
 
 def reused_part(log: SourceLog, earlier: Sequence[PartitionBackup]) -> PartitionBackup:
-    """Return the part of one log that the backup reuses: the longest earlier part whose batches are those of the
-    log.
+    """Return the pieces of one earlier backup of a log that the new backup reuses: of the earlier backups with the same
+    batches as the log, the one that reaches furthest.
     """
     for part in sorted(earlier, key=lambda each: each.end_offset, reverse=True):
         pieces = tuple(each for each in part.pieces if each.end_offset <= log.end_offset)
@@ -299,7 +299,7 @@ def reused_part(log: SourceLog, earlier: Sequence[PartitionBackup]) -> Partition
 
 
 def without_deleted_pieces(part: PartitionBackup, start_offset: int) -> PartitionBackup:
-    """Return a part of a log without the pieces below the log start offset `start_offset`."""
+    """Return the backup of a partition without the pieces that lie below the log start offset `start_offset`."""
     pieces = tuple(each for each in part.pieces if each.end_offset > start_offset)
     if not pieces:
         return PartitionBackup(part.partition, start_offset, start_offset, NO_LEADER_EPOCH, ())
@@ -307,8 +307,8 @@ def without_deleted_pieces(part: PartitionBackup, start_offset: int) -> Partitio
 
 
 def without_small_end(part: PartitionBackup) -> PartitionBackup:
-    """Return a part of a log without the small pieces at its end, if there are at least `SMALL_PIECES_MAX`. They are
-    copied again as one piece.
+    """Return the backup of a partition without the small pieces at its end, if there are at least `SMALL_PIECES_MAX` of
+    them. The caller copies their batches again, as one piece.
     """
     count = size = 0
     for piece in reversed(part.pieces):

@@ -1,1 +1,1 @@
-"""Captures for tests of consumers: the records of some topics in a window of time, masked, in one file."""
+"""Captures: one file with masked records of some topics from a window of time, for tests of consumers."""

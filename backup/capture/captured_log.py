@@ -1,7 +1,8 @@
 """The records of one partition's log that a capture takes: those of a window of time, sampled and masked.
 
-The window is a run of offsets: from the first record at or after its begin up to the first one at or after its end, as
-ListOffsets finds them, whatever timestamps lie between. Records keep offsets, timestamps, producers and sequences.
+The window is a range of offsets, which ListOffsets finds by time. It starts at the first record at or after the begin
+of the window. It ends before the first record at or after the end of the window. Records in between belong to it, even
+if their timestamps do not lie in the window. Records keep offsets, timestamps, producers and sequences.
 
 | of a transaction                      | in the capture                                         |
 |---------------------------------------|--------------------------------------------------------|
@@ -66,7 +67,7 @@ class LogCapture:
 
     @property
     def needs_no_more_batches(self) -> bool:
-        """Whether the capture of this log is complete, so that the caller need not pass further batches."""
+        """Whether all records of the window were captured, so that the caller need not pass further batches."""
         return self.end_offset is not None and not self._open
 
     def captured_batch(self, header: BatchHeader, batch: BytesLike) -> bytes | None:

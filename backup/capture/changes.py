@@ -9,7 +9,8 @@
 | shape   | other letters, of the same case, and other digits; all else stays       | yes                     |
 | drop    | nothing: the field or the header is gone, a whole key or value is empty |                         |
 
-`hash` and `shape` depend on a key: a reader that has it can tell whether a guess is right, and compute no value.
+`hash` and `shape` depend on a secret key. A reader that has the key can test whether a guessed value is right, but
+cannot compute the value.
 """
 
 from __future__ import annotations

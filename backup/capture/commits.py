@@ -1,5 +1,5 @@
-"""Collects the committed offsets of groups for a capture: as they were at the start of the time window, and each commit
-within it.
+"""Collects the committed offsets of groups for a capture: the offsets at the start of the time window, and the later
+commits in the window.
 """
 
 from __future__ import annotations

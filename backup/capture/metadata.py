@@ -1,5 +1,6 @@
-"""The metadata of a capture: its topics with their ids and settings. It has no nodes, voters, users, permissions and
-quotas."""
+"""The metadata of a capture: its topics with their ids and settings. Nodes, voters, users, permissions and quotas are
+left out.
+"""
 
 from __future__ import annotations
 

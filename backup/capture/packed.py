@@ -1,5 +1,5 @@
-"""A backup store in a zip file, which is written once from start to end. A capture is such a file, so that it can be
-kept beside tests.
+"""A backup store in a zip file. The file is written once, from start to end. A capture is such a file, so that it can
+be kept beside the tests that use it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CaptureTooLarge(Exception):
 class ZipStore:
     """The objects of a zip file, as a `RemoteStorage`.
 
-    A new file gets its final name in `finish`; a file that is closed earlier is removed. Objects cannot be changed.
+    A new file gets its final name in `finish`; closing it before that removes it. Objects cannot be changed.
     """
 
     def __init__(self, path: Path, archive: ZipFile, *, size_max: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Taking a capture: a backup, in one file, of some topics in a window of time, sampled and masked.
+"""Takes a capture: sampled and masked records of some topics from a window of time, as a backup in one file.
 
 source.ask ─▶ topics ─▶ each log: batches ─▶ window, sample, masks ─▶ pieces ─┐
                  └────▶ __consumer_offsets ─▶ positions, commits ─────────────┴▶ metadata, capture.json, manifest

@@ -1,5 +1,5 @@
-"""A running cluster as the source of a backup: its leaders are asked over Kafka's protocol, as a consumer asks that
-reads everything, aborted transactions and markers too.
+"""A running cluster as the source of a backup. Its logs are fetched from the leaders, as a read_uncommitted consumer
+fetches them: with aborted transactions and markers.
 
     Fetch ─▶ stored bytes      ListOffsets ─▶ log start, high watermark      OffsetForLeaderEpoch ─▶ does an earlier
     backup still agree         the quorum ─▶ metadata (quorum.py)

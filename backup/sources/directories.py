@@ -1,7 +1,8 @@
 """The log directories of the nodes of a cluster as the source of a backup: of Moldau or of Apache Kafka, running or
 stopped.
 
-Of the replicas that are here, the one with the most committed data is read (tables/origins/log_directories.py). It ends
+If the directories have several replicas of a partition, the one with the most committed data is read
+(tables/origins/log_directories.py). Its log ends
 
     at the high watermark that its node checkpointed last, at most some seconds ago
     at the end of its files, if it is the only replica of its partition: all of them is committed

@@ -39,8 +39,8 @@ class ReplayedMetadata:
         """Replay the complete batches in `data`, up to the first one that ends past `end_offset`. Batches that were
         replayed before are skipped.
 
-        Returns the position after the last complete batch, including the skipped ones and the one at which it stopped.
-        Raises `MalformedMessage` if a batch is damaged or offsets are missing before it.
+        Returns the position in `data` after the last complete batch, which may have been skipped or be the batch at
+        which the replay stopped. Raises `MalformedMessage` if a batch is damaged or offsets are missing before it.
         """
         batches = iterate_batches(data)
         for position, header in batches:

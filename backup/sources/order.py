@@ -1,10 +1,11 @@
-"""The order in which a source is asked for the ends of its logs.
+"""The order in which a backup reads the ends of the logs.
 
-A backup is taken while the cluster works. A log that may refer to other logs is asked for before them: the offsets of
-groups and share groups point into topics, so that they lie below the topics' ends. `__transaction_state` is asked for
-last: the marker of a transaction is written after the record that lists its partitions, so for every marker in a log
-the backup has that record. A running cluster is asked for the end of `__transaction_state` before everything else, too:
-a transaction that was decided below this end has all its records in the backup.
+A backup is taken while the cluster works, so the ends are read one after another. The end of a log that refers to other
+logs is read before the ends of those. So the committed offsets in `__consumer_offsets` lie below the ends of the
+topics. The end of `__transaction_state` is read last. The coordinator writes the record with a transaction's partitions
+before the markers, so the backup has this record for every marker in a log. In a running cluster the end of
+`__transaction_state` is also read before all others. The backup then has all records of every transaction that was
+decided below this first end.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ROUNDS: Final = {OFFSETS_TOPIC: 0, SHARE_STATE_TOPIC: 0, TRANSACTIONS_TOPIC: 2}
 
 
 def listing_rounds_of(topics: Iterable[str]) -> list[list[str]]:
-    """Group topics into rounds. The log ends of one round are read after those of all previous rounds."""
+    """Group topics into rounds. The log ends of the topics in one round are read after those of all previous rounds."""
     rounds: list[list[str]] = [[], [], []]
     for topic in sorted(topics):
         rounds[_ROUNDS.get(topic, 1)].append(topic)

@@ -54,9 +54,8 @@ class SourceLog(Protocol):
         """The location of the log, for messages and reports."""
 
     def has_epoch_up_to(self, epoch: int, end_offset: int) -> bool:
-        """Whether the log has batches of this leader epoch up to an offset (exclusive).
-
-        If so, an earlier backup that ends in this epoch has the same batches as the log below that offset.
+        """Whether the log has batches of the leader epoch `epoch` up to `end_offset` (exclusive). If so, an earlier
+        backup that ends in this epoch at `end_offset` has the same batches as the log.
         """
 
     def open_reader(self) -> LogReader:

@@ -1,5 +1,6 @@
-"""The metadata of a running cluster, from the leader of its controller quorum: the leader's newest metadata snapshot,
-and the committed log behind it, as an observer fetches them (KIP-595, KIP-630)."""
+"""The metadata of a running cluster, fetched from the leader of its controller quorum as an observer does: the newest
+metadata snapshot, and the committed log after it (KIP-595, KIP-630).
+"""
 
 from __future__ import annotations
 
