@@ -1,5 +1,5 @@
-"""The connections of a command to the brokers of a cluster. It is a client, with the properties that Apache Kafka's
-tools take.
+"""The connections of a command to the brokers of a cluster. The command is a client of the cluster, and takes the
+properties that Apache Kafka's tools take.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`moldau container`: the command of the container image.
 
-It accepts the environment variables of Apache Kafka's image. When the node serves, it prints the lines that Apache
-Kafka logs then, because programs that start the image wait for these lines.
+The node's settings may be the environment variables of Apache Kafka's image. When the node serves clients, the command
+prints the lines that Apache Kafka logs at that time, because programs that start the image wait for them.
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = (), war
 
 
 class ClusterIds(NamedTuple):
-    """The cluster ids with which new log directories may be formatted. The one of the variable comes first."""
+    """The cluster ids with which new log directories may be formatted. The id in the environment variable takes
+    precedence.
+    """
 
     variable: str | None
     argument: str | None

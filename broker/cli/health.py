@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Ask the node once whether it is ready. Returns 0 if it is, otherwise 1. Raises `CommandError` if none answers."""
+    """Ask the node once whether it is ready. Returns 0 if so, otherwise 1. Raises `CommandError` if no node answers."""
     from http.client import HTTPConnection, HTTPException
 
     from moldau.broker.config.listeners import read_http_address

@@ -1,5 +1,5 @@
-"""What every subcommand gets of its environment: output streams, which show coloured text if they are terminals, and
-environment variables. A test can replace them.
+"""The environment of every subcommand: output streams, which show coloured text on a terminal, and environment
+variables. A test passes its own.
 """
 
 from __future__ import annotations
@@ -85,12 +85,14 @@ class CommandError(Exception):
 
 
 def reason_of(problem: Exception) -> str:
-    """The reason of an error, without the number of the error and the name of the file, which a message has already."""
+    """The reason of an OSError, without the error number and the file name, which the caller's message has already."""
     return getattr(problem, "strerror", None) or str(problem)
 
 
 def is_of_output(problem: OSError) -> bool:
-    """Whether the output could not be written. An open stream has no file name, and a failed open has one."""
+    """Whether an OSError is from writing to an output stream. Such an error has no file name; an error from opening a
+    file has one.
+    """
     return problem.filename is None and problem.errno in _UNWRITTEN
 
 

@@ -223,9 +223,9 @@ def own_settings(arguments: argparse.Namespace) -> list[str]:
 
 
 def console_settings(arguments: argparse.Namespace, invocation: Invocation) -> dict[str, str]:
-    """The settings that turn the console on. They are empty unless the node has no configuration file, keeps its data
-    on disk, and logs to a terminal: a node that a program starts opens no port that the program did not name, and a
-    node in memory is for tests.
+    """The settings that turn the console on, for a node that a user starts by hand: it has no configuration file, keeps
+    its data on disk, and logs to a terminal. Empty for any other node: a program that starts a node expects no port
+    that it did not name, and a node in memory is for tests.
     """
     if arguments.file is not None or arguments.memory or not invocation.errors.is_terminal:
         return {}
@@ -247,8 +247,8 @@ def is_free_port(port: int) -> bool:
 
 
 def formatting(arguments: argparse.Namespace, variables: Mapping[str, str]) -> Formatting | None:
-    """How an empty log directory is formatted; None if the node has a configuration file, because then it is refused.
-    Raises `CommandError`.
+    """The way to format an empty log directory; None if the node has a configuration file, because then an empty
+    directory is refused. Raises `CommandError`.
     """
     from moldau.broker.node.main import Formatting
 

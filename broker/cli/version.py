@@ -17,8 +17,8 @@ EPILOG: Final = ""
 
 
 def outlook() -> str:
-    """Say which form the next start will run, for a checkout whose hot path is not compiled. Empty if that is the same
-    form.
+    """For a checkout whose hot path is not compiled, describe whether the next start will run the compiled or the plain
+    hot path. Empty if the next start will run the same as this one.
     """
     from pathlib import Path
 

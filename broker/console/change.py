@@ -66,6 +66,6 @@ def number_in_form(form: Mapping[str, str], name: str, default: int, bits: int =
 
 
 def raise_refusal(code: int, message: str | None = None) -> None:
-    """Raise `Refusal` if the error code of a response is not 0."""
+    """Raise `Refusal` with the message if the error code of a response is not 0."""
     if code:
         raise Refusal(409, f"not changed: {message or error_name(code)}")

@@ -40,7 +40,7 @@ ENCODED_MAX: Final = 1 << 20
 
 
 class Decoder:
-    """Asks the worker processes of a node's console. The questions of one client, which is a user at an address, are
+    """Sends requests to the worker process of a node's console. A client is a user at an address; its requests are
     answered one after the other.
     """
 
@@ -114,8 +114,9 @@ class Decoder:
         dates_roughly: bool = False,
     ) -> tuple[RecordCount, bool]:
         """Count the records in fetched batches. Returns the new count, and whether all batches could be read. A batch
-        is counted in this process if its header is enough, otherwise in the worker process. With `dates_roughly`, the
-        header is enough for nearly all batches. Raises `WorkProcessEnded`.
+        whose header is enough is counted in this process, any other batch in the worker process. With `dates_roughly`
+        an approximate timestamp of the first record suffices, so the header is enough for nearly all batches. Raises
+        `WorkProcessEnded`.
         """
         from pickle import PickleBuffer
 

@@ -144,8 +144,8 @@ async def _lags(
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | None]:
-    """Sum up the lags of partitions: the number of unread records (None if no lag is known), whether they were counted
-    exactly, and the largest lag in time (ms).
+    """Sum up the lags of partitions. Returns the number of unread records (None if no lag is known), whether it is
+    exact, and the longest lag in time (ms).
     """
     known = [each for each in lags if each.records is not None]
     return (

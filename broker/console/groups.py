@@ -207,9 +207,9 @@ ShareStates = Mapping[Partition, Sequence[StateBatch] | None]
 async def share_states(
     client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Mapping[Partition, int]
 ) -> ShareStates:
-    """The state batches that follow the start offset of each partition of a share group, from the share coordinators.
-    None for a partition whose share coordinator does not answer. Partitions that the group has read to the end are left
-    out. Empty if the group is not a share group.
+    """For each partition of a share group, the delivery states of the records after the start offset, as the share
+    coordinator stores them; None if the coordinator does not answer. Partitions that the group has read to the end are
+    left out. Empty for a group of another type.
     """
     topics = client.ports.cluster.image.topics
     keys = []
@@ -228,7 +228,9 @@ async def share_states(
 
 
 def finished_offsets(states: ShareStates) -> dict[Partition, OffsetSet | None]:
-    """The offsets of each share partition that are not delivered again; None if the state is not known."""
+    """The offsets of each share partition that are acknowledged or archived, so that they are not delivered again; None
+    if the state is not known.
+    """
     return {
         key: None
         if batches is None

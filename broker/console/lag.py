@@ -3,10 +3,10 @@ first one.
 
     committed offset ──▶ batches up to the last stable offset, without markers and aborted ones ──▶ their records
 
-The difference of two offsets would count markers, aborted records and what compaction removed. So the batches are read
-and their records counted, as far as a `CountingBudget` allows. Beyond it the difference of the offsets is an upper
-bound. If the committed offset lies inside a batch, the records of the batch are decoded in a worker process
-(console/decoder.py).
+The difference between two offsets would also count markers, aborted records and records that compaction removed. So the
+batches are read and their records counted, as far as a `CountingBudget` allows. For the rest the difference between the
+offsets is an upper bound. If the committed offset lies inside a batch, the records of the batch are decoded in a worker
+process (console/decoder.py).
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows(Generic[T]):
-    """One part of a list that is sorted by name."""
+    """One page of a list that is sorted by name."""
 
     rows: list[T]
     total: int

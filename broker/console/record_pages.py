@@ -230,9 +230,8 @@ def subpage_visit(visit: Visit, name: str) -> Visit:
 async def ranges_of(
     visit: Visit, keys: list[Partition], wanted: RecordFilter
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """The start offset and the end offset (exclusive) of the records in question, for each partition. They begin with
-    the first record at or after the query's `since`, and end before the first one at or after `until`. Raises
-    `Refusal`.
+    """The range of offsets to show of each partition, as start and end (exclusive): from the first record at or after
+    the query's `since` up to the first record at or after its `until`. Raises `Refusal`.
     """
     since, until = await times_of(visit, "since", keys), await times_of(visit, "until", keys)
     starts, ends = await gather_results(

@@ -1,4 +1,4 @@
-"""What coordinators keep about groups in memory: the history of a group, and its lag in the last hour."""
+"""Reads what the coordinators of groups keep only in memory: the history of a group, and its lag in the last hour."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ async def history_of(client: KafkaClient, group_id: str, coordinator: int) -> Hi
 
 
 async def lags_of_last_hour(client: KafkaClient, coordinators: Mapping[str, int]) -> dict[str, list[int | None]]:
-    """The lag of each group in the last hour: a point for each minute, the oldest first, None if it was not known then.
-    `coordinators` has the coordinator of each group. A group whose coordinator reports no lag is left out, because
-    there is no lag exporter, or because the user may not describe all topics.
+    """The lag of each group in the last hour: a point for each minute, the oldest first; None for a minute without a
+    known lag. `coordinators` has the coordinator of each group. A group is left out if its coordinator reports no lag.
+    The reason may be that the coordinator has no lag exporter, or that the user may not describe all topics.
     """
     by_coordinator: dict[int, list[str]] = {}
     for group_id, coordinator in coordinators.items():

@@ -172,10 +172,10 @@ class Console:
     # Logins
 
     def behind_login(self, handler: Handler) -> Handler:
-        """Put a login before a handler that gives programs information about the whole cluster, such as that of
-        `/metrics`. If the console needs a login, the handler needs one too, and the user needs DESCRIBE on the cluster.
-        If `moldau.metrics.login` is off, the handler is returned unchanged. Any host name is allowed, because a page of
-        another site has neither the cookie nor a password.
+        """Require a login for a handler that gives programs information about the whole cluster, such as the handler of
+        `/metrics`. If the console needs a login, the wrapped handler needs one too, and the user needs DESCRIBE on the
+        cluster. If `moldau.metrics.login` is off, the handler is returned unchanged. The Host field may have any name:
+        the rule about host names protects from pages of other sites, and these have neither the cookie nor a password.
         """
 
         async def answer(request: HttpRequest) -> HttpResponse | StreamResponse:

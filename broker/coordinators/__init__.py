@@ -1,3 +1,3 @@
-"""The asyncio side of the coordinators: it loads, appends to and watches the internal topics, sets timers, and sends
-replies for the state machines of `moldau.coordinator`.
+"""Runs the state machines of `moldau.coordinator` on the event loop: loads them from the internal topics, appends their
+records, watches for commits, sets timers and sends replies.
 """

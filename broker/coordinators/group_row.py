@@ -1,5 +1,5 @@
-"""Describes the group coordinator to `Shards`: its topic, its settings, and a `GroupShard` for each partition of
-`__consumer_offsets`.
+"""The definition of the group coordinator for `Shards`: its topic, its settings, and a `GroupShard` for each partition
+of `__consumer_offsets`.
 """
 
 from __future__ import annotations

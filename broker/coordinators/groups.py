@@ -1,5 +1,5 @@
-"""The group coordinator of a broker: one state machine for each partition of `__consumer_offsets`, and what the
-handlers of requests need of them.
+"""The group coordinator of a broker, for the request handlers: one state machine for each partition of
+`__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Groups:
             runner.submit(event)
 
     def look_at_topic(self, name: str) -> None:
-        """Compute and remember the hash of a topic (KIP-1101), so that no step of a group's state machine has to
+        """Compute the hash of a topic (KIP-1101) and cache it, so that no step of a group's state machine has to
         compute it.
         """
         image = self._current_image()

@@ -1,9 +1,10 @@
-"""The hook of heartbeats: answers a heartbeat that repeats the previous one of its connection, without decoding it.
+"""The heartbeat hook of a connection: answers a heartbeat without decoding it if its frame repeats the previous
+heartbeat.
 
-Nearly all heartbeats of a member are equal up to the correlation id, and only prolong its session. The hook learns from
-a decoded heartbeat of this kind (`SettledHeartbeat`): it keeps its frame and its reply. An equal frame is answered as
-long as nothing has changed by which the coordinator decided, and the client may still read the group. Any other frame
-is decoded and handled as usual.
+Nearly all heartbeats of a member differ only in the correlation id, and only prolong the session. When such a heartbeat
+was decoded (`SettledHeartbeat`), the hook keeps its frame and its reply. An equal frame gets this reply, as long as
+nothing has changed on which the coordinator's decision was based, and the client may still read the group. Any other
+frame is decoded and handled as usual.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ HEAD: Final = struct.Struct(">hhi").unpack_from
 
 
 class HeartbeatHook(FrameHook):
-    """The hook of one connection, for the heartbeats of one kind of group. There are as many as members, so what it
-    keeps is small.
-    """
+    """The hook of one connection, for the heartbeats of one kind of group. Every member has one, so it keeps little."""
 
     def __init__(
         self,

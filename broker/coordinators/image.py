@@ -42,8 +42,8 @@ class ImageTopic(NamedTuple):
 
 
 class HashedTopic(NamedTuple):
-    """The hash of a topic, with the topic and the cluster from which it was computed: the hash is valid while the image
-    has these objects.
+    """The hash of a topic, with the topic and the cluster objects from which it was computed. It is valid while the
+    image still has these two objects.
     """
 
     topic: Topic

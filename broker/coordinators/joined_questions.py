@@ -1,4 +1,5 @@
-"""Questions to coordinators on other brokers. Those that arrive while a request is in progress share the next request.
+"""Batches questions to coordinators on other brokers: questions that arrive while a request is in progress share the
+next request.
 
 question ──▶ gathered by destination ──▶ a request, each key once ──▶ answered
                    ▲                           │ under way
@@ -20,7 +21,7 @@ KEYS_MAX: Final = 1_000
 
 
 class Destination(Protocol):
-    """The receiver of a request, with what all questions of the request must have in common."""
+    """The receiver of a request, and the attributes that all questions in the request share."""
 
     @property
     def broker_id(self) -> int: ...

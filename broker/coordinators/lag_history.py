@@ -28,9 +28,8 @@ class LagHistory:
         self._minute = 0
 
     def add(self, now_ms: int, lags: Mapping[str, int | None]) -> None:
-        """Set the point of this minute for each group in `lags`, which has the number of records that the group has not
-        read, or None if it is not known. `now_ms` is of the monotonic clock. The points of groups that are not in
-        `lags` are dropped.
+        """Set the point of this minute for each group. `lags` has the number of records that a group has not read, None
+        if it is not known. The points of groups that are not in `lags` are dropped. `now_ms` is of the monotonic clock.
         """
         self._pass_to(now_ms // PERIOD_MS)
         kept = {group_id: self._rings[group_id] for group_id in self._rings if group_id in lags}

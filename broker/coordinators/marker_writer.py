@@ -35,8 +35,8 @@ class Marker(NamedTuple):
 
 
 class MarkerToken:
-    """Passes the result of a group coordinator's marker to `written`. It stands for the client in the `Waiter` of the
-    event.
+    """Passes the result of a marker that the group coordinator writes to the callback `written`. It takes the place of
+    a client's token in the `Waiter` of the event.
     """
 
     def __init__(self, written: Written) -> None:
@@ -105,7 +105,7 @@ class MarkerAnswers:
         """The errors by producer id, topic and partition."""
 
     def expect(self, producer_id: int, topic: str, index: int) -> Written:
-        """Count one more write, and return the callback for its result."""
+        """Expect the result of one more write, and return the callback that takes it."""
         self._unanswered += 1
         return partial(self._answered, (producer_id, topic, index))
 

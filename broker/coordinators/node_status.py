@@ -1,4 +1,5 @@
-"""What a broker reports of itself: its release, its start, its traffic, and the groups on it that lag most.
+"""The status that a broker reports about itself: its release, its start time, its traffic, and the groups that lag
+most.
 
     a point of the traffic every `POINT_MS`, the lags of each sample ──▶ NodeStatus ──▶ JSON ──▶ the console of any node
 
@@ -91,8 +92,8 @@ class NodeStatus:
     def told_to(self, access: Access) -> str:
         """The status as the value of `STATUS_SETTING`, with the lags that a user may see.
 
-        DIVERGES: Apache Kafka has no such setting. It is given only to a request that names it, as the history of a
-        group is.
+        DIVERGES: Apache Kafka has no such setting. Like the history of a group, it is given only to a request that
+        names it.
         """
 
         def may(kind: ResourceKind, name: str) -> bool:

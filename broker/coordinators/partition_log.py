@@ -1,4 +1,4 @@
-"""The partition of an internal topic, as the runner of a coordinator's state machine uses it."""
+"""The interface through which the runner of a coordinator's state machine uses a partition of an internal topic."""
 
 from __future__ import annotations
 

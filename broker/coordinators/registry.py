@@ -1,5 +1,5 @@
-"""The coordinators of a broker, by internal topic. They are told which partitions the broker begins and ceases to
-lead.
+"""The coordinators of a broker, by internal topic. The registry tells them which partitions the broker begins and
+ceases to lead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The description of a kind of coordinator: its internal topic, its state machines, and how their records are read,
+"""The definition of a kind of coordinator: its internal topic, its state machines, and how their records are read,
 appended and compressed.
 """
 
@@ -30,7 +30,7 @@ class KeyType(IntEnum):
 
 
 class Reports(Protocol[RequestT_contra]):
-    """The way by which the outcome of a command gets back to the state machine that gave the command."""
+    """Takes the outcome of a command, and passes it to the state machine that gave the command."""
 
     @property
     def is_open(self) -> bool:
@@ -47,14 +47,14 @@ class Reports(Protocol[RequestT_contra]):
 
 
 def reject_command(command: object, reports: Reports[RequestT]) -> None:
-    """Raise AssertionError: the `perform` of a coordinator whose state machines give no commands."""
+    """Raise AssertionError. It is the `perform` of coordinators whose state machines give no commands."""
     raise AssertionError(f"no such command: {command}")
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
-    """Describes a kind of coordinator to `Shards`, which runs a state machine for each partition. `ShardT` is a
-    `StateMachine[RequestT, LoadedT]` over one partition of the topic.
+    """The definition of a kind of coordinator. `Shards` runs one of its state machines for each partition of the topic;
+    `ShardT` is the class of these `StateMachine[RequestT, LoadedT]`.
     """
 
     topic: InternalTopic

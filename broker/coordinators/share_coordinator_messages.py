@@ -1,5 +1,5 @@
-"""Makes the messages to share coordinators on other brokers from requests about share state, and reads the answers in
-the responses.
+"""Converts requests about share state into messages to share coordinators on other brokers, and the responses into
+answers.
 
 A message holds requests of one kind about one group, each share partition once.
 """

@@ -94,7 +94,7 @@ def ask_share_coordinators(
     persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]
 ) -> None:
     """Ask the share coordinator about several share partitions of a group. `answered` is called once, with all answers.
-    Other tasks of the event loop run after every `ASKED_AT_ONCE` questions.
+    The event loop runs other tasks after every `ASKED_AT_ONCE` requests.
     """
     answers: dict[tuple[bytes, int], StateAnswer] = {}
     left = len(requests)

@@ -1,10 +1,10 @@
 """Asks the transaction coordinator, on this broker or another, whether partitions are part of a transaction, or adds
 them.
 
-The leader of a partition asks before a producer's first records of a transaction are appended there (KIP-890): a late
-request must not begin a transaction that no coordinator will end. A producer of the older protocol has added the
-partition itself, and the coordinator verifies that; for a producer of the newer protocol this request adds the
-partition.
+The leader of a partition asks before it appends a producer's first records of a transaction (KIP-890), so that a late
+Produce request does not begin a transaction that no coordinator will end. A producer of the older protocol has added
+the partition to its transaction itself, and the coordinator verifies that. For a producer of the newer protocol the
+leader's request adds the partition.
 
 Requests to one broker are joined while another request to it is in progress.
 """
@@ -152,10 +152,8 @@ class TransactionVerifier:
 
 class PatientAnswer:
     """Repeats a question while the coordinator completes the producer's previous transaction, for at most
-    `patience_ms`.
-
-    The coordinator needs milliseconds for that. The client would wait longer before it repeats its request
-    (`add.partitions.to.txn.retry.backoff.max.ms`).
+    `patience_ms`. The completion takes milliseconds; an error would make the client wait longer before it repeats its
+    request (`add.partitions.to.txn.retry.backoff.max.ms`).
     """
 
     def __init__(self, asker: TransactionVerifier, question: TransactionQuestion, patience_ms: int) -> None:

@@ -1,7 +1,7 @@
 """Upper bounds of the lag of groups, from offsets alone: the end offset minus the committed offset, for each partition.
 
-A sample may have 500,000 offsets. So the work for each offset is done by functions in C, and a partition is looked up
-by its name only once: then its group has the position of the partition in the lists of `LogOffsets`.
+A sample may have 500,000 offsets, so functions in C do the work for each offset. A partition is looked up by name only
+once; from then on its group uses the position of the partition in the lists of `LogOffsets`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class GroupPartitions:
         self.committed, self._before = committed, None
 
     async def bounds(self, logs: LogOffsets, furthest_max: int) -> LagBounds | None:
-        """Compute the lags of the partitions; None if they are the same as in the last call. The result knows the
+        """Compute the lags of the partitions; None if nothing has changed since the last call. The result names the
         `furthest_max` partitions that are furthest behind.
         """
         read: list[tuple[Values, Values]] = [
@@ -136,8 +136,9 @@ class LagBounds:
         """
 
     def add(self, keys: list[Partition], offsets: array[int], first: Sequence[int], last: Sequence[int]) -> None:
-        """Add partitions with their committed offsets, and the start and end offsets of their logs. If all start
-        offsets are 0, `first` is empty. The first `keys` and `offsets` may be kept, and extended by the next ones.
+        """Add partitions with their committed offsets, and the start and end offsets (`first`, `last`) of their logs.
+        `first` is empty if all start offsets are 0. The caller must not use `keys` and `offsets` afterwards, because
+        the first call keeps the two lists and later calls extend them.
         """
         begins = offsets
         if trimmed := list(compress(count(), map(lt, offsets, first))):
@@ -185,7 +186,9 @@ class LagBounds:
         self.furthest, self._other_most = merged[:most], others
 
     def replace_lag(self, place: int, records: int) -> None:
-        """Replace the lag of one of the furthest partitions, given by its index, by the number of its records."""
+        """Replace the lag of the partition with the index `place`, which is one of the furthest, by the counted number
+        of records.
+        """
         before = self.lags[place]
         self.lags[place] = records
         self.sum += records - before

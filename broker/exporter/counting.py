@@ -3,8 +3,8 @@ at the offset that was reached.
 
     what a group has not read ──▶ counted before? ──▶ from there on, within the budget ──▶ kept for the next sample
 
-The count of a range of offsets stays valid while the log grows, so a group whose committed offset does not change costs
-nothing.
+The count of a range of offsets stays valid while the log grows, so counting again costs nothing for a group whose
+committed offset does not change.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class UnreadCounter:
         return self._told.get(place) if unread.finished is NO_OFFSETS else None
 
     def keep_counts(self, places: Iterable[CountKey]) -> None:
-        """Keep finished counts of the previous sample, for a group whose offsets and logs have not changed."""
+        """Keep the finished counts of these partitions for this sample, because the offsets and logs of their group
+        have not changed.
+        """
         before = self._before
         self._now.update((place, before[place]) for place in places if place in before)
 

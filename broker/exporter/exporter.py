@@ -1,5 +1,5 @@
-"""The lag exporter of a broker. It takes a sample of all lags each minute, for the last hour, and at each scrape of
-`/metrics`.
+"""The lag exporter of a broker. It takes a sample of all lags each minute, for the lag history of the last hour, and at
+each scrape of `/metrics`.
 
     timer ──┐                      ┌──▶ LagHistory: a point of each group
             ├──▶ sample (sample.py)┤

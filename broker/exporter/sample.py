@@ -121,7 +121,9 @@ class GroupLag:
 
     @property
     def is_counted(self) -> bool:
-        """Whether an earlier sample has counted all of `unread` to their ends, and will not have to count again."""
+        """Whether an earlier sample has counted all unread ranges of the group to their ends, so that this sample need
+        not count again.
+        """
         return (
             self.kind != SHARE
             and len(self.behind) == len(self.unread)
@@ -162,8 +164,8 @@ class LagSampler:
         """The number of partitions of each group whose records are counted."""
 
     async def take_sample(self) -> list[GroupLag]:
-        """Take a sample: the lags of all groups that this broker coordinates, sorted by id. The counting begins with
-        another group each time, so that every group is counted sometimes, even if there are very many.
+        """Take a sample: the lags of all groups that this broker coordinates, sorted by id. Each sample begins counting
+        with another group, so that every group is counted at some time, even if there are very many.
         """
         client, turn = self._client, self._turn
         self._turn += 1

@@ -134,7 +134,9 @@ class Faults:
         self._held = [(fault, each) for fault, each in self._held if each is not handle]
 
     def note_arrival(self, subject: FaultSubject) -> None:
-        """Note that a request has arrived, and release the held requests whose `until` scope it is in."""
+        """Note that a request has arrived. If it is in the `until` scope of a fault, release the requests that the
+        fault holds.
+        """
         self._release(lambda fault: (until := fault.action.until) is not None and until.has(subject))
         for fault in tuple(self._faults.values()):
             if fault.action.hold and fault.is_used_up and not any(held is fault for held, _ in self._held):

@@ -1,5 +1,5 @@
-"""Finds out what a request is about: the topics, partitions, groups and transactional ids that it names. They are found
-by the declaration of its message, so this works for every API.
+"""Finds the topics, partitions, groups and transactional ids that a request names. It reads the declarations of
+messages, so it works for every API.
 """
 
 from __future__ import annotations

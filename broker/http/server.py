@@ -61,10 +61,8 @@ class HttpResponse(NamedTuple):
 
 
 class StreamResponse(NamedTuple):
-    """An answer whose pieces are sent as they come, such as server-sent events.
-
-    The iterator may end by itself, and is closed if the client leaves. A client that does not take the sent pieces for
-    `SEND_TIMEOUT_S` is disconnected.
+    """A response whose pieces are sent when the iterator yields them, such as server-sent events. The iterator is
+    closed if the client disconnects. A client that reads nothing for `SEND_TIMEOUT_S` seconds is disconnected.
     """
 
     content_type: str
@@ -157,7 +155,9 @@ class HttpServer:
         return None
 
     def close_surplus_connection(self) -> None:
-        """If there are `CONNECTIONS_MAX` connections, close the oldest one of the client address that has the most."""
+        """If there are `CONNECTIONS_MAX` connections, close one: of the client address with the most connections, the
+        oldest.
+        """
         if len(self.connections) < CONNECTIONS_MAX:
             return
         counts: dict[str, int] = {}
@@ -169,8 +169,8 @@ class HttpServer:
         oldest.give_up()
 
     def make_room_for(self, size: int) -> None:
-        """Before an answer of `size` bytes, close the connections with the most unsent bytes until the unsent bytes of
-        all connections and `size` are at most `UNSENT_SIZE_MAX` together.
+        """Make room for a response of `size` bytes: close the connections with the most unsent bytes, until `size` and
+        the unsent bytes of all connections are together at most `UNSENT_SIZE_MAX`.
         """
         unsent = {each: each.unsent for each in self.connections if each.unsent}
         while unsent and sum(unsent.values()) + size > UNSENT_SIZE_MAX:

@@ -4,11 +4,11 @@
     repairing ──the bad segments are set aside, the part before them is served again──▶ following, from there on
     following ──it has all committed records──▶ assigned to its directory again: from now on it may be in sync
 
-Fenced: this broker answers KAFKA_STORAGE_ERROR for the one partition, touches none of its files, and assigns it to the
-directory that Kafka calls LOST (AssignReplicasToDirs). The controller then takes leadership away and the replica out of
-the in-sync set. The last replica in sync stays in the set, and the partition has no leader: no other replica has all
-committed records, so the files wait for an operator. A start reads a log that is LOST from end to end, and serves it if
-it is sound.
+For a fenced replica this broker answers requests with KAFKA_STORAGE_ERROR, leaves its files untouched, and assigns it
+to the directory that Kafka calls LOST (AssignReplicasToDirs). The controller then takes leadership away and the replica
+out of the in-sync set. The last replica in sync stays in the set, and the partition has no leader: no other replica has
+all committed records, so the files wait for an operator. A start reads a log that is LOST from end to end, and serves
+it if it is sound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Disk errors of logs: their reports, and the log directories that fail.
+"""Passes on the reports of disk errors, and takes failed log directories out of service.
 
 The partitions of a failed directory go offline, and the controller moves leadership elsewhere.
 """

@@ -75,7 +75,7 @@ class LocalLogs:
         epochs_changed: Callable[[Log], None],
         changes: Sequence[ChangedLogs] = (),
     ) -> None:
-        """Open the log directories. Raises OSError if a directory cannot be opened without which the node cannot start.
+        """Open the log directories. Raises OSError if the node cannot start because a directory cannot be opened.
 
         `failed` is called with each directory that fails. `damaged` is called with each log whose batches differ from
         what was written, and with the reason. Both are called during the operation that found the error.

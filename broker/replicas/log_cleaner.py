@@ -80,8 +80,8 @@ class RemoteTier(Protocol):
     """The part of tiered storage that the log cleaner uses (decision 14)."""
 
     def tombstones_end_offset(self, partition: Partition) -> int:
-        """The first offset of the local log that must keep its tombstones and transaction markers: those before it may
-        be removed.
+        """The offset before which the cleaner may remove tombstones and transaction markers from the local log; those
+        at or past it stay.
         """
 
     def is_due(self, partition: Partition) -> bool:

@@ -16,8 +16,8 @@ from moldau.storage.log.log import Log
 
 
 class LogRewriting:
-    """The logs whose segments are being rewritten, and the syncs that a rewriting needs. Its methods are called on the
-    event loop.
+    """The logs whose segments are being rewritten, and the syncs before and after a swap of segments. Its methods are
+    called on the event loop.
     """
 
     def __init__(self, flusher: Flusher, checkpoint: Callable[[], Awaitable[bool]]) -> None:

@@ -1,7 +1,7 @@
 """Creating and deleting many logs in an executor thread, in the order of the metadata records.
 
-A few new partitions are created directly on the event loop. A thousand would block it for a second, so larger numbers
-become jobs, and so do all later changes while there are jobs:
+A few new partitions are created directly on the event loop. A thousand would block it for a second, so many partitions
+become jobs for a thread. While there are jobs, all further changes become jobs, too:
 
     metadata ── CreateLog, DeleteLog ──▶ jobs ── a slice ──▶ thread ──▶ loop: the partition is served, or its files are
                                                                         removed later

@@ -350,7 +350,9 @@ class NoRemoteState(Exception):
 
 
 class RemoteState(Protocol):
-    """Finds the offset at which a leader's local log begins, and the state at the end of the remote log before it."""
+    """Finds the offset at which a leader's local log begins, and the leader epochs and producer states at the end of
+    the remote log before it.
+    """
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
         """Find the offset at which the follower's log is to start, and the state at that offset, by requests to the

@@ -53,11 +53,9 @@ class FileSending:
         self._is_closed = False
 
     def send(self, owner: HandOverOwner, socket: int, parts: list[Part]) -> bool:
-        """Send parts in order, and call `owner.handed_over_ended` when the job has ended. Returns False if there is no
-        thread, which is rare.
-
-        Until the owner is called, nothing else may be written to the socket. From the first call on the thread owns the
-        descriptor: only `release` closes it.
+        """Send parts in order, and call `owner.handed_over_ended` when the job has ended. Returns False in the rare
+        case that the thread could not be started. Until the owner is called, nothing else may be written to the socket.
+        After the first call the thread owns the descriptor, and only `release` closes it.
         """
         sender = self._sender or self._started()
         if sender is None or self._is_closed:

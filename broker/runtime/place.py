@@ -24,7 +24,7 @@ and a number.
 
 @dataclass(frozen=True, slots=True)
 class MachineProcesses:
-    """The facts that a node knows of the other broker processes of its machine."""
+    """What a node knows about the other broker processes of its machine."""
 
     node_ids: tuple[int, ...]
     """The node ids of the processes of the machine, the first process first."""

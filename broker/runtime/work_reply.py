@@ -1,8 +1,8 @@
 """The messages between a broker and a worker process. Each frame is a length in 4 bytes, big-endian, and a pickled
 value. The process answers with a `WorkerReply`.
 
-The process imports this module without asyncio, which takes as long to import as everything else that cleaning a log
-needs.
+The worker process imports this module, and not asyncio, whose import would take as long as all other imports for
+cleaning a log.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 of what users wrote, which may crash or take memory without limit.
 
 The work is a generator that gets the file system. It yields an event after each part, and the process waits at each
-event until the broker asks for the next one. So the broker limits the rate of the work, and a loaded event loop slows
-the work down instead of the other way round. The broker may send a value with its request for an event, which the
-generator receives.
+event until the broker asks for the next one. So the broker can limit the rate of the work. A busy event loop slows the
+work down, and the work does not slow the event loop down. The broker may send a value with its request for an event,
+which the generator receives.
 
     broker -> process   a frame with the pickled work; then for each event that the broker wants a frame with the
                         pickled value that it sends, or an empty one, and a frame with the `PickleBuffer` in that

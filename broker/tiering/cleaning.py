@@ -60,8 +60,8 @@ PLAN_AGAIN_MS: Final = 60_000
 
 
 class CleanState(NamedTuple):
-    """A remote log in which there was nothing to clean: its state then. It is not planned again as long as both offsets
-    are the same and `again_ms` (monotonic clock) has not passed.
+    """The state that a remote log had when there was nothing to clean in it. The next plan is made when one of the two
+    offsets has changed, or `again_ms` (monotonic clock) has passed.
     """
 
     first_dirty_offset: int | None
@@ -95,10 +95,10 @@ class RemoteCleaner:
         self.failures = 0
 
     def tombstones_end_offset(self, partition: Partition) -> int:
-        """The offset from which on no tombstone and no transaction marker of a log may be removed; `INT64_MAX` if the
-        partition is not tiered. A remote segment may have an older value of the key, or a later copy may add one. The
-        result never decreases, whichever broker leads, copies or cleans: if this broker has read the metadata late, it
-        only removes less.
+        """The offset before which the cleaner may remove tombstones and transaction markers from a log; `INT64_MAX` if
+        the partition is not tiered. At or past it a remote segment, also one that is copied later, may have an older
+        value of the key. The result never decreases, whichever broker leads, copies or cleans. If this broker has not
+        read the newest metadata yet, the result is lower, and less is removed.
         """
         if not is_tiered(partition):
             return INT64_MAX
@@ -254,7 +254,9 @@ def remote_rules(
 def remote_request(
     log: LogState, plan: CleaningPlan, rules: CleaningRequest, aborted: tuple[AbortedTransaction, ...]
 ) -> tuple[RemoteCleaningRequest, dict[str, RemoteSegment]]:
-    """The request to the cleaner's process, and by path the remote segment that the process needs as a file there."""
+    """The request to the cleaner's process, and the remote segments to download for it, each by the path of the file in
+    which the process expects it.
+    """
     downloads: dict[str, RemoteSegment] = {}
 
     def ranges(parts: tuple[PlannedPart, ...]) -> tuple[SourceRange, ...]:

@@ -65,8 +65,8 @@ SEGMENTS_AT_ONCE: Final = 200
 
 
 class ErasedState(NamedTuple):
-    """The state of a partition in which nothing was left to erase. The partition is examined again only when its state
-    differs.
+    """The state that a partition had when nothing was left to erase. The partition is examined again only when its
+    state has changed.
     """
 
     metadata_offset: int

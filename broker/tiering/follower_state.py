@@ -68,8 +68,8 @@ class FollowerState:
         self.built = 0
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
-        """Find the offset at which the follower's log is to start, and the state at that offset. Raises
-        `NoRemoteState`.
+        """Find the offset at which the follower's log must start, and the leader epochs and producer states at that
+        offset. Raises `NoRemoteState`.
         """
         self._traffic.count(partition.topic, RemoteCount.BUILD_REQUESTS)
         try:

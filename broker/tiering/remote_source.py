@@ -439,10 +439,9 @@ def _size_below(data: memoryview, end_offset: int) -> int:
 
 
 def empty_batch_to(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
-    """A batch without records that covers the offsets from `offset` to the end of a segment. Cleaning has removed all
-    records there.
-
-    It takes a consumer to the next segment, like the empty batches that cleaning leaves in a local log.
+    """Make a batch without records that covers the offsets from `offset` to the end of a segment, from which cleaning
+    has removed all records. It lets a consumer continue at the next segment, like the empty batches that cleaning
+    leaves in a local log.
     """
     return assemble(
         (b"",),

@@ -1,5 +1,5 @@
-"""Makes what is copied of a segment: checks its batches, describes it for the metadata, and makes the contents of its
-objects.
+"""Prepares the copy of a segment: checks its batches, describes the segment for the metadata, and makes the contents of
+its objects.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class CopyableSegment(NamedTuple):
 def copy_limit(log: Log, last_stable_offset: int) -> int:
     """The offset (exclusive) up to which the segments of a log may be copied.
 
-    For a compacted log it is the end of the clean part. So records that the first cleaning removes are never uploaded,
-    and the keys of the dirty part are in the local log. Erase orders that are not carried out limit it, too.
+    For a compacted log it is the end of the clean part: the records that the first cleaning removes are never uploaded,
+    and the local log has all keys of the dirty part. Pending erase orders limit it, too.
     """
     limit = min(last_stable_offset, log.erase_orders.copy_end_offset)
     return min(limit, log.first_dirty_offset or 0) if log.config.is_compacted else limit

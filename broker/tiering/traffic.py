@@ -3,9 +3,8 @@
     remote.log.manager.<copy|fetch>.max.bytes.per.second   the limit, of the whole broker; may change at run time
     remote.log.manager.<copy|fetch>.quota.window.*         the samples over which the rate is measured
 
-A transfer that has begun is not interrupted. While the rate is above the limit, a copy waits before it begins, and a
-fetch is answered without records. So the rate may exceed the limit for the duration of one segment or read, and the
-next transfer waits longer.
+A transfer is never interrupted. While the rate is above the limit, a new copy waits, and a fetch is answered without
+records. So one segment or read may exceed the limit; the next transfer then waits longer.
 """
 
 from __future__ import annotations

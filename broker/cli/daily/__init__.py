@@ -1,6 +1,4 @@
-"""The commands for daily work with a cluster. Each is a client of Kafka's protocol, for any cluster, over
-`tables/client/`.
-
-No node imports a module of this package. Each command is two modules: its arguments, which `--help` imports, and its
-actions.
+"""The commands for daily work with a cluster, of this broker or of Apache Kafka. Each is a client over
+`tables/client/`. A node imports no module of this package. Each command has two modules: one declares the arguments,
+which is all that `--help` imports; the other has the actions.
 """

@@ -3,8 +3,8 @@ coordinators.
 
     Cluster ──▶ BrokerConnection (tables/client/): one for each broker, one request after the other
 
-A request that fails only because leaders and coordinators move is repeated until the timeout. Every other failure
-raises `Failure` at once.
+A request that fails because a leader or coordinator is moving is repeated until the timeout. Any other failure raises
+`Failure` at once.
 """
 
 from __future__ import annotations
@@ -214,8 +214,9 @@ class Client:
         return self.ask_broker(self.coordinator_of(group), request, reply, version=version)
 
     def check(self, code: int, said: str | None, what: str) -> None:
-        """Check an error code of a response. Raises `TransientError` if the error passes when leaders and coordinators
-        have moved, `Failure` for other errors. `said` is the broker's message, `what` names the subject.
+        """Raise an error if `code` in a response is not 0: `TransientError` for an error that ends once leaders and
+        coordinators have moved, `Failure` for any other. `said` is the broker's message; `what` names the subject of
+        the request.
         """
         raise_if_transient(code, what)
         check(code, said, what)
@@ -278,8 +279,9 @@ class Client:
         return f"does security.protocol={self.settings.protocol} fit this listener?"
 
     def explain_problem(self, problem: Exception) -> str:
-        """The text of a lost connection or of a passing error. If the broker closed a connection at its first request,
-        the text asks for security.protocol: a listener with SASL does so to a client without a login.
+        """Describe a lost connection or a transient error for the user. If the broker closed the connection at its
+        first request, the text suggests setting security.protocol, because a listener with SASL closes the connection
+        of a client that does not log in.
         """
         return f"{problem}: {self._fits}" if self._closed_at_once else str(problem)
 
@@ -314,6 +316,6 @@ class Client:
 
 
 def raise_if_transient(code: int, what: str) -> None:
-    """Raise `TransientError` for an error that passes when leaders and coordinators have moved."""
+    """Raise `TransientError` for an error code that ends once leaders and coordinators have moved."""
     if code in SETTLING:
         raise TransientError(f"{what}: {error_name(code)}")

@@ -178,8 +178,9 @@ def _broker_row(
 
 
 def disk_state(directories: Sequence[DescribeLogDirsResult]) -> str:
-    """The state of a broker, as its log directories tell it: whether one has failed, or has less than `FREE_SHARE_MIN`
-    of its disk free. Apache Kafka tells sizes from DescribeLogDirs version 4 on; else they are -1."""
+    """Describe the state of a broker by its log directories: how many have failed, or have less than `FREE_SHARE_MIN`
+    of their disk free, or that it serves. Sizes are -1 if the broker answers with a DescribeLogDirs version before 4.
+    """
     failed = sum(each.error_code != 0 for each in directories)
     if failed:
         return f"without {count_with_noun(failed, 'disk')}"

@@ -111,8 +111,8 @@ def unknown_failure(kind: str, name: str, known: Iterable[str]) -> Failure:
 
 
 def joined_failures(failures: list[Failure]) -> None:
-    """Raise one failure that lists several, with the exit status of the first one. Does nothing if the list is
-    empty.
+    """Raise one failure whose message lists these failures. Its exit status is that of the first. Does nothing if the
+    list is empty.
     """
     if len(failures) == 1:
         raise failures[0]

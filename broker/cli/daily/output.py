@@ -25,8 +25,8 @@ class Output:
         """
 
     def write(self, terminal: Terminal, text: str, *styles: str) -> None:
-        """Write a line. If that fails, nothing more is written, but the action goes on, so that its changes are not
-        left half done.
+        """Write a line. If that fails, nothing more is written, but the action continues, because it must not stop in
+        the middle of its changes.
         """
         if self.problem is None:
             try:
@@ -35,10 +35,9 @@ class Output:
                 self.problem = problem
 
     def rows(self, rows: Sequence[Row], columns: Sequence[str], *, empty: str = "") -> None:
-        """Print rows: as a table of these columns, or as one JSON object for each row, with all of its fields.
-
-        The end of a column's name is its unit: `size_bytes` is printed with a unit under SIZE, `age_ms` as a duration
-        under AGE. A table without rows is replaced by the text `empty`.
+        """Print rows as a table of these columns, or as one JSON object for each row with all its fields. The suffix of
+        a column's name is the unit of its values: the table shows `size_bytes` under SIZE with a unit, and `age_ms`
+        under AGE as a duration. If there are no rows, the text `empty` replaces the table.
         """
         if self.is_json:
             for row in rows:

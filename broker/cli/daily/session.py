@@ -1,4 +1,4 @@
-"""What an action of a daily command works with: its arguments, the client, the output and the clock."""
+"""The arguments, the client, the output and the clock that an action of a daily command uses."""
 
 from __future__ import annotations
 

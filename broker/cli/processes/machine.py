@@ -1,7 +1,7 @@
 """`moldau serve --cores`: formats the directories of one machine's broker processes, and runs the processes.
 
-If moldau.cores was lowered, a process that leaves is started too. It moves its replicas to the processes that stay,
-unregisters from the cluster and ends. Then its directories are removed.
+If moldau.cores was lowered, the surplus processes are started once more: each moves its replicas to the remaining
+processes, unregisters from the cluster and ends. Then its directories are removed.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def lock_directories(config: Config) -> FileLock:
 
 
 def format_missing(machine: Machine, formatting: Formatting | None) -> dict[int, list[str]]:
-    """Format the directories of new processes with the cluster id of the first one. Those of the first process are
-    formatted if `formatting` is given. Returns the lines to print, by process. Raises `CommandError`.
+    """Format the directories of new processes with the cluster id of the first process. The directories of the first
+    process are formatted only if `formatting` is given. Returns the lines to print, by process. Raises `CommandError`.
 
     If only some directories of a process are formatted, the others are not: one of its disks may not be mounted.
     """
@@ -270,8 +270,8 @@ def remove_directories(config: Config) -> str:
 
 
 def is_served(name: str) -> bool:
-    """Whether an entry of a log directory is a partition that is in use, or a stray one. A partition that is being
-    deleted, or that of the metadata log, does not count.
+    """Whether an entry of a log directory is a partition with data to keep: one in use, or a stray one. False for a
+    partition that is being deleted, and for the metadata log.
     """
     found = parse_partition_directory(name)
     return found is not None and found.suffix in ("", STRAY_SUFFIX) and found.topic != METADATA_TOPIC

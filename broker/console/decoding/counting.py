@@ -74,8 +74,8 @@ def count_batches(
     dates_roughly: bool = False,
 ) -> None:
     """Count the records in whole batches that a read_committed consumer receives, from `counted.offset` to
-    `counted.end`. The result is in `counted`. With `dates_roughly`, the timestamp of the first record may be that of an
-    earlier record of its batch.
+    `counted.end`. The result is in `counted`. With `dates_roughly` the timestamp of the first counted record may be
+    that of an earlier record of the same batch, so that the batch need not be decoded.
 
     Raises `MalformedMessage`. If `decodes` is False, raises `RecordsNeeded` at a batch whose records would have to be
     decoded; `counted` then has the batches before it.

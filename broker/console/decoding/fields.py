@@ -1,4 +1,4 @@
-"""Looks for a field in values that are JSON."""
+"""Tests whether a JSON value has a field with a given content."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import lru_cache
 
 @lru_cache(16)
 def field_test(path: str, text: str) -> Callable[[bytes | None], bool]:
-    """A test for values: whether JSON (UTF-8 without a zero byte) has a field at `path`, with points between the names,
-    whose value is `text`. A string is compared unchanged, anything else as JSON. A field of the whole path's name at
-    the outermost level comes first.
+    """Make a function that tells whether a value is JSON with the field `path`, and the field has the content `text`.
+    The names in `path` are separated by dots. If the outermost object has a field whose name is the whole path, that
+    field is tested. A string is compared unchanged, any other content as JSON. JSON is UTF-8 without a zero byte.
     """
     from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
 

@@ -67,7 +67,7 @@ class ShownRecord:
 
     @property
     def characters(self) -> int:
-        """The number of characters of the key, the value, the headers and the notes."""
+        """The number of characters that the record takes on the page: of its key, value, headers and notes."""
         texts = (
             self.key.text or "",
             self.value.text or "",
@@ -300,8 +300,8 @@ def _size(record: Record) -> int:
 
 
 def unmasked_conditions(wanted: RecordFilter) -> RecordFilter:
-    """The conditions on parts of records that no mask changes. They are the same before the masks are applied, so that
-    a record that fails one is not masked. The time of a search then depends on parts that the searcher may see.
+    """The conditions on parts of records that no mask changes. They are checked before the masks are applied, and a
+    record that fails one is not masked. So the duration of a search depends only on parts that the user may see.
     """
     masks, field = wanted.masks, wanted.field
     if field is not None and masks.may_change("value", [field[0]], field[0].split(".")):

@@ -1,4 +1,5 @@
-"""Skips batches that cannot contain a matching record, by a search for bytes, without decoding records.
+"""Skips batches that cannot contain a matching record: it searches their bytes for texts that a matching record must
+hold, and decodes no records.
 
     Wanted ──▶ signs: texts one of which each wanted record holds as it is stored ──▶ Sieve: skip, or decode
 

@@ -6,8 +6,8 @@ are found.
          └──── until the wanted number is found and no other can come before ◀────────┘──▶ events with what was seen
 
 A stretch is a run of consecutive batches of at most about `STRETCH_MAX` bytes, which is searched at once. A search
-holds no more than the records that it shows. It ends when its client leaves: the process that searches then has
-`limited_work.CANCELLED_GRACE_S` to finish its stretch.
+keeps only the records that it shows. It ends when its client disconnects: the worker process then has
+`limited_work.CANCELLED_GRACE_S` seconds to finish its stretch.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ END_LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
 
 @dataclass(slots=True)
 class BackwardWindow:
-    """The range at the end of a lane that a search for the newest records reads next. Its records are kept when the
-    whole range has been read.
+    """The range of offsets that a search for the newest records reads next, at the end of what is left of a partition.
+    Its records count as found when the whole range has been read.
     """
 
     begin: int

@@ -1,6 +1,4 @@
-"""The receipt of `moldau erase`. It has what each replica reports of each erase order, and a signature if a key is
-given.
-"""
+"""The receipt of `moldau erase`: for each erase order the report of every replica; a signature, if a key is given."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ class OrderSent:
     runs: list[Run]
 
     def stated(self, states: list[ReplicaState]) -> Stated:
-        """The erase order as the receipt states it, with what its replicas report."""
+        """The entry of this erase order in the receipt, with the reports of its replicas."""
         replicas = [each.stated() for each in states if each.order_id == self.order_id]
         return {
             "partition": self.partition,
@@ -93,8 +91,8 @@ class ReplicaState:
 
 
 def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
-    """What was erased in remote storage for one erase order, merged from the receipts of all replicas that have led the
-    partition. None if the topic is not tiered.
+    """The part of the receipt about remote storage, for one erase order: merged from the receipts of all replicas that
+    led the partition meanwhile. None if the topic is not tiered.
     """
     receipts = [each.receipt for each in states if each.order_id == order_id and each.receipt is not None]
     tiers = [each["tier"] for each in receipts if each.get("tier")]
@@ -114,7 +112,7 @@ def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
 def replica_states(
     client: Client, topic: str, sent: list[OrderSent], known: Iterable[ReplicaState] = ()
 ) -> list[ReplicaState]:
-    """Ask each replica for the state of each erase order. States in `known` that are final are not asked for again."""
+    """Ask each replica for the state of each erase order, except for the states in `known` that are final."""
     final = {(each.node_id, each.order_id): each for each in known if each.is_final}
     metadata = client.known_topics([topic])[topic]
     replicas = {each.partition_index: each.replica_nodes for each in metadata.partitions}

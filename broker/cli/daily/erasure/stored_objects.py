@@ -1,5 +1,5 @@
-"""The check of `moldau erase --verify --storage URL`. It reads every .log object of a partition in remote storage,
-whether the cluster still refers to it or not.
+"""The check of `moldau erase --verify --storage URL`. It reads every .log object of a partition in remote storage, even
+if the metadata of the cluster no longer name it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The Iceberg tables of `moldau erase --tables`. They are opened before an erase order is sent, erased after the
-replicas, and read again by `--verify`.
+"""The Iceberg tables of `moldau erase --tables`. The command opens them before it sends an erase order, and erases
+their rows after all replicas have erased the records. `--verify` reads the tables again.
 """
 
 from __future__ import annotations

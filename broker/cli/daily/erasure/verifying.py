@@ -26,8 +26,8 @@ def verify(session: Session) -> int:
     """Check the receipt of an erasure (`--verify`). Returns 0 if every replica was read and none has a record of the
     receipt, and 1 otherwise.
 
-    If the filters of the erasure are given, whole partitions are read. Records that pass them and are newer than the
-    erase orders are counted apart. Without the filters, only the offsets in the receipt are read.
+    Without filters only the offsets in the receipt are read. If the filters of the erasure are given, whole partitions
+    are read, and records that pass the filters but are newer than the erase orders are counted separately.
     """
     given, client = session.arguments, session.client
     check_arguments(given)

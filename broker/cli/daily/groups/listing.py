@@ -61,8 +61,8 @@ def known_groups(client: Client, names: Iterable[str]) -> list[Group]:
 
 
 def unknown_group(client: Client, name: str, groups: Iterable[str]) -> Failure:
-    """The failure for a group that is not among those that the user sees: there is none, or the user may not describe
-    it. DescribeGroups tells them apart at every broker.
+    """The failure for a group that is not in the list of groups: either it does not exist, or the user may not describe
+    it. The reply of any broker to DescribeGroups distinguishes the two.
     """
     from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -107,9 +107,9 @@ def _committed(client: Client, group: str) -> dict[Partition, int]:
 
 
 def share_lags(client: Client, group: str) -> dict[Partition, int]:
-    """The lag of each partition of a share group, as its coordinator counts it: the records from the share-partition
-    start offset to the end of the partition that are not acknowledged. A partition whose lag is not known is left out.
-    Raises `Failure`.
+    """The lag of each partition of a share group, as its coordinator reports it: the number of records from the
+    share-partition start offset to the end of the partition that are not acknowledged. A partition without a known lag
+    is left out. Raises `Failure`.
     """
     found = at_coordinator(client, group, lambda: _share_partitions(client, group))
     return {key: each.lag for key, each in found.items() if each.lag >= 0}

@@ -200,10 +200,10 @@ def ids_of(text: str) -> list[int]:
 def spread_replicas(
     replicas: Mapping[Partition, Sequence[int]], brokers: Sequence[int], factor: int | None
 ) -> dict[Partition, list[int]]:
-    """Assign the replicas of each partition to some brokers: `factor` replicas, or as many as there are now.
-
-    Replicas that are on one of these brokers stay. The others go to the brokers with the fewest replicas, and the
-    preferred leader to the broker that is it least often. Raises `WrongArguments`.
+    """Assign the replicas of each partition to these brokers: `factor` replicas, or as many as the partition has now.
+    Replicas that are on one of the brokers already stay there; the others go to the brokers with the fewest replicas.
+    The first replica, which is the preferred leader, is on the broker that is preferred leader of the fewest
+    partitions. Raises `WrongArguments`.
     """
     counts = dict.fromkeys(brokers, 0)
     leaders = dict.fromkeys(brokers, 0)

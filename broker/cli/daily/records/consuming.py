@@ -50,7 +50,7 @@ def consume(session: Session) -> int:
 
 
 class Printing:
-    """Prints records, counts those that are still to be printed, and notes how far each partition was printed."""
+    """Prints records until `--count` is reached, and keeps the offset up to which each partition is printed."""
 
     def __init__(self, session: Session, form: str) -> None:
         given = session.arguments
@@ -96,7 +96,7 @@ class Printing:
 
 
 class Reading:
-    """Reads partitions: each from its position to its end, if it has an end."""
+    """Reads partitions, each from its position on, up to its end offset if one is given."""
 
     def __init__(self, session: Session, positions: dict[Partition, int], ends: Mapping[Partition, int]) -> None:
         self._session = session

@@ -145,8 +145,8 @@ def _token(token: str, place: Place) -> bytes:
 
 
 class FieldsSeen:
-    """Which fields of `--where` the compared values had, to tell a misspelled name from a value that does not occur. A
-    value that an earlier filter leaves out is not compared.
+    """Notes which fields of `--where` occurred in the compared values, to distinguish a misspelled field name from a
+    value that does not occur. Values of records that an earlier filter left out are not compared.
     """
 
     def __init__(self) -> None:
