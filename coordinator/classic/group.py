@@ -1,15 +1,17 @@
-"""One classic group: its states and the transitions between them, its members, its generation, its description.
+"""A classic group: its states and their transitions, its members, its generation, and its description for
+DescribeGroups.
 
-A group is a set of members that divide the partitions of some topics among themselves. It has one generation after the
-other: in each, one member (the leader) assigns partitions to all members. A change of the members or of a subscription
-ends the generation and starts a rebalance, which has two phases:
+A group is a set of members that divide the partitions of some topics among themselves. In each of its successive
+generations one member, the leader, assigns partitions to all members. A change of the members or of a subscription ends
+the generation and starts a rebalance, which has two phases:
 
     Empty ──join──▶ PreparingRebalance ──joined, or time out──▶ CompletingRebalance ──assignment stored──▶ Stable
       ▲               │  ▲         ▲                                     │                                  │
       └──no member────┘  │         └───── a join, a leave, a failure ────┘                                  │
                          └─────────────── a join, a leave, a failure ───────────────────────────────────────┘
 
-* **Empty**: the group has no members. It may have offsets, and ids given to members that have not joined with them.
+* **Empty**: the group has no members. It may have offsets, and member ids that clients got and have not joined with
+  yet.
 * **PreparingRebalance**: joins are parked until every member has joined, or the longest rebalance timeout is over;
   members that have not joined by then are removed, save static ones. The first rebalance of an empty group lasts for
   `group.initial.rebalance.delay.ms`, so that members which start together are in one generation.
@@ -247,7 +249,7 @@ class ClassicGroup:
 
     @property
     def has_all_joins(self) -> bool:
-        """Whether every member has joined the rebalance, and every client that was given a member id has joined with
+        """Whether every member has joined the current rebalance, and every client that got a member id has joined with
         it.
         """
         return self.joining_count == len(self.members) and not self.pending_members
@@ -320,7 +322,7 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or a member id that was given to a client which has not joined with it.
+        """Remove a member, or a member id that a client got and has not joined with yet.
 
         If the leader is removed, the oldest member becomes leader.
         """

@@ -1,6 +1,5 @@
-"""JoinGroup: whether a client may enter a group, with which member id, and whether that starts a rebalance.
-
-A static member (KIP-345) that restarts gets a new id and keeps its assignment, usually without a rebalance.
+"""JoinGroup: decides whether a client may join a group, under which member id, and whether that starts a rebalance. A
+static member (KIP-345) that restarts gets a new id and keeps its assignment, usually without a rebalance.
 """
 
 from __future__ import annotations
@@ -121,9 +120,8 @@ class GroupStored(NamedTuple):
 
 
 def join_group(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
-    """Handle a JoinGroup.
-
-    The response is sent at once if the join does not have to wait for the end of a rebalance, otherwise when it ends.
+    """Handle a JoinGroup. If the join belongs to a rebalance, the response is sent when the join phase ends, otherwise
+    at once.
     """
     normalise_join(event)
     request = event.request
@@ -255,9 +253,8 @@ def refuse_other_kind(step: GroupStep, event: Join) -> None:
 
 
 def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
-    """Whether `group.max.size` admits the member.
-
-    In a join phase the limit counts the members that have joined it, so a member that rejoins late may be refused.
+    """Whether `group.max.size` admits the member. In a join phase only the members that have joined are counted, so a
+    member that rejoins late may be refused.
     """
     member = group.members.get(member_id)
     if group.state is EMPTY:

@@ -49,7 +49,7 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
 
     def decide_first(self, step: GroupStep, group: Group | None, event: ClassicRequest) -> None:
         """Decide on a request for a group that does not exist or is of another kind. A group of another kind refuses a
-        join. All other requests are decided as if there were no group.
+        JoinGroup. All other requests are handled as if the group did not exist.
         """
         if isinstance(event, Join) and group is not None:
             refuse_other_kind(step, event)

@@ -65,7 +65,7 @@ def on_loaded(step: GroupStep, group: ClassicGroup) -> None:
     """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
     coordinator.
 
-    A group above `group.max.size` rebalances; the members that join first are admitted.
+    If the group has more members than `group.max.size`, it rebalances, and the members that join first are admitted.
     """
     for member in group.members.values():
         expect_heartbeat(step, group, member)
@@ -134,7 +134,9 @@ def settled_heartbeat(step: GroupStep, group: ClassicGroup, event: Heartbeat) ->
 
 
 def is_still_settled(group: ClassicGroup, heartbeat: SettledHeartbeat) -> bool:
-    """Whether `heartbeat_error` would still prolong the session by this time, and answer for a stable group."""
+    """Whether a repetition of this settled heartbeat still only prolongs the member's session: the group is stable and
+    in the same generation, and the member is unchanged.
+    """
     member_id, instance_id = heartbeat.timer.member_id, heartbeat.instance_id
     member = group.members.get(member_id)
     return (

@@ -1,7 +1,7 @@
 """The join phase of a rebalance: how it begins, how long it lasts, and how it ends in a new generation.
 
-The module begins with what all requests of classic groups use: the records of a generation, the sessions of members,
-and the responses to parked requests.
+The module also has the functions that all requests of classic groups use: for the records of a generation, the sessions
+of members, and the responses to parked requests.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def complete_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
 def on_join_timeout(step: GroupStep, group: ClassicGroup) -> None:
     """Handle the end of the join timer: end the join phase, or extend the initial delay of the group's first rebalance.
 
-    The delay is extended if members joined during it, in total at most up to the rebalance timeout.
+    The initial delay is extended if members joined during it, but in total it is at most the rebalance timeout.
     """
     assert group.state is PREPARING, "the join timer runs in the join phase"
     if is_first_rebalance(group) and group.grew and group.remaining_delay_ms > 0:

@@ -1,4 +1,4 @@
-"""The assignors of the coordinator, `range` and `uniform`: which member reads which partition of its topics.
+"""The assignors of the coordinator, `range` and `uniform`. They decide which member reads which partition.
 
 * `range` gives each member consecutive partitions of each topic. Members are taken in the order of their instance ids,
 then member ids. So if topics have the same subscribers, partitions of the same index go to the same member. The former
@@ -132,7 +132,7 @@ def assigned_pairs(assignment: Assignment) -> Iterable[tuple[bytes, int]]:
 
 
 def frozen_assignment(assignment: Mapping[bytes, Iterable[int]]) -> Assignment:
-    """An immutable copy of an assignment, without the topics that have no partition."""
+    """An immutable copy of an assignment, without topics of which no partition is assigned."""
     return {topic: frozenset(partitions) for topic, partitions in assignment.items() if partitions}
 
 

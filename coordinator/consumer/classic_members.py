@@ -1,9 +1,9 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Such a member follows the same target assignment as the others. Its epoch is its generation, its JoinGroup is the
-heartbeat that reports what it owns, and SyncGroup gives it its assignment. If it has to rejoin, its Heartbeat is
-answered with REBALANCE_IN_PROGRESS: because of a new target, to revoke partitions, or because partitions for which it
-waits are free. No join is parked, and no member leads.
+Such a member follows the target assignment like the other members. Its generation is its member epoch, its JoinGroup
+reports the partitions that it owns, and the response to its SyncGroup has its assignment. Its Heartbeat is answered
+with REBALANCE_IN_PROGRESS if it has to rejoin: because there is a new target, because it has to revoke partitions, or
+because partitions for which it waits are free. No join is parked, and no member is leader.
 """
 
 from __future__ import annotations
@@ -322,7 +322,9 @@ def _heartbeat_refused(error: ErrorCode) -> HeartbeatResponse:
 
 
 def leave_classic(step: GroupStep, group: ConsumerGroup, event: Leave) -> None:
-    """Handle a LeaveGroup. A member removes itself, and an operator's tool removes members of either protocol."""
+    """Handle a LeaveGroup. The sender may be a member, which removes itself, or an administrator's tool, which removes
+    members of either protocol.
+    """
     results = []
     leaving: dict[str, ConsumerMember] = {}
     for identity in event.request.members:

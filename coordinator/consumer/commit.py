@@ -1,7 +1,7 @@
-"""Offsets of a consumer group: whether a member may commit them or read them, by its epoch.
+"""Decides whether a member of a consumer group may commit or read offsets. The decision depends on the member's epoch.
 
-A member commits with its epoch. A commit with an earlier epoch is accepted if the member got every partition of the
-commit in that epoch or before, and still owns it (KIP-1251): the commit may have been on its way while the epoch rose.
+A commit has the epoch of its member. An earlier epoch is accepted if the member got every partition of the commit in
+that epoch or before, and still owns it (KIP-1251), because the commit may have been in flight when the epoch increased.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ def commit_refusal(
     *,
     is_too_old: bool = False,
 ) -> ErrorCode:
-    """The error of a commit by its member id and epoch; NONE if the commit is accepted.
-
-    `is_too_old` is true if the request's version is too old for members of the consumer protocol.
+    """The error of a commit, which depends on its member id and epoch; NONE if the commit is accepted. `is_too_old`:
+    the request's version is too old for members of the consumer protocol.
     """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:

@@ -1,4 +1,4 @@
-"""The conversion of a group between the classic protocol and the consumer protocol, while it has members.
+"""Converts a group with members from the classic protocol to the consumer protocol, or back.
 
 * **Upgrade**: the first member of the consumer protocol that joins a classic group of consumers converts the group. The
 other members stay as classic members of the consumer group (`classic_members.py`). The group epoch is the generation,
@@ -54,7 +54,9 @@ from moldau.protocol.primitives import MalformedMessage
 
 
 class ConsumerGroupForHeartbeat(NamedTuple):
-    """The consumer group that a heartbeat is for, with the changes that create it from a classic group."""
+    """The consumer group of a heartbeat. If the heartbeat converts a classic group, also the changes that create the
+    consumer group from it.
+    """
 
     group: ConsumerGroup
     changes: Sequence[Change] = ()

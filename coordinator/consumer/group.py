@@ -4,12 +4,12 @@
       ▲                 ▲                               │                                  │
       └───no member─────┴──── a subscription, a member or a topic changes: the group epoch grows
 
-Each of three epochs follows the one before. The **group epoch** grows with each change. The **assignment epoch** is the
-group epoch for which the target assignment was computed. The **epoch of each member** is the assignment epoch that the
-member has reached. A partition is given to a member when no other member owns it (`reconciliation.py`).
+There are three epochs. The **group epoch** increases with each change. The **assignment epoch** is the group epoch for
+which the target assignment was computed. The **member epoch** is the assignment epoch that a member has reached. A
+member gets a partition when no other member owns it (`reconciliation.py`).
 
-The group changes only when its records are replayed (`replay.py`). The exceptions are `seen_image` and `seen_epoch`,
-which are not in the log. So a group that is loaded from its log equals the group that wrote it.
+The group changes only when its records are replayed (`replay.py`). So a group that is loaded from its log equals the
+group that wrote it. Only `seen_image` and `seen_epoch` are not in the log.
 """
 
 from __future__ import annotations

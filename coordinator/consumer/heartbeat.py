@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1 (or -2).
 
-A heartbeat has the fields of the member that have changed, and the response has the assignment if it has changed.
-Because a response may be lost, a member may send its previous epoch if it owns only partitions that the coordinator has
-given it. Every other epoch fences the member, which then gives up its partitions and joins again.
+A heartbeat has only those fields of the member that have changed, and its response has the assignment only if that has
+changed. A response may be lost, so a member may send its previous epoch, provided that it owns only partitions that the
+coordinator gave it. Any other wrong epoch fences the member, which then gives up its partitions and joins again.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ def settled_heartbeat(step: GroupStep, group: ConsumerGroup, event: ConsumerHear
 
 
 def is_still_settled(group: ConsumerGroup, heartbeat: SettledHeartbeat) -> bool:
-    """Whether `is_settled` still holds. The member is a value: while it is the same object, all of it is the same."""
+    """Whether a repetition of this settled heartbeat still only prolongs the member's session. A member is an immutable
+    value, so comparing the objects compares all of its fields.
+    """
     member_id, instance_id = heartbeat.timer.member_id, heartbeat.instance_id
     return (
         group.members.get(member_id) is heartbeat.member
@@ -129,9 +131,9 @@ def is_still_settled(group: ConsumerGroup, heartbeat: SettledHeartbeat) -> bool:
 
 
 def is_settled(step: GroupStep, group: ConsumerGroup, event: ConsumerHeartbeat) -> bool:
-    """Whether a heartbeat only prolongs the session of its member: the heartbeat states no field of the member, the
-    member has reached its target, and the topics of the group have not changed. Nearly all heartbeats are of this kind;
-    `join_or_stay` would change nothing either.
+    """Whether a heartbeat only prolongs the session of its member: it reports no changed field, the member has reached
+    its target, and the topics of the group have not changed. `join_or_stay` would change nothing then. Nearly all
+    heartbeats are of this kind.
     """
     request = event.request
     if (
@@ -297,8 +299,9 @@ def join_or_stay(
 
 
 def is_waiting(update: MemberUpdate) -> bool:
-    """Whether the member will have other partitions without doing anything itself: others have yet to release them, or
-    its subscription or the group's epoch has no target yet."""
+    """Whether the member waits for an action of others: other members have to release partitions of its target, or the
+    target for its new subscription or for the group's epoch is not computed yet.
+    """
     member = update.updated
     pattern = pattern_of(member)
     return (

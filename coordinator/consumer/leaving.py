@@ -1,4 +1,4 @@
-"""Members that leave a consumer group or are removed from it, and the timers that remove them."""
+"""Removes members from a consumer group: members that leave, and members whose timers are due."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[Cons
 
 
 def temporary_leave_changes(group: ConsumerGroup, member: ConsumerMember) -> list[Change]:
-    """The records of a static member that leaves for a restart and will return under another id. Its partitions stay
-    reserved for its instance id until its session ends. The epochs of its partitions become 0, so that the returning
-    member may commit their offsets with any epoch."""
+    """The records of a static member that leaves for a restart and will return under another id. The partitions stay
+    reserved for the instance id until the session ends. Their epochs become 0, so that the returning member may commit
+    offsets of them with any member epoch.
+    """
     kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
     away = replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking=NO_PARTITIONS)
     return [current_change(group.group_id, away)]

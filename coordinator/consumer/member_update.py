@@ -1,5 +1,5 @@
-"""What one request of a member changes: its subscription, the group epoch, the target assignment, and its own
-assignment.
+"""Computes the changes that a member's request makes: to its subscription, the group epoch, the target assignment, and
+the member's own assignment.
 
 A heartbeat of the consumer protocol and a join of the classic protocol go through the same steps. The changes are
 collected, and written in one batch, only if no step refuses the request.

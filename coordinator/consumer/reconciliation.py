@@ -33,8 +33,8 @@ class Reconciliation:
     def step(self, member: ConsumerMember) -> ConsumerMember | None:
         """The member after one step; the same object if nothing changes.
 
-        Returns None if the member is in a state that this release does not know and has reported partitions or no
-        report. It must then rejoin without partitions.
+        Returns None if the member must rejoin without partitions: it is in a state that this release does not know, and
+        its request reports partitions, or reports nothing.
         """
         match member.state:
             case MemberState.STABLE:

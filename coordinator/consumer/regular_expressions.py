@@ -1,4 +1,5 @@
-"""Subscriptions by regular expression (RE2, in linear time): when they are resolved, and what a resolution changes.
+"""Subscriptions by regular expression (RE2, in linear time): decides when the expressions are resolved into topics, and
+applies the result.
 
 The coordinator resolves all regular expressions of a group at once, off the event loop, with the rights of the member
 whose heartbeat caused the resolution. A resolution is due:
@@ -51,8 +52,8 @@ def compile_regex(regex: str) -> Any:
 
 @lru_cache(REMEMBERED_FAULTS_MAX)
 def regex_fault(regex: str) -> str | None:
-    """What is wrong with a regular expression; None if it is valid. The result is cached. A short expression may take a
-    second to compile, so the broker calls this in a thread before a member subscribes to the expression.
+    """Describe what is wrong with a regular expression; None if it is valid. The result is cached. A short expression
+    may take a second to compile, so the broker calls this in a thread before a member subscribes to the expression.
 
     DIVERGES: Apache Kafka 4.3.1 takes an expression of any memory; here one that repeats repetitions more than 1,000
     times, or whose compiled form is larger than 8 MB, is refused, as RE2 does.
@@ -110,8 +111,8 @@ def on_regexes_resolved(step: GroupStep, group: Group | None, event: RegexesReso
     """Store the topics of those regular expressions that members still use, and raise the group epoch if the topics
     changed.
 
-    If the topic names are more than a batch of the log can hold, they are not stored, because the log would refuse
-    them. The resolution timer then runs on, and no resolution begins before it ends.
+    Topic names that do not fit into a batch of the log are not stored, because the log would refuse them. The
+    resolution timer then continues to run, so that the next resolution does not begin too soon.
     """
     if event.size > step.config.member_metadata_bytes_max:
         step.notes.append(f"group {event.group_id!r}: its regular expressions match too many topics to be stored")

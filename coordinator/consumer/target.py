@@ -110,9 +110,8 @@ def topic_ids(
     image: CoordinatorImage,
     known: dict[str, bytes | None],
 ) -> frozenset[bytes]:
-    """The ids of the existing topics to which a member subscribes by name or by a regular expression that is resolved.
-
-    `known` caches topic ids by name for later calls; it has None for a topic that does not exist.
+    """The ids of the existing topics to which a member subscribes, by name or by a resolved regular expression. The
+    call adds topic ids to `known`, a cache by topic name for later calls; None stands for a topic that does not exist.
     """
     names = member.subscribed_topics
     pattern = pattern_of(member)

@@ -6,8 +6,9 @@ move from the most loaded to the least loaded subscribers. This ends when a whol
 partition, or after `ROUNDS_MAX` rounds. The result is as balanced as the subscriptions allow, and no more partitions
 have moved than this needs.
 
-The load of a member is its number of partitions of all topics. `Balancer` sorts the subscribers of a topic by load and
-works from both ends. Members with the same load form a range and are served one after the other, so no heap is needed.
+The load of a member is its number of partitions over all topics. `Balancer` sorts the subscribers of a topic by load,
+and takes the least loaded members from one end and the most loaded from the other. Members with the same load take
+turns, so no heap is needed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Balancer:
     """The subscribers of one topic, sorted by load: it chooses which member gives up a partition and which member gets
     one.
 
-    Two ranges of members grow inwards: the least loaded ones from the left, the most loaded ones from the right. The
-    load of a member is not read again once the member is in a range.
+    Two ranges of members grow inwards from the ends: the left range has the least loaded members, the right range the
+    most loaded. Members of a range take turns. The load of a member in a range is not read again.
     """
 
     def __init__(self, subscribers: list[int], loads: list[int]) -> None:

@@ -1,5 +1,6 @@
-"""A description of a group that is made in pieces, so that the event loop is not held. A group may have thousands of
-members, and each member thousands of topics."""
+"""Builds the description of a group in pieces, so that the event loop is not blocked: a group may have thousands of
+members, and each member thousands of topics.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all kinds of groups share: the interface of a group, the interface of a kind, and the step of the group shard.
+"""The interfaces that the group shard uses for groups of every kind: of a group, of a kind of groups, and the step.
 
 Groups of all kinds share group ids, offsets and the partitions of `__consumer_offsets`, and a group may turn from one
 kind into another in place. So the shard keeps groups by id, and each group is an object of its kind's class. A kind is
@@ -61,8 +61,9 @@ class Group(Protocol):
 
     @property
     def is_simple(self) -> bool:
-        """Whether the group only has offsets, committed by consumers without membership. A group of any kind may take
-        the place of such a group."""
+        """Whether the group has only offsets, which consumers without membership committed. A group of any kind may
+        replace it.
+        """
 
     @property
     def is_empty(self) -> bool:
@@ -175,8 +176,10 @@ class GroupStep(Step[Change]):
 
 
 class SettledHeartbeat(NamedTuple):
-    """A heartbeat that only prolongs the session of its member, with all that this was decided by. While all of it is
-    the same, the same heartbeat has the same response, and changes only the timer (`GroupShard.prolong_session`)."""
+    """A heartbeat that only prolongs the session of its member, with all values on which this decision was based. As
+    long as they are unchanged, the same heartbeat gets the same response and only moves the session timer
+    (`GroupShard.prolong_session`).
+    """
 
     group: Group
     member: object
@@ -193,7 +196,7 @@ class SettledHeartbeat(NamedTuple):
 
 
 class AboutGroup(Protocol):
-    """A request or a report about one group. The group may not exist. The decision depends on the kind of the group."""
+    """A request or a report about one group, which may not exist. The kind of the group decides on it."""
 
     @property
     def group_id(self) -> str: ...
@@ -234,8 +237,9 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         does not handle the request."""
 
     def decide_at_once(self, step: GroupStep, group: Group | None, event: RequestT) -> None:
-        """Reply to a request of this kind's protocol that changes nothing but a deadline. For any other request do
-        nothing; a step of its own then decides on it."""
+        """Reply to a request of this kind's protocol if it changes nothing but a deadline. Otherwise do nothing: a
+        separate step decides on the request.
+        """
         return
 
     def settled_heartbeat(self, step: GroupStep, group: GroupT, event: AboutGroup) -> SettledHeartbeat | None:
@@ -243,8 +247,9 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         return None
 
     def is_settled(self, group: GroupT, heartbeat: SettledHeartbeat) -> bool:
-        """Whether a heartbeat that was settled still is, while the group's settings and the image are the same. Replies
-        to requests that write nothing may be sent now."""
+        """Whether a repetition of a settled heartbeat still only prolongs the session. The caller has checked that the
+        settings and the image are unchanged, and that replies to requests that write nothing may be sent now.
+        """
         return False
 
     @abstractmethod

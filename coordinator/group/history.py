@@ -2,9 +2,9 @@
 
     a step ──tell──▶ its records are committed ──▶ GroupHistory ──▶ `moldau group explain`, the console
 
-The coordinator reports an event when it decides, because a record says what changed and not why. Events are not in the
-log: a new coordinator begins without any. An event that equals the last one of its group only raises the count of that
-one, so that a client that is refused again and again displaces no other event.
+The coordinator reports an event at the time of the decision, because a record in the log says what changed but not why.
+Events are not in the log, so a new coordinator begins without any. If an event equals the last one of its group, only
+the count of that one increases; so a client that is refused again and again does not displace other events.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What consumer, share and Streams groups have in common: member epochs, refusals, the validation of heartbeats, and
-responses. `target.py` has what their target assignments have in common."""
+"""Functions for consumer, share and Streams groups: member epochs, refusals, the validation of heartbeats, and
+responses. `target.py` has those for target assignments.
+"""
 
 from __future__ import annotations
 

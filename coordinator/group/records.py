@@ -89,9 +89,8 @@ Change: TypeAlias = OffsetChange | RecordChange | TransactionEnded
 
 
 class OffsetsLoaded(NamedTuple):
-    """Consecutive commits of a log, joined into one change: the last offset of each partition.
-
-    All commits are of one transaction or outside of any. No tombstone, group record or marker lies between them.
+    """The last offset of each partition from consecutive commits of a log, joined into one change. The commits are all
+    of one transaction, or all outside of transactions, with no tombstone, group record or marker between them.
     """
 
     offsets: dict[str, Offsets]

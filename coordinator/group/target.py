@@ -1,4 +1,4 @@
-"""The target assignment of a group: when the next one may be computed, and on which thread. The target of a large group
+"""Decides when the next target assignment of a group may be computed, and on which thread. The target of a large group
 is computed by an executor thread, from the state of the group at the beginning of the computation.
 
     the epoch of the group grows ──▶ ComputeTarget ──▶ thread ──▶ TargetComputed ──▶ the records of the target
@@ -77,10 +77,9 @@ def is_too_early(assignment_ms: int, interval_ms: int, wall_ms: int) -> bool:
 def targets_at_once(
     step: GroupStep, key: TimerKey, epoch: int, inputs: TargetInputs[TargetT_co]
 ) -> Mapping[str, TargetT_co] | None:
-    """Compute the targets of an epoch if the group is small. Otherwise command a thread to compute them, unless the
-    timer `key` shows that a computation runs already, and return None.
-
-    The request that needs the targets may be refused later. Then the group never reaches that epoch.
+    """Compute the targets of an epoch if the group is small. Otherwise return None, and command a thread to compute
+    them, unless the timer `key` shows that a computation is running. The request that needs the targets may still be
+    refused afterwards; then the group never reaches that epoch.
     """
     if inputs.size <= step.config.target_size_at_once:
         return inputs.compute()

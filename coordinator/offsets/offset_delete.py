@@ -1,9 +1,9 @@
 """Deletion of offsets: OffsetDelete, DeleteGroups, topics that no longer exist, and the expiry of offsets.
 
-A deletion also removes an offset that is pending in a transaction, so the commit of that transaction does not restore
-it. The retention of an offset begins when its group no longer needs it (`Group.retention_begins_ms`). An offset for
-which the client set an expiry time expires at that time instead, if the group no longer needs it. An offset does not
-expire while an open transaction has an offset for the same partition, and its group stays too.
+A deletion also removes offsets that are pending in a transaction, so that the commit of the transaction does not
+restore them. The retention of an offset begins when its group no longer needs it (`Group.retention_begins_ms`). If the
+client set an expiry time, the offset expires at that time instead, provided that the group no longer needs it. While an
+open transaction has an offset for the same partition, neither the offset nor its group expires.
 """
 
 from __future__ import annotations

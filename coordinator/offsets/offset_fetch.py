@@ -50,7 +50,8 @@ def offsets_of(
     group: GroupOffsets, request: OffsetFetchRequestGroup, *, require_stable: bool = False
 ) -> OffsetFetchResponseGroup:
     """The OffsetFetch response with the offsets of the topics that a request names, or of all topics if it has no list.
-    If it has no list, a partition whose only offset is pending in a transaction is left out, as Apache Kafka does."""
+    Without a list, a partition whose only offset is pending in a transaction is left out, as in Apache Kafka.
+    """
     offsets, pending = group.offsets, group.pending if require_stable else {}
     response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
@@ -78,8 +79,9 @@ def offsets_of(
 
 
 def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
-    """Whether the topic of a committed offset was deleted and created again under the same name. A zero id is unknown
-    and equals every id."""
+    """Whether the topic of a committed offset was deleted and created again under the same name, so that the ids
+    differ. A zero id is unknown and differs from no id.
+    """
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
 
 

@@ -1,10 +1,11 @@
 """The offsets of all groups of a shard, each group with a committed state and uncommitted changes.
 
-A change is uncommitted when it is appended and becomes committed with its batch. Decisions use the latest state,
-readers the committed state. In both, some offsets may be pending in a transaction.
+A change is uncommitted from its append until its batch is committed. Decisions use the latest state, readers the
+committed state. Both states may have offsets that are pending in a transaction.
 
 An offset that a producer commits in a transaction is pending until the marker of the transaction. If a partition has
-two offsets, the one with the later record takes effect, as in Apache Kafka, whichever becomes visible first:
+several offsets, the one with the latest record takes effect, as in Apache Kafka, even if another one becomes visible
+later:
 
 | log | the offset that takes effect |
 |---|---|

@@ -1,7 +1,7 @@
 """Decodes the log of a coordinator into the changes that the coordinator's machine replays, in the order of the log.
 
-A machine whose log has transactions gets their records in the order of the log, and later the end of the transaction.
-The machine itself keeps the changes of a transaction until it gets this end (`RecordReader.end_transaction`).
+A machine gets the records of a transaction in the order of the log, and the end of the transaction later. Until then
+the machine itself keeps the changes pending (`RecordReader.end_transaction`).
 """
 
 from __future__ import annotations

@@ -83,8 +83,9 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
         """Make the changes of all records below `committed_end_offset` visible to readers."""
 
     def follow_commit(self, step: StepT) -> None:
-        """React to the changes committed since the last call, including writes whose outcomes had failed with
-        REQUEST_TIMED_OUT. A subclass may write in the step. By default nothing is done."""
+        """React to the changes that were committed since the last call, including writes whose outcomes failed with
+        REQUEST_TIMED_OUT before. A subclass may write records in this step; the default does nothing.
+        """
 
     @abstractmethod
     def on_loaded(self, step: StepT) -> None:

@@ -107,8 +107,10 @@ correcting them at once would hold the event loop for 8 ms."""
 
 
 class Timers(Generic[KeyT]):
-    """Deadlines by key, in a heap. Moving a deadline to a later time only writes to a dictionary: the heap is corrected
-    when the earlier time comes. Equal deadlines fire in the order in which they were put into the heap."""
+    """Deadlines by key, in a heap. Moving a deadline to a later time only writes to a dictionary; the entry in the heap
+    is corrected when the earlier time is reached. Equal deadlines fire in the order in which they were put into the
+    heap.
+    """
 
     __slots__ = ("_deadlines", "_heap", "_order", "_queued")
 
@@ -147,14 +149,16 @@ class Timers(Generic[KeyT]):
         return key in self._deadlines
 
     def next_deadline_ms(self) -> int | None:
-        """The time (ms) of the next deadline; None if no deadline is set. If many deadlines were moved or cancelled, it
-        is the earlier time of one of them: the caller asks again then."""
+        """The time (ms) of the next deadline, or an earlier time, at which a deadline was due that has been moved or
+        cancelled; the caller asks again then. None if no deadline is set.
+        """
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> KeyT | None:
-        """Remove and return the key with the earliest deadline; None if none is due. It may also be None if
-        `next_deadline_ms` is still due: the caller then asks again."""
+        """Remove and return the key with the earliest deadline; None if no deadline is due. If `next_deadline_ms` is
+        due even after a result of None, the caller calls again.
+        """
         if not self._settle():
             return None
         queued, _, key = self._heap[0]

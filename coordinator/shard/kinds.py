@@ -1,4 +1,4 @@
-"""The table of the kinds of groups, and what follows from it: the kind of a group, of a request and of a record.
+"""The table of the kinds of groups, and lookups in it: the kind of a group, of a request and of a record.
 
 A new kind is a package beside `coordinator/classic/` with a `GroupKind`, and one entry of `KINDS`.
 """

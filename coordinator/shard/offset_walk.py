@@ -1,8 +1,8 @@
 """Reads offset records from the bytes of a batch: the inner loop of a coordinator's loading.
 
 This is ordinary typed Python that mypyc can compile (`building/hot_path.py`); both forms give the same results. It
-reads the most frequent form of record: a commit without record headers and with empty metadata, its value of version 3,
-or of version 4 with or without the topic's id. At any other record it stops, and the caller reads that record.
+reads only the most frequent form of record: a commit without record headers and with empty metadata, whose value has
+version 3, or version 4 with or without the topic's id. It stops at any other record, which the caller reads.
 
 A record: varint size of what follows; int8 attributes; varlong timestamp delta; varint offset delta; varint key size;
 key: int16 version 0 or 1, group, topic, int32 partition; varint value size; value; varint count of headers.

@@ -5,8 +5,8 @@ If there are more members than partitions, members share a partition. A member k
 numbers allow.
 
 DIVERGES: members and partitions are taken in the order of their ids; Apache Kafka takes them in the order of its hash
-tables. The numbers are the same. A topic of which a member has nothing is left out of its target; Apache Kafka writes
-it without partitions if the member had some before.
+tables. Members get the same number of partitions. A topic of which a member gets no partition is left out of the
+member's target; Apache Kafka writes it, without partitions, if the member had some before.
 """
 
 from __future__ import annotations

@@ -102,8 +102,9 @@ def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refus
 
 
 def member_epoch_refusal(member: Member, received: int) -> Refusal | None:
-    """The refusal of a member epoch in a heartbeat that is neither the member's epoch nor its previous epoch; None if
-    the epoch is accepted."""
+    """The refusal of a heartbeat whose epoch is neither the member's epoch nor its previous epoch; None if the epoch is
+    accepted.
+    """
     if received in (JOIN_EPOCH, member.epoch):
         return None
     if received > member.epoch:
@@ -240,8 +241,8 @@ def response_to(member_id: str, member_epoch: int, heartbeat_interval_ms: int) -
 
 
 def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
-    """Whether share partitions of subscribed topics are initialized that no target has yet, or a target has partitions
-    that are no longer initialized.
+    """Whether the targets differ from the initialized share partitions of subscribed topics: one of these is in no
+    target yet, or a target has a partition that is not initialized any more.
 
     DIVERGES: a topic that was deleted while its group had no coordinator stays in the group's record. In Apache Kafka
     it also counts here, if a topic of the same name exists again: then every heartbeat raises the epoch.

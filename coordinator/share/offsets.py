@@ -1,7 +1,7 @@
 """The start offsets of a share group, which an administrator describes, sets and deletes.
 
-The share coordinator keeps the start offsets. The group decides which share partitions a request is about, the broker
-asks the share coordinator, and the group notes the result (`StatesInitialized`, `StatesDeleted`).
+The share coordinator stores the start offsets. The group finds the share partitions that a request concerns, the broker
+sends requests to the share coordinator, and the group stores the result (`StatesInitialized`, `StatesDeleted`).
 """
 
 from __future__ import annotations

@@ -357,11 +357,9 @@ def state_summary(entry: KeyEntry | None) -> StateAnswer:
 
 
 def snapshot_cold(step: StateStep) -> bool:
-    """Write new snapshots of states whose last snapshot is old, at most `CHANGES_AT_ONCE` at once. Returns False if
-    there may be more.
-
-    If every state has a snapshot that was written without a change, no state has changed since then, and the deletion
-    of redundant records needs no more snapshots.
+    """Write new snapshots of states whose last snapshot is old, at most `CHANGES_AT_ONCE` in one step. Returns False if
+    there may be more. Nothing is written if the last snapshot of every state was such a one: no state has changed
+    since, so new snapshots would make no further records redundant.
     """
     if all(entry.state.create_ms != entry.state.write_ms for entry in step.entries.values()):
         return True

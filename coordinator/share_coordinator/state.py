@@ -105,8 +105,9 @@ def pruned_batches(batches: Sequence[StateBatch], start_offset: int) -> list[Sta
 
 
 def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    """Merge batches as Apache Kafka does: take the two lowest batches, and put back what remains of them if they
-    overlap or touch with the same state. What a merge puts back is not compared with batches below the pair."""
+    """Merge batches as Apache Kafka does: compare the two lowest batches, and if they overlap, or touch and have the
+    same state, replace them by the result of merging the two. Batches below the pair are not compared with this result.
+    """
     left = [(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state) for each in batches]
     heapify(left)
     result = []

@@ -1,8 +1,8 @@
-"""Offsets of a streams group: whether a member may commit them, by its epoch.
+"""Decides whether a member of a streams group may commit offsets. The decision depends on the member's epoch.
 
-A member commits with its epoch. A commit with an earlier epoch is accepted if the member has, or has to revoke, the
-task of every partition of the commit, and got the task in that epoch or before. The commit may have been on its way
-while the epoch rose.
+A commit has the epoch of its member. An earlier epoch is accepted if the member has, or has to revoke, the task of
+every partition of the commit, and got the task in that epoch or before, because the commit may have been in flight when
+the epoch increased.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def commit_refusal(
     *,
     is_too_old: bool = False,
 ) -> ErrorCode:
-    """The error of a commit by its member id and epoch; NONE if the commit is accepted.
-
-    `is_too_old` is true if the request's version is too old for members of a streams group.
+    """The error of a commit, which depends on its member id and epoch; NONE if the commit is accepted. `is_too_old`:
+    the request's version is too old for members of a streams group.
     """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and group.is_empty:

@@ -197,8 +197,9 @@ def size_repartition_topics(topology: Topology, counts: PartitionCounts) -> Refu
     """Decide the number of partitions of repartition topics for which the topology does not set it, in `counts`.
     Returns a refusal if it cannot be decided.
 
-    A subtopology writes to topics of the size of its largest input whose size is known by then. The sizes of its
-    repartition inputs may be unknown until another subtopology is handled, so several rounds may be needed.
+    A repartition topic gets the size of the largest input of the subtopology that writes to it. That input may itself
+    be a repartition topic, whose size is known only when another subtopology has been handled, so several rounds may be
+    needed.
     """
     subtopologies = topology.subtopologies.values()
     sizes = counts.decided

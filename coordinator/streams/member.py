@@ -7,7 +7,7 @@
 | UNRELEASED_TASKS | waits for tasks that other members or its own process still have | when the tasks become free |
 | UNKNOWN | is in a state of a later version of Apache Kafka | when it reports that it owns nothing; else it is fenced |
 
-An active task is given when no process has it, and no process has one task in two roles.
+A member gets an active task when no process has the task active. A process never has a task in two roles.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Members that leave a streams group or are removed from it, the timers that remove them, and the end of a group whose
-application goes back to the classic protocol.
+"""Removes members from a streams group: members that leave, and members whose timers are due. Also replaces an empty
+group when its application returns to the classic protocol.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def on_timer(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
 def compute_first_target(step: GroupStep, group: StreamsGroup) -> None:
     """Compute the first target of a group, at the end of the initial delay in which members could join.
 
-    A coordinator that has not configured the topology leaves the computation to the next heartbeat, as Apache Kafka
-    does. This is the case after the first heartbeat of a group, because the group is made again from its records.
+    If this coordinator has not configured the topology, the next heartbeat computes the target, as in Apache Kafka.
+    This is so after the first heartbeat of a group, because the replay of its records creates the group object anew.
     """
     configured = group.configured
     if group.is_empty or group.epoch <= group.assignment_epoch or configured is None:

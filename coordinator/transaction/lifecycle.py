@@ -1,9 +1,7 @@
-"""The lifecycle of a transaction.
-
-InitProducerId gives a producer its id. AddPartitionsToTxn adds partitions to the transaction before records are sent to
-them. EndTxn stores the outcome, which is final once its record is committed. Then each partition gets a marker, and the
-completion is stored once all markers are written. Periodic searches abort transactions that have timed out, and remove
-transactional ids that no producer uses.
+"""The lifecycle of a transaction: InitProducerId gives the producer its id; AddPartitionsToTxn adds partitions before
+records are sent to them; EndTxn stores the outcome, which is final once its record is committed; then each partition
+gets a marker; when all markers are written, the completion is stored. Periodic searches abort transactions that have
+timed out, and remove transactional ids that no producer uses.
 """
 
 from __future__ import annotations
@@ -111,8 +109,9 @@ def create_producer(step: TransactionStep, event: InitProducerId) -> None:
 
 
 def give_next_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: TransactionMove) -> None:
-    """Give the producer the next epoch of the transactional id, which has no open transaction, and answer. `move` says
-    whether the producer starts, continues, or repeats a request."""
+    """Give the producer the next epoch of the transactional id, and answer. The id has no open transaction. `move` says
+    whether the producer starts, continues, or repeats a request.
+    """
     timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
     if move is REPEAT:
         # DIVERGES: for the last epoch of a producer id Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception.

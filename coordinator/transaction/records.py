@@ -123,8 +123,8 @@ def read_value(value: bytes) -> Transaction:
 class TransactionRecordReader(RecordReader[TransactionChange]):
     """Decodes the records of one partition of `__transaction_state` when its coordinator starts.
 
-    A transaction leaves at least three records, and the last record of a transactional id has its whole state. So of
-    each piece of the log only the last value of each transactional id is decoded.
+    A transaction leaves at least three records, and the last record of a transactional id has its whole state. So in
+    each piece of the log only the last record of each transactional id is decoded.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""The decision table of transactions: for a request, the state of a transactional id and a claim, it has the answer or
-the next state.
+"""The decision table of the transaction coordinator. It is looked up by the kind of a request, the state of the
+transactional id, and a claim; an entry is the answer, or the transition to the next state.
 
 The table is Apache Kafka's behaviour. The functions of the requests (`lifecycle.py`) read `TABLE`, and nothing else
 decides about a request that names an existing producer. A claim is how the producer id and epoch of a request compare

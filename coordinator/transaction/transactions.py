@@ -1,5 +1,6 @@
-"""What a step of the transaction coordinator's machine reads and changes: the transactional ids of one partition, each
-with its committed state and whether a record is pending."""
+"""The transactional ids of one partition of `__transaction_state`, each with its committed state and its pending
+record, as the steps of the transaction coordinator's machine read and change them.
+"""
 
 from __future__ import annotations
 
