@@ -75,8 +75,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add an epoch that starts at `start_offset`, unless it is the latest epoch already.
 
-        Contradicting entries, with the same or a later epoch or start offset, are removed as in Kafka. Only a log that
-        was truncated, or was recovered with an older checkpoint, has such entries.
+        Entries that contradict it, because their epoch or start offset is the same or later, are removed, as in Kafka.
+        Only a log that was truncated, or recovered with an older checkpoint, has such entries.
         """
         if epoch < 0 or start_offset < 0 or epoch == self.latest_epoch:
             return  # Batches of magic 2 that no leader has appended yet have epoch -1.
@@ -88,9 +88,9 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Return the largest known epoch that is at most `epoch`, with its end offset.
 
-        An epoch ends at the start of the next one, the latest epoch at `log_end_offset`. The result is `UNDEFINED_END`
-        if no epoch is known or if `epoch` is later than the latest one. An epoch before the first known one ends at the
-        start of the first one.
+        An epoch ends at the start of the next one, the latest epoch at `log_end_offset`. An epoch before the first
+        known one ends where that one starts. The result is `UNDEFINED_END` if no epoch is known, or if `epoch` is later
+        than the latest one.
         """
         if epoch == UNDEFINED_EPOCH or not self.entries or epoch > self.latest_epoch:
             return UNDEFINED_END
@@ -146,8 +146,8 @@ class LeaderEpochs:
         return self.entries != self._written_entries
 
     def must_be_written(self, log_end_offset: int) -> bool:
-        """Whether the checkpoint file must be written now. An epoch without batches is not a reason: it is written with
-        its first batch, because a start of the broker drops it anyway. So changes of the leader of an idle log cause no
+        """Whether the checkpoint file must be written now. A new epoch without batches need not be written before its
+        first batch, because a restart of the broker drops it anyway. So changes of the leader of an idle log cause no
         writes.
         """
         entries = self.entries

@@ -36,8 +36,8 @@ class MetaProperties:
 
 
 class ZooKeeperMetaProperties(InvalidMetaProperties):
-    """meta.properties is from a broker that used ZooKeeper. No node can serve the log directory; programs that only
-    read topics can use it.
+    """meta.properties is from a broker that used ZooKeeper. Programs that only read topics can use the log directory,
+    but no node can serve it.
     """
 
     def __init__(self, path: str, cluster_id: str | None, broker_id: str) -> None:

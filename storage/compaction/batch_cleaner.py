@@ -22,11 +22,11 @@ A batch of which every record is kept is copied as it is, unless it gets a horiz
 the kept records. Except for a new horizon their bytes stay, and so do the base offset, base timestamp, last offset,
 sequences, epochs and codec of the batch.
 
-The transactions that are open at the cleaner's position (`CleanedTransactions`) tell which data is aborted, and which
-markers may be discarded. The caller reports every batch to them in the order of the log. A marker may be discarded
-(once its delete horizon has passed) if the log has no batch of its transaction before it: an earlier round has
-removed them all. Until then the marker stays. Without it a reader would take an aborted record for a committed one, or
-wait for the end of the transaction.
+`CleanedTransactions` keeps the transactions that are open at the cleaner's position, and tells which data is aborted
+and which markers may be discarded. The caller reports every batch to it, in the order of the log. A marker may be
+discarded, once its delete horizon has passed, if an earlier round has removed all batches of its transaction. Until
+then the marker stays, because without it a reader would take an aborted record for a committed one, or wait for the end
+of the transaction.
 
 If a log is in two tiers, the cleaner reads one part at a time. A marker stays, with its entry in the transaction
 index, if batches of its transaction may be in a part that is not as clean: at or past `keeps_from`. It also stays

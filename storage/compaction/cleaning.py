@@ -95,8 +95,8 @@ def clean_segments(fs: FileSystem, request: CleaningRequest) -> Iterator[Cleanin
 
 
 def new_offset_map(request: CleaningRequest) -> OffsetMap:
-    """Make the empty offset map of a round of cleaning. It is not larger than the dirty part can fill, because the
-    first use of each memory page is slow.
+    """Make the empty offset map of a round of cleaning. It has no more entries than the dirty part can fill, because
+    the first use of each memory page is slow.
     """
     size, load_factor = request.limits.dedupe_buffer_size, request.limits.load_factor
     dirty_count = max(0, request.first_uncleanable_offset - request.first_dirty_offset)

@@ -8,8 +8,8 @@ An entry is 24 bytes: 128 bits that stand for the key, and the offset. The map h
 a secret salt, so they cannot be predicted from outside. Two of 10 million keys collide with a probability of 10^-25,
 and a client that chooses its keys cannot do better than chance.
 
-Besides the entries the map notes the fate of each record that it has read. If all records of a batch have one fate,
-the batch need not be decompressed and searched a second time.
+The map also notes the fate of each record that it has read: whether the record is kept. If all records of a batch have
+the same fate, the batch need not be decompressed and searched a second time.
 
 offset_map.c is the compiled form: the same names and the same results, by `tests/unit/storage/compaction`. Python
 imports it instead of this module if `building/` has compiled it.
@@ -125,13 +125,16 @@ class OffsetMap:
         return self._table[self._place(first, second) + 2] - 1
 
     def raise_latest_offset(self, offset: int) -> None:
-        """Raise `latest_offset` to `offset` if it is lower. The caller has read all records up to `offset` (inclusive),
-        also those that do not enter the map."""
+        """Raise `latest_offset` to `offset`, unless it is higher already. The caller has read all records up to
+        `offset` (inclusive), including those that are not put into the map.
+        """
         if offset > self.latest_offset:
             self.latest_offset = offset
 
     def forget_fates(self) -> None:
-        """Forget the fates of all records, which are stored by offset: the offsets that follow do not ascend."""
+        """Forget the fates of all records. They are stored by ascending offset, and the offsets that follow do not
+        ascend.
+        """
         self._fates = bytearray()
 
     def fate(self, first_offset: int, count: int) -> int:
@@ -170,9 +173,9 @@ class OffsetMap:
     def choose_keys(
         self, ends: BytesLike, data: BytesLike, offsets: BytesLike, is_chosen: BytesLike, takes_keys: bool
     ) -> bool:
-        """Walk over those rows that are chosen, from the last to the first, and leave out each row whose key the map
-        has with the offset of the row or a later one. The offsets of the other rows are put into the map; that of a new
-        key only with `takes_keys`, and while the map is not full. Returns whether there was room for all new keys.
+        """Go through the chosen rows, from the last to the first. If the map has the key of a row with the same or a
+        later offset, the row is no longer chosen. Otherwise its offset is put into the map; for a new key only with
+        `takes_keys`, and if the map is not full. Returns whether there was room for all new keys.
 
         `ends` and `data`: the keys in the layout of Arrow's binary type, without nulls. `offsets`: 64 bits for each
         row, not negative. `is_chosen`: a byte for each row, which is set to 0 for a row that is left out.

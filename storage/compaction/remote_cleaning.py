@@ -1,7 +1,7 @@
 """Cleaning groups of remote segments: read the keys of a part of the log, then write each group without the records
 that these keys supersede.
 
-    map sources   the records of the part that the groups were not cleaned against yet, local or downloaded
+    map sources   the part of the log against which the groups were not cleaned yet, local or downloaded
     groups        each gives one segment, written as `.cleaned` files into a directory of its own
 
 `clean_remote_segments` is a generator that only works on files, as `cleaning.clean_segments` is. At `DownloadNeeded`
@@ -115,8 +115,8 @@ RemoteCleaningEvent: TypeAlias = BytesProcessed | DownloadNeeded | GroupCleaned 
 
 
 def clean_remote_segments(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[RemoteCleaningEvent]:
-    """Clean each group of remote segments, in the order of the request. A group gives no `GroupCleaned` if the offset
-    map does not reach past the offset up to which the group is clean already.
+    """Clean each group of remote segments, in the order of the request. There is no `GroupCleaned` for a group if the
+    offset map ends at or before the offset up to which the group is already clean.
 
     Raises OSError; `MalformedMessage` if a batch is damaged; `LogChanged` if a local file is not as the request
     describes it any more.

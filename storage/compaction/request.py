@@ -1,5 +1,5 @@
-"""What the cleaner may clean of a log, which log it cleans next, and one round of cleaning as values that the broker
-exchanges with the worker process: the request, and the events.
+"""Decides what the cleaner may clean of a log, and which log it cleans next. Also the values that the broker exchanges
+with the worker process in one round of cleaning: the request, and the events.
 
     log start         first dirty offset      first uncleanable offset       log end
         |---- clean ----------|---- cleanable ----------|---- not yet ---------|
@@ -128,8 +128,9 @@ def first_young_offset(log: LogState, dirty: list[Segment], now_ms: int) -> int:
 
 
 def compaction_overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
-    """By how much (ms) the oldest dirty segment exceeds max.compaction.lag.ms, by the timestamp of its first batch; 0
-    if it does not."""
+    """The time (ms) by which the oldest dirty segment exceeds max.compaction.lag.ms, measured from the timestamp of its
+    first batch; 0 if it does not exceed the limit.
+    """
     due_ms = now_ms - max(log.config.max_compaction_lag_ms, 0)
     if due_ms <= 0:
         return 0  # Without a limit no timestamp is read.
@@ -219,9 +220,9 @@ def cleaning_request(
 ) -> CleaningRequest:
     """Make the request to clean the part of a log that `cleanable_part` determined.
 
-    Raises OSError and `LogChanged`. The log has changed if it was truncated since the part was determined: it may end
-    before the part, or have other, uncommitted records there. It has also changed if retention removed all segments of
-    the part.
+    Raises OSError and `LogChanged`. `LogChanged` means that the log was truncated since the part was determined, so
+    that it ends before the part or has other, uncommitted records there, or that retention removed all segments of the
+    part.
     """
     is_gone = part.first_dirty_offset < part.first_uncleanable_offset <= log.segments[0].base_offset
     if part.truncation_count != log.truncation_count or is_gone:

@@ -1,8 +1,8 @@
 """The damaged logs of a log directory: kept as they are, not served, and repaired when the controller permits it.
 
-A damaged log stays in place with its offsets in the checkpoints, so that a restart finds it as it was. Repairing moves
-everything from the damaged segment on to a stray directory. That removes acknowledged records from this replica, so it
-happens only when the controller does not count on the replica any more.
+A damaged log stays in place with its offsets in the checkpoints, so that a restart finds it as it was. A repair moves
+the damaged segment and all later ones to a stray directory. That removes acknowledged records from this replica, so it
+happens only after the controller has removed the replica from the in-sync set.
 """
 
 from __future__ import annotations

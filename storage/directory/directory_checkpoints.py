@@ -1,9 +1,9 @@
 """The offset checkpoints of a log directory: as the previous process left them, and as this process writes them.
 
-Each file holds one offset for each partition. A partition may be deleted and created again under the same name, or
-moved away and back, between two checkpoints: then the file still holds the offsets of the former log. These must not be
-applied to the new log, not even after a crash. So the directory of a new log gets a marker file, which stays there
-until every checkpoint that mentioned the former log has been written again.
+Each file holds one offset for each partition. Between two checkpoints a partition may be deleted and created again
+under the same name, or be moved away and back. The file then still has the offsets of the former log, which must not be
+applied to the new log, not even after a crash. So the directory of a new log has a marker file, until every checkpoint
+that mentioned the former log has been written again.
 """
 
 from __future__ import annotations
@@ -248,8 +248,9 @@ class DirectoryCheckpoints:
         """Collect the new contents of the checkpoint files in which an offset has changed, for an executor thread to
         write. The work is empty if there is no such file.
 
-        Until this process has noted high watermarks, their file keeps its contents, except for former logs: as long as
-        one file mentions a former log, a crash loses the offsets of the new log in the other files.
+        Until this process has noted high watermarks, their file keeps the entries of the previous process, but entries
+        of former logs are removed: as long as one file mentions a former log, a crash loses the offsets of the new log
+        in all files.
         """
         if not self._has_high_watermarks:
             for key in [key for key, stale in self._recreated.items() if HIGH_WATERMARK_CHECKPOINT in stale]:

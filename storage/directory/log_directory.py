@@ -182,9 +182,9 @@ class LogDirectory:
         """Remove the file with this process's broker epoch after an error of the disk, so that the next process does
         not report that nothing was lost.
 
-        If the disk refuses the removal, and works again before the machine restarts, the file stays. The other
-        directories of the node have removed their files by then, and a node reports the epoch only if all of its
-        directories agree.
+        If the disk refuses the removal, the file stays, and the disk may work again before the machine restarts. That
+        is harmless: the node removes the files in its other directories as well, and reports an epoch only if all of
+        its directories have it.
         """
         remove_serving_epoch(self.fs, self.path)
 

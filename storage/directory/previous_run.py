@@ -3,10 +3,10 @@
     .kafka_cleanshutdown    it exists if the last process wrote everything to the disk before it ended
     .moldau-life            the broker epoch under which the directory is served, and the id of the machine's boot
 
-A process that is killed loses no written data: the kernel still holds it. A process that starts again in the same boot,
-after no disk error, may therefore report the broker epoch of the previous process to the controller, as after a clean
-shutdown. Only a restart of the machine makes that untrue, and then the boot id in .moldau-life differs. That file is
-thus never synced.
+A process that is killed loses no written data, because the kernel still has it. If a process starts again in the same
+boot of the machine, and no disk error occurred, it may therefore report the broker epoch of the previous process to the
+controller, as after a clean shutdown. After a restart of the machine it may not; then the boot id in .moldau-life
+differs, even though the file is never synced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carrying out erase orders in a log: each segment that holds a record of an order is written anew without it.
+"""Carries out erase orders in a log: rewrites each segment that has a record named by an order, without these records.
 
     erase_request    which segments may hold a record; the active one is rolled before
     erase            searches each of them, and rewrites it if it holds one; the driver swaps it in
@@ -7,11 +7,11 @@
 All orders of a request are carried out in one pass: a segment is rewritten once, without the records of any of them. An
 offset that two orders name counts as erased by the older one, as if they were carried out one after the other.
 
-As compaction does, a rewritten segment keeps its base offset, and each batch its offsets, producer, sequences, epochs
-and codec; the checksum and the maximum timestamp are those of the records that stay. A batch that loses all its records
-stays as a header: a replay of the log finds each sequence, and each transaction that is open, as before, and no segment
-ends before its last offset. Markers and the transaction index stay as they are. A batch without a record of the order
-is copied byte by byte.
+As in compaction, a rewritten segment keeps its base offset, and each batch keeps its offsets, producer, sequences,
+epochs and codec; only its checksum and maximum timestamp are computed anew. A batch that loses all of its records stays
+as a header. So a replay of the log finds all sequences and open transactions as before, and the segment keeps its last
+offset. Markers and the transaction index stay as they are. A batch without a record of the order is copied byte by
+byte.
 
 `erase_segments` is a generator that runs in a worker process, as `clean_segments` does, and a crash leaves the same
 files. The runs of offsets go to the process and back as bytes (`packed_runs`), because the event loop packs them.
@@ -227,8 +227,8 @@ def union_of_runs(orders: Iterable[Sequence[Run]]) -> list[Run]:
 
 
 def divide_among_orders(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> list[Sequence[Run]]:
-    """Assign each erased offset to the first order that names it. Some order names each of them. All runs are sorted
-    and disjoint.
+    """Assign each erased offset to the first order that names it. Every erased offset is named by an order. All runs
+    are sorted and disjoint.
     """
     shares: list[Sequence[Run]] = []
     for order in orders[:-1]:

@@ -1,7 +1,8 @@
 """The receipts of a log: what each erase order removed from which segment, in `erase-receipt-ID.json` beside the log.
 
-The entry of a segment is written before the rewritten segment is swapped in. After a crash in between, the checksum of
-the segment's file is the one before the erasure, the segment is rewritten again, and its entry replaced.
+The entry of a segment is written before the rewritten segment is swapped in. After a crash between the two, the
+segment's file still has the checksum from before the erasure. The segment is then rewritten again, and its entry is
+replaced.
 """
 
 from __future__ import annotations

@@ -52,8 +52,7 @@ UNIQUE_DIGITS = 32
 
 
 def holds_credentials(path: str) -> bool:
-    """Whether a file or directory holds records of the metadata log, which may have SCRAM credentials;
-    its path tells."""
+    """Whether a file or directory at a path has records of the metadata log, which may have SCRAM credentials."""
     directory, _, name = path.rstrip("/").rpartition("/")
     return name.startswith(BOOTSTRAP_CHECKPOINT) or METADATA_DIRECTORY in (name, directory.rpartition("/")[2])
 

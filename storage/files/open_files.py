@@ -1,8 +1,8 @@
 """Files that stay open: an open file with several holders, and the limit on the files that segments keep open.
 
 A segment, a reply that is being sent and a flush in an executor thread may all use one descriptor. None of them may
-close it while another uses it: the number of a closed descriptor may already stand for another file. Reference counting
-closes the descriptor of an `OpenFile`, so that its users need not coordinate.
+close it while another uses it, because the kernel may give the number of a closed descriptor to another file. An
+`OpenFile` closes its descriptor when the last reference to it is dropped, so its users need not coordinate.
 
 The limit follows the clock algorithm (second chance) over the holders. Segments and their indexes open a file when they
 need it and keep it open. When more files are open than the limit allows, the holders are asked to close in the order in
@@ -39,7 +39,7 @@ class FileHolder(Protocol):
 
 
 def closes_here(descriptor: int) -> bool:
-    """The default for `OpenFiles.close_aside`: any thread may wait."""
+    """Return False, so that the caller closes the descriptor itself: the default of `OpenFiles.close_aside`."""
     return False
 
 

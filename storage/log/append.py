@@ -11,8 +11,8 @@ log as it was. The call path is flat and passes values instead of objects becaus
 it is compiled.
 
 A follower's batches keep the offsets, epochs and timestamps that the leader gave them. The batches of one fetch
-response are checked first and then written in as few calls as segments allow. From the first batch that cannot be
-appended on, all batches are refused: those before it are stored, and the next fetch begins after them.
+response are checked first and then written in as few calls as segments allow. The first batch that cannot be appended
+is refused, together with all batches after it. The batches before it are stored, and the next fetch begins after them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     an append, a flush, a truncation, ... ──▶ Log.note_change ──▶ the `ChangedLogs` of each reader
     a reader, at its next time            ──▶ take ──▶ the next change of such a log is noted again
 
-A log notes one change until a reader has taken it (`Log.is_change_noted`), so an append only compares a flag.
+After its first change a log notes no further one until a reader has taken it (`Log.is_change_noted`), so an append
+usually only tests a flag.
 """
 
 from __future__ import annotations

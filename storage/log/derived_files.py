@@ -1,4 +1,5 @@
-"""The files that can be derived from the batches: when a start of the broker makes them again, and from what.
+"""The files of a log that can be rebuilt from its batches, when the broker starts: under which conditions, and from
+what.
 
 | file                      | a start does not trust it if             | it is made again from                  |
 |---------------------------|---------------------------------------------|-------------------------------------|

@@ -2,8 +2,8 @@
 segments.
 
 Retention goes by log start offset, size and time. Files are first renamed to `.deleted` and removed after
-file.delete.delay.ms, because readers may still hold a slice of them. Local retention of a tiered log deletes segments
-whose copies are finished: that moves the local log start offset, and not the log start offset of the partition.
+file.delete.delay.ms, because readers may still hold a slice of them. Local retention of a tiered log deletes only
+segments whose copies are finished. It moves the local log start offset, but not the log start offset of the partition.
 """
 
 from __future__ import annotations

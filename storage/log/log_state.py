@@ -11,8 +11,8 @@ through which the rest of the broker calls them:
     flushing        the recovery point moves on
     segment_swap    cleaned segments take the place of those that they were made of
 
-A log whose oldest segments are only in remote storage has two starts: `log_start_offset` (of the partition) and
-`local_start_offset` (of the files here). They are the same if nothing is only remote.
+A log whose oldest segments are only in remote storage has two start offsets: `log_start_offset` (of the partition) and
+`local_start_offset` (of the local files). Otherwise the two are equal.
 """
 
 from __future__ import annotations
@@ -220,8 +220,8 @@ class LogState:
         """Prepare a truncation to `offset`: lower the recovery point and the other offsets that are checkpointed to the
         new end. The caller makes the checkpoints durable, and then truncates.
 
-        A batch that spans the offset is removed whole, so the offsets are lowered to its base offset. If the recovery
-        point stayed past the new end, recovery would report a torn append as damage of flushed data.
+        If a batch spans the offset, the whole batch is removed, so the offsets are lowered to its base offset. If the
+        recovery point stayed past the new end, recovery would report a torn append there as damage of flushed data.
         """
         offset = self._end_after_truncation(offset)
         self.recovery_point = min(self.recovery_point, offset)

@@ -5,13 +5,13 @@ meanwhile.
                                                └──▶ truncated ──▶ forgotten            │ a tiered log   ▲
                                                                                       └──▶ tiered ─────┘
 
-A *tiered* order is carried out in the local files. It waits until no remote segment has a record that it names, and the
-segment with the order itself is copied. Every replica waits, because each of them may have to lead; the leader does the
-work.
+A *tiered* order is carried out in the local files, and waits until no remote segment has a record that it names and the
+segment with the order itself is copied. The leader does this work, but every replica keeps the order, because each may
+become leader.
 
-`erase-order-checkpoint` has the offsets of the pending orders. It can be made from the log: each flush writes it before
-the recovery point moves past an order, and a start reads the headers from the recovery point on. An offset at which the
-log has no order is dropped, and a damaged file is made again from the headers of the whole log.
+`erase-order-checkpoint` has the offsets of the pending orders. Each flush writes it before the recovery point moves
+past an order. At a start the orders past the recovery point are found in the batch headers, and an offset at which the
+log has no order is dropped. If the file is damaged, the headers of the whole log are read.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class PendingEraseOrders:
 
     @property
     def kept_offset(self) -> int:
-        """The offset from which on local retention keeps the segments of a tiered log, because needed orders are there;
-        `INT64_MAX` if there are none.
+        """The offset of the first order that is still needed: local retention of a tiered log keeps the segments from
+        there on. `INT64_MAX` if no order is needed.
         """
         return min(self.offsets[:1] + self.tiered[:1], default=INT64_MAX)
 

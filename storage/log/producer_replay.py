@@ -4,9 +4,9 @@ This is needed when a log is opened and when it was truncated. A snapshot is wri
 one segment of batch headers is read.
 
 A snapshot holds only the last batch of each producer; the batches before it are read from the log
-(`restore_earlier_batches`). A client with five requests in flight when the broker restarts sends all five again. The
-requests that were stored must be recognized as duplicates. Otherwise the first of them would be out of order, and the
-client would fail.
+(`restore_earlier_batches`). If the broker restarts while a client has five requests in flight, the client sends all
+five again. Those that were stored must be recognized as duplicates. Otherwise the first of them would be refused as out
+of order, and the client would fail.
 
 DIVERGES: Apache Kafka knows only the last batch after a restart from a snapshot.
 """
@@ -97,7 +97,7 @@ def replay_batch(
     """Apply a stored batch to the producer state. An aborted transaction is also added to the segment's transaction
     index, unless it is there already.
 
-    `marker_batch`: the bytes of the batch if it is a transaction marker; other batches are replayed from their header
+    `marker_batch`: the bytes of a batch that is a transaction marker. Any other batch is replayed from its header
     alone.
     """
     completed = producers.replay(header, None if marker_batch is None else read_transaction_marker(marker_batch))
@@ -127,8 +127,8 @@ def replay_transactional(segment: Segment, producers: ProducerStates, batches: l
 def check_remembered_batches(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
     """Verify the checksums of the batches that the producer state remembers. Raises OSError and `DamagedBatch`.
 
-    Leaves out batches that end before `first_offset` or begin at `end_position` or later. Also leaves out producers for
-    which the last batch is more than `IDLE_MS_MAX` older than the newest batch in the producer state.
+    Batches that end before `first_offset` or begin at or past `end_position` are left out, and so are producers whose
+    last batch is more than `IDLE_MS_MAX` older than the newest batch in the producer state.
 
     These batches decide whether a client's next batch is new or a duplicate. A damaged header among them would cause
     the broker to refuse or drop a valid batch. They are therefore checked even below the recovery point, although

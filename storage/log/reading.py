@@ -173,8 +173,8 @@ def aborted_in_read(
 
 
 def read_end_offset(segment: Segment, end_position: int, otherwise: int, waits: bool) -> int:
-    """Return an offset at or past the end of the batches before `end_position`, as close as the offset index tells;
-    `otherwise` if it does not tell.
+    """Return an upper bound of the end offset of the batches before `end_position`: the closest one in the offset
+    index, or `otherwise` if the index has none.
     """
     later = segment.offset_index.offset_after(end_position - 1, waits=waits)
     return otherwise if later is None else later

@@ -16,9 +16,8 @@ at or past the recovery point is known to be on the disk, so every batch from th
 |                                              |                                     | otherwise `CorruptLog`          |
 | index entries                                | kept                                | made again from the batches     |
 
-A process that is killed loses nothing that it has written, and a recovery point that could not be read says nothing
-about what was flushed: in both cases whole batches behind a damage were written before it, and
-nothing of them is removed.
+If the process was only killed, no written data is lost; and if the recovery point could not be read, it is not known
+what was flushed. So in both cases whole batches after a damaged one were written earlier, and are never removed.
 
 The only replica of a partition has no other copy to be fetched from. It is served as far as it goes: if its end or a
 segment is missing, recovery says so, and the log goes on after what is missing, so that no offset is used twice. A part
@@ -73,9 +72,9 @@ class TailRecovery:
     before acknowledging are read from the disk.
 
     `flushed_end_offset`: the offset up to which the log is known to be flushed, at least the recovery point. `size`:
-    the bytes of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may have been
-    lost, so whole batches after a damage need not be those that were acknowledged. `is_only_replica`,
-    `may_cut_flushed`: see the docstring of the module.
+    the bytes of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may be lost, so
+    whole batches after a damaged one need not be those that were acknowledged. `is_only_replica`, `may_cut_flushed`:
+    see the docstring of the module.
     """
 
     def __init__(

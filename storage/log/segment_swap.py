@@ -10,8 +10,8 @@ event loop, and does not wait for the disk:
 |      | `.deleted`                                   | the last batch of the cleaned one may stay as they were      |
 | 3    | `.swap` to the final name, the .log first    | the rest gets its final name                                 |
 
-After a loss of power the renames up to some step are durable, in their order. A replaced segment that stays after a
-cleaned one is harmless: the later record, for which a record was dropped, is still in the log, and a tombstone is
+After a loss of power the renames up to some step are durable, in their order. A replaced segment that stays beside the
+cleaned one is harmless: for every dropped record the log still has the later record of its key, and a tombstone is
 dropped only if no older record of its key is left. For the same reason segments are cleaned and swapped from the oldest
 on, and a segment that cannot be swapped ends the cleaning.
 

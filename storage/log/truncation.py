@@ -12,8 +12,8 @@ local files begin where the leader's local log begins, or a little before.
     2  the producer snapshot and the leader epochs are written       the same: no part of them is within that log
     3  the first segment is created, durably                         a crash: the log as it is meant to be
 
-The recovery point is below the first segment until the next checkpoint. A start counts what lies before the first
-segment of a tiered log as durable (`loading.py`), so that it uses the snapshot and the epochs of step 2.
+Until the next checkpoint the recovery point lies below the first segment. A start takes everything before the first
+segment of a tiered log as durable (`loading.py`), so it uses the snapshot and the epochs of step 2.
 """
 
 from __future__ import annotations

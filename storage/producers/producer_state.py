@@ -271,8 +271,8 @@ class ProducerStates:
     def must_be_verified(self, header: BatchHeader) -> bool:
         """Whether the leader must verify a client's transactional batch with the transaction coordinator before the
         append. False if the producer's epoch is fenced, if the producer has a transaction open in this log, or if the
-        batch is a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate,
-        because the batch that it repeats was in no transaction that has ended.
+        batch is a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate
+        here, because an earlier batch that it could repeat was not in a transaction that has ended.
 
         DIVERGES: Apache Kafka asks the coordinator about each duplicate, also about one from a transaction that has
         ended. The guard of that question would refuse the next batch of the producer as out of order.
@@ -394,8 +394,9 @@ class ProducerStates:
         return inf
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once `completed` is decided, if no other open transaction has ended by then. The
-        transaction index stores it."""
+        """The last stable offset when `completed` is decided, provided that no other open transaction ends before that.
+        The transaction index stores it.
+        """
         open_offset = next((offset for offset in self._open_transactions if offset != completed.first_offset), None)
         return completed.last_offset + 1 if open_offset is None else open_offset
 

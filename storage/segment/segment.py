@@ -289,7 +289,7 @@ class Segment(SegmentFiles):
             position += size
 
     def may_fill_indexes(self, batches_count: int) -> bool:
-        """Whether an index may be full after so many batches more. Raises OSError."""
+        """Whether an index may be full after `batches_count` more batches. Raises OSError."""
         entries_count = max(self.offset_index.entries.count, self.time_index.entries.count) + batches_count
         return entries_count >= self._index_size_max // TIME_ENTRY.size - 1
 
@@ -349,8 +349,10 @@ class Segment(SegmentFiles):
         )
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """The age (ms) of the segment at the append of a batch with `max_timestamp`: the time from the timestamp of its
-        first batch. If the first batch has no timestamp, the time from the creation of the segment to `now_ms`."""
+        """The age (ms) of the segment at the append of a batch with `max_timestamp`: the difference between this
+        timestamp and that of the segment's first batch. If the first batch has no timestamp, the time from the creation
+        of the segment to `now_ms`.
+        """
         first_timestamp = self.first_timestamp()
         if first_timestamp is not None and first_timestamp >= 0:
             return max_timestamp - first_timestamp

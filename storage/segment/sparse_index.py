@@ -6,8 +6,8 @@ entries in memory.
 
 Entries are tuples of integers, and no column ever decreases. A lookup is a binary search in the file, so the memory of
 an index does not grow with its size. The newest entries, which readers at the end of the log need, are kept in memory.
-Entries are written in groups of `PENDING_COUNT_MAX`. An index that is behind its log after a crash costs nothing,
-because the entries past the recovery point are made again from the batches in any case.
+Entries are written in groups of `PENDING_COUNT_MAX`. After a crash an index may lack its newest entries. That costs
+nothing, because the entries past the recovery point are made again from the batches in any case.
 
 Apache Kafka maps index files at their full size, so files that it wrote may end in zeros. An entry of zeros is never
 valid, and ends the file.

@@ -1,8 +1,9 @@
 """The transaction index of a segment: its aborted transactions, in a file that is made for the first of them.
 
 A read_committed consumer gets the aborted transactions that overlap its read (`Log.aborted_transactions`) and skips
-their records. An entry is in the segment with the abort marker, which may be later than the segment with the records. A
-lookup therefore continues in later segments, up to an entry whose last stable offset is past the read.
+their records. The entry of a transaction is in the index of the segment with its abort marker, which may be a later
+segment than that with its records. So a lookup continues in later segments, until it finds an entry whose last stable
+offset is past the read.
 """
 
 from __future__ import annotations

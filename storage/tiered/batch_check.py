@@ -1,12 +1,12 @@
-"""Two checks over all batches of a segment, piece by piece from its first byte on. One checks the batches, and makes
-the offset index and the time index from them. The other rebuilds the transaction index.
-
-Both require that every batch is complete and has a valid checksum. The first (`SegmentBatchCheck`) uses the compiled
-loop of recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch
-before. A leader runs it before it copies a segment; it also rebuilds the indexes of a remote segment.
+"""Two passes over all batches of a segment, piece by piece from its first byte on. One checks the batches, and builds
+the offset index and the time index. The other rebuilds the transaction index. Both fail if a batch is not complete or
+has a wrong checksum. The first (`SegmentBatchCheck`) uses the compiled loop of recovery
+(`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch before. A leader
+runs it before it copies a segment; it also rebuilds the indexes of a remote segment.
 
 The base offset and the leader epoch of a batch are not covered by its checksum: of these only the order of the offsets
-is checked. Whether an index file can be trusted is another question, answered by its entries alone.
+is checked. `offset_index_problem` and `time_index_problem` check an index file by its entries alone, without the
+batches.
 
 A transaction that ends in the segment may have begun before it, and a later one may be open at its end. So the second
 (`TransactionIndexBuilder`) begins with the producer snapshot of the segment before, which has the transactions that are
@@ -257,8 +257,8 @@ async def transaction_index_builder_of(
     segment: RemoteSegment,
     remote_log: RemoteLog | None,
 ) -> TransactionIndexBuilder:
-    """Return the walk that can rebuild the transaction index of a segment. It knows the transactions that are open at
-    the start of the segment.
+    """Return the builder for the transaction index of a segment, which knows the transactions that are open at the
+    start of the segment.
 
     Raises `RemoteStorageError`, and its subclass `CorruptObject` if these transactions cannot be known.
     """

@@ -12,8 +12,9 @@ from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStor
 
 
 class ReplaceableSegment(Protocol):
-    """The fields of a manifest from which the current segments are chosen: the offsets and the id of its segment, and
-    the ids of the segments that it replaces."""
+    """The fields of a manifest that decide whether its segment is current: its offsets, its id, and the ids of the
+    segments that it replaces.
+    """
 
     @property
     def segment_id(self) -> bytes: ...

@@ -1,4 +1,4 @@
-"""The state at the end of a remote segment, with which a follower begins its log at that offset.
+"""Reads the state at the end of a remote segment, with which a follower begins its log at that offset.
 
 The leader epochs and the producer snapshot of the segment are compared with its manifest. The leader epochs are also
 compared with the metadata of the segment, and with the leader epoch that the *leader* has at the offset before its

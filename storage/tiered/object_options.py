@@ -1,6 +1,6 @@
 """The URL schemes of object stores, and the options of an object store besides its URL.
 
-This module does not import the client of object stores, which is imported only if it is used.
+Importing this module does not import the client of object stores.
 """
 
 from __future__ import annotations

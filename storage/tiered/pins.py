@@ -6,10 +6,11 @@
     3. list the manifests again:                 c. list the pins again: one names it? the rest stays until then
        one is gone? choose anew, from 1          d. delete the other objects
 
-Either the reader writes its pin before the leader lists the pins for the last time, and all objects but the manifest
-stay; or the leader has deleted the manifest before the reader lists again, and the reader chooses anew. Both listings
-have to show all earlier writes, as those of S3, GCS, Azure and a directory do. A pin ends at its expiry time, and at
-the latest `LIFETIME_MAX_MS` after it was written, so that a reader that has crashed delays no deletion for longer.
+There are two cases. If the reader has written its pin before the leader lists the pins for the last time, all objects
+but the manifest stay. Otherwise the leader has deleted the manifest before the reader lists again, so the reader
+chooses anew. This requires that a listing shows all earlier writes, as in S3, GCS, Azure and a directory. A pin ends at
+its expiry time, and at the latest `LIFETIME_MAX_MS` after it was written, so that a reader that has crashed delays no
+deletion for longer.
 """
 
 from __future__ import annotations

@@ -67,12 +67,14 @@ class RemoteStorage(Protocol):
 
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
         """Return up to `limit` objects whose keys begin with `prefix` and are greater than `after`, in the order of
-        their keys. Fewer than `limit` means that there are no more. The prefix ends with `/` or is empty. The list may
-        lack recent puts and deletions."""
+        their keys. If there are fewer than `limit`, no more follow. The prefix ends with `/` or is empty. A listing may
+        not show recent puts and deletions yet.
+        """
 
     async def list_directories(self, prefix: str) -> Sequence[str]:
-        """Return the prefixes one level below `prefix`, in their order: what the keys that begin with `prefix` have up
-        to the next `/`, this included. The prefix ends with `/` or is empty."""
+        """Return the prefixes one level below `prefix`, sorted: of each key that begins with `prefix`, the part up to
+        and including the next `/`. `prefix` ends with `/` or is empty.
+        """
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove objects. It is not an error if an object does not exist. After an error some of them
@@ -138,10 +140,9 @@ class RemoteStorageError(Exception):
 
 
 def error_code_of_storage_error(error: RemoteStorageError | OSError) -> ErrorCode:
-    """Return the error code for a client whose read failed.
-
-    If a segment is damaged or gone it is UNKNOWN_SERVER_ERROR, as in Apache Kafka, which clients log or raise. After
-    KAFKA_STORAGE_ERROR they try again without a message.
+    """Return the error code for a client whose read failed: UNKNOWN_SERVER_ERROR if a segment is damaged or gone, as in
+    Apache Kafka, otherwise KAFKA_STORAGE_ERROR. Clients log or raise the first one; after the second one they try again
+    without a message.
 
     DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR also while the storage does not answer.
     """

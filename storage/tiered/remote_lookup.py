@@ -1,7 +1,7 @@
 """Lookups in remote segments: by offset, by timestamp, and of aborted transactions.
 
 Each lookup narrows the range with the indexes of a segment first (`index_cache.py`) and then reads a piece of its .log
-object. Bytes from the storage are checked as bytes from a disk are: a malformed batch, or one outside of its segment,
+object. Bytes from the storage are checked like bytes from a disk: a malformed batch, or a batch outside of its segment,
 raises `CorruptObject`.
 """
 

@@ -1,8 +1,8 @@
 """The search for orphans: objects in a storage that belong to no segment of the metadata.
 
-A copy writes its record before its first object. So an object that a listing shows, and whose segment is in no record
-that was read *after* the listing, belongs to no segment: a put that was reported as failed, a removal that was
-interrupted, a topic whose last leader ended before it had deleted everything.
+A copy writes its record before its first object. So an object in a listing is an orphan if no record that was read
+*after* the listing names its segment. It is left from a put that was reported as failed, from an interrupted removal,
+or from a topic whose last leader ended before it had deleted everything.
 """
 
 from __future__ import annotations

@@ -126,8 +126,9 @@ class EpochSegments:
         return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
 
     def rows_outside(self, start_offset: int, end_offset: int) -> list[int]:
-        """The referenced rows that begin before `start_offset`. All referenced rows if `highest_offset` is at or past
-        `end_offset`."""
+        """The referenced rows that may lie outside of [start_offset, end_offset): all of them if `highest_offset` is at
+        or past `end_offset`, otherwise those that begin before `start_offset`.
+        """
         if self.highest_offset >= end_offset:
             return list(self._rows)
         return list(self._rows[: bisect_left(self._starts, start_offset)])

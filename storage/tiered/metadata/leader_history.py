@@ -1,8 +1,8 @@
-"""The test whether a remote segment belongs to the history of the current leader. Retention counts only such segments.
+"""Tests whether a remote segment belongs to the history of the current leader.
 
 After an unclean election, remote storage may have segments of a history that the log does not have any more. Retention
-does not count them against `retention.bytes`: otherwise it would delete data of the current history instead. It deletes
-them separately.
+deletes them separately and does not count them against `retention.bytes`, because otherwise it would delete data of the
+current history for them.
 """
 
 from __future__ import annotations

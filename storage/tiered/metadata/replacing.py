@@ -15,10 +15,9 @@ from moldau.storage.tiered.metadata.segment_table import SegmentTable
 def replaced_segment_with_same_offsets(
     segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
 ) -> dict[int, RemoteSegment] | None:
-    """Return the segment that `segment` replaces, by its row. It must be the only ancestor, still be read, and have the
-    same offsets and leader epochs. Return None otherwise.
-
-    Other segments may overlap these two. The new segment is then read in the epochs in which its ancestor was read.
+    """Return the segment that `segment` replaces, with its row, if it is the only ancestor, is still read, and has the
+    same offsets and leader epochs; None otherwise. The new segment is then read in the epochs in which its ancestor was
+    read, even if other segments overlap the two.
     """
     if lineage.ancestor_count != 1:
         return None
