@@ -164,7 +164,7 @@ class TypedColumn:
 
     def decode(self, batch: pa.RecordBatch) -> DecodedColumn:
         """Decode the values of a batch of records. Values that cannot be decoded are returned as misfits. Raises
-        `RegistryNotReached`, or `Refused` if a library is missing; then nothing is known about the values themselves.
+        `RegistryNotReached`, or `Refused` if a library is missing; in both cases the values may be valid.
         """
         values = self._values(batch)
         self._learn(values)

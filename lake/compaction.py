@@ -1,8 +1,8 @@
 """Compaction of a table: several small files of a partition become one, in a commit that changes no row.
 
-Files are joined with files of about their own size: a class has the sizes between two powers of 16. So a row is
-rewritten about once for each factor of 16 by which its file grows, and not with every commit. Files whose rows fill as
-many files again, because they compress so well, are left alone from then on.
+Files are joined with files of about the same size: those between the same two powers of 16. So a row is not rewritten
+with every commit, but about once each time that its file grows by a factor of 16. If joining gives as many files as
+before, because their rows compress so well, these files are not joined again.
 """
 
 from __future__ import annotations

@@ -46,9 +46,10 @@ class DeadLetters:
         return replace(ledger, mode="append", offsets={})
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
-        """The partition and offset of each dead letter at or after these offsets. A crash, or a commit whose response
-        was lost, has left them without the rows of their round. Letters that were added for a round that was given up
-        are dropped. Raises `WriterReplaced`."""
+        """The partition and offset of each dead letter at or after these offsets. They are left from a round whose rows
+        were not committed, because of a crash or of a lost response. Letters that were added for a round that was given
+        up are dropped. Raises `WriterReplaced`.
+        """
         self._letters = []
         begun = self._table.begin()
         ahead = {each: offsets.get(each, 0) for each, end in begun.ledger.offsets.items() if end > offsets.get(each, 0)}

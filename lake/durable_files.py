@@ -1,8 +1,8 @@
 """Files of a table in a local directory that are durable before a snapshot names them.
 
-pyiceberg leaves the files that it writes in the page cache, while SQLite syncs the commit of its catalog: after a power
-failure a table could name files that are empty or missing. Here each file is synced when it is closed, and so are the
-directories that have a new name, all before the commit. An object store has made an object durable when it responds.
+pyiceberg does not sync the files that it writes, but SQLite syncs the commit of its catalog, so after a power failure a
+table could name files that are empty or missing. Here each file, and each directory with a new name, is synced before
+the commit. An object store has made an object durable when it responds.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 36).
 
     claim     a running follower of the table ends: it may have read the records before they were erased
-    rows      files with such rows are written anew without them, in one commit; the ledger has them as never taken
+    rows      files with such rows are written anew without them, in one commit; the ledger counts them as never read
     empty     one more commit, because the manifests of the first one still describe the files that it replaced, with
               the bounds of their keys
     expire    every other snapshot that names a file with such rows; a branch or a tag of another program keeps its own

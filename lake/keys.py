@@ -97,8 +97,9 @@ class ChangedKeys:
 
     @classmethod
     def of(cls, rows: pa.Table, others: Callable[[], pa.Table | None] = lambda: None) -> ChangedKeys:
-        """The keys of changed rows. `rows` has each key once; `others` returns the older changes of other partitions,
-        None if there are none. It is called if an older change may matter."""
+        """The keys of changed rows. `rows` has each key once; `others` returns the older changes of the same keys in
+        other partitions; None if there are none. It is called only if they may matter.
+        """
         bounds = {}
         for path, leaf in scalar_fields_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
@@ -121,10 +122,11 @@ class ChangedKeys:
         return pc.is_in(key_identities(rows), value_set=self.key_identities)
 
     def are_older(self, rows: Rows) -> pa.Array:
-        """For each row of a table, whether the change of its key is older than the row, which comes from another
-        partition. A key is in several partitions if the topic was given more of them. Of two equal timestamps the one
-        in the higher partition counts as the later one. A row whose own partition has a change of its key is not the
-        last of its partition any more, so it is not newer than a change."""
+        """For each row of a table, whether the change of its key is older than the row. This is possible only if the
+        two come from different partitions: a key is in several if the topic was given more partitions. A change from
+        the row's own partition is always newer. Of two equal timestamps, the one in the higher partition counts as
+        later.
+        """
         changed = pc.index_in(key_identities(rows), value_set=self.key_identities)
         partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
         is_higher = pc.greater(rows.column("partition"), partitions)

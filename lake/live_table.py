@@ -389,9 +389,9 @@ def table(
     The relation is pinned when this returns: each scan of it has the same rows, whatever is committed meanwhile;
     `renewed()` returns a newer one. It ends at the records that can be read from the places: a broker that is named
     (host:port) shows its last commit, the files of a broker show what it wrote down in the last five seconds. In a
-    table by key the tail's last record of a key replaces the row of the key, or deletes it; the changed rows of the
-    tail are in memory. Raises `Refused`, `DataLost`, `TopicRecreated`, `ValueNotDecoded`, `MalformedMessage`, OSError
-    and the errors of the catalog.
+    table by key the last record of a key in the tail replaces or deletes the row of the key. The changed rows of the
+    tail are kept in memory. Raises `Refused`, `DataLost`, `TopicRecreated`, `ValueNotDecoded`, `MalformedMessage`,
+    OSError and the errors of the catalog.
     """
     if (warehouse is None) == (catalog is None):
         raise Refused("give a warehouse, or a catalog and None for the warehouse")

@@ -3,10 +3,10 @@
     moldau.offset-runs   {"is_ordered": true, "runs": [[partition, first, last, rows], …]}
 
 A run is a stretch of rows of one partition with ascending offsets. If it is dense (rows = last - first + 1), the index
-of the row with an offset is the number of rows of the runs before it, plus offset - first. Otherwise the offset has to
-be searched for among the rows of its run. If a file has too many runs, neighbours are joined, and are then not dense.
-If its rows are in no order, it has one run for each partition, with the least and the greatest offset, and `is_ordered`
-is false.
+of the row with an offset is the number of rows of the runs before it, plus offset - first. Otherwise the offset must be
+searched among the rows of its run. If a file has too many runs, neighbours are joined, and are then not dense. If its
+rows are in no order, it has one run for each partition, with the least and the greatest offset, and `is_ordered` is
+false.
 
 A `Tally` is a number of offsets, and the sum of their hashes: two sets with equal tallies are equal, except for one
 pair in 2**64.

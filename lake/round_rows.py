@@ -1,7 +1,7 @@
-"""Makes the rows of a round: records that do not fit are treated, and the others become rows to add, or changes of
-keys.
+"""Makes the rows of a round from its records: rows to add, or changes of keys. Records that do not fit are handled as
+the user has chosen.
 
-A round is the records that one commit of the follower takes, or those that a live table reads after the last commit.
+A round has the records of one commit of the follower, or those that a live table reads after the last commit.
 """
 
 from __future__ import annotations

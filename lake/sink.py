@@ -300,8 +300,9 @@ class Attempt:
         return self._transaction.table_metadata
 
     def has(self, columns: pa.Schema) -> bool:
-        """Whether the table has these columns, with types that hold their values. It may not have them: a round that
-        was given up may have widened the columns, and another program may have renamed or dropped one."""
+        """Whether the table has these columns, with types that can hold their values. It may lack some, because a round
+        that was given up has widened the columns, or because another program has renamed or dropped one.
+        """
         return can_hold(schema_to_pyarrow(self.metadata.schema(), include_field_ids=False), columns)
 
     def evolve(self, columns: Columns) -> None:

@@ -97,9 +97,10 @@ class KeyChanges:
 def rows_and_keys_of(
     last: pa.Table, others: Callable[[], pa.Table | None], target: pa.Schema | None
 ) -> tuple[pa.Table, ChangedKeys]:
-    """Return the rows of the last changes that are not deletions, and the keys of all. `last` has the column
-    `IS_DELETION`; `others` returns the changes that are the last in their partition alone. `target`: see
-    `KeyChanges.rows_and_keys`."""
+    """Return the rows of the last changes, without deletions, and the keys of all last changes. `last`: the last change
+    of each key, with the column `IS_DELETION`. `others` returns the changes that are the last of their key in their
+    partition, but not over all partitions. `target`: see `KeyChanges.rows_and_keys`.
+    """
 
     def in_table(rows: pa.Table | None) -> pa.Table | None:
         return rows if rows is None or target is None else key_columns(rows, target)
@@ -109,8 +110,9 @@ def rows_and_keys_of(
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Join batches in the widest types of their columns, because a key has another identity if its schema has a further
-    field."""
+    """Join batches in the widest types of their columns. Keys are compared after that, because a key has another
+    identity if its schema has a further field.
+    """
     tables = [pa.Table.from_batches([each]) for each in batches]
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 

@@ -303,10 +303,10 @@ def total_of_ledger(table: Table) -> int | None:
 class LastRecords:
     """The last records of each key in each partition of the log.
 
-    A key whose records are in one partition has the last of them as its row, or no row if it is a deletion. A key is in
-    several partitions if the topic was given more of them: which of its last records counted depends on the rounds in
-    which they were read, since a round does not know what earlier ones have replaced or deleted. So its row may be any
-    of them, and it may have no row if one of them is a deletion.
+    If all records of a key are in one partition, the last of them is the row of the key, or there is no row if it is a
+    deletion. A key may be in several partitions, because the topic was given more of them. Which of its last records
+    became the row then depends on the rounds in which they were read, because a round does not know what earlier rounds
+    replaced or deleted. So each of them may be the row, and if one of them is a deletion there may be no row.
     """
 
     of_one: frozenset[Place]
@@ -337,10 +337,11 @@ class LastRecords:
         return {*self.of_one, *(place for of_key in self.of_several for place in of_key if place is not None)}
 
     def missing(self, table: Set[Place], old: Set[Place], shortened: Set[int]) -> tuple[set[Place], set[Place]]:
-        """Return the last records of the keys that must have a row and have none in `table`, and those of the keys of
-        which that is unknown: a record in another partition may have deleted the row, and the log may have it no more.
-        `old`: the rows of the table before the start of the log. `shortened`: the partitions without some of the
-        records that were read for the table."""
+        """Return the last records of keys without a row in `table`, in two groups: of keys that must have a row, and of
+        keys for which that is unknown. It is unknown if a record in another partition may have deleted the row, and the
+        log may no longer have this record. `old`: the rows of the table before the start of the log. `shortened`: the
+        partitions without some of the records that were read for the table.
+        """
         with_old_row = {key for _, _, *keys in old for key in keys}
         found = {each: {each[0]} for each in self.of_one.difference(table) if with_old_row.isdisjoint(each[2:])}
         for of_key in self.of_several:

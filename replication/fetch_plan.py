@@ -2,8 +2,9 @@
 
     wanted partitions ──▶ refused? ──▶ a nearer replica? ──▶ diverging? ──▶ throttled? ──▶ Source ──▶ PlannedRead
 
-The partitions use up the limits of the request and of the response's memory in their order. The first partition with
-records gives at least one batch, whatever the limits, so that a consumer never stops before a large batch (KIP-74).
+The size limits of the request, and of the memory for the response, are given to the partitions in their order. The
+first partition with records gets at least one batch, whatever the limits, so that a batch larger than the limits does
+not stop a consumer (KIP-74).
 """
 
 from __future__ import annotations

@@ -200,9 +200,8 @@ class FetchContext:
             self.wanted = session.wanted_partitions()
 
     def has_further_updates(self) -> bool:
-        """Whether more partitions of a follower's session have changed since the wanted partitions were listed.
-
-        The fetch itself may cause this: it commits a record, whereupon a coordinator appends to another partition.
+        """Whether more partitions of a follower's session have changed since the wanted partitions were listed. The
+        fetch itself may be the cause: it may commit a record, after which a coordinator appends to another partition.
         """
         session = self.session
         updates = session.updates if session is not None else None

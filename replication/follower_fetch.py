@@ -1,11 +1,10 @@
-"""What a follower's fetch changes on the leader before any records are read, and the partitions of the follower's fetch
-session that may have changed since its last response (KIP-227).
+"""Applies a follower's fetch to the leader's state before any records are read, and keeps the partitions of the
+follower's fetch session that may have changed since its last response (KIP-227).
 
-A leader examines only these partitions when the follower fetches, so that idle partitions cost nothing. A partition is
-in `UpdatedPartitions.keys` from the moment that something happened to it (an append, a commit, a change of role, other
-fetch parameters of the follower) until a response found that the follower has everything. Changes without a
-notification, such as a log start offset that retention moved, are found by a sweep over all partitions from time to
-time.
+A leader examines only these partitions when the follower fetches, so that idle partitions cost nothing. An append, a
+commit, a change of role, or changed fetch parameters put a partition into `UpdatedPartitions.keys`. It is removed when
+a response finds that the follower has everything. Some changes come without a notification, such as a move of the log
+start offset by retention. A periodic sweep over all partitions finds these.
 
 A request that does not name a partition repeats its last fetch parameters. So the time of the last request,
 `last_request_ms`, is the time of the last fetch of every partition in the session.

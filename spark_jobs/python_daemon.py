@@ -1,10 +1,10 @@
 """The daemon that starts Spark's Python workers, without the stack traces of workers whose reader has hung up.
 
-Spark closes the connection of a worker when it has read enough: after the plan of each query, and when a query fails.
-The worker then ends with BrokenPipeError when it writes on, and with EOFError or ConnectionResetError when it waits for
-the next request; pyspark's daemon prints each. Nothing is wrong, and on a terminal the trace stands where the user
-looks for the reason. Such a trace is left out with the line that introduces it and with the words that chain it to
-another one. Any other trace is printed.
+Spark closes the connection to a worker when it has read enough: after the plan of each query, and when a query fails.
+The worker then ends with a BrokenPipeError if it is writing, or with an EOFError or ConnectionResetError if it waits
+for the next request. pyspark's daemon prints the stack trace, although nothing is wrong, and on a terminal it hides the
+reason that the user looks for. Such a trace is left out with the line that introduces it and with the words that chain
+it to another one. Any other trace is printed.
 """
 
 from __future__ import annotations

@@ -108,9 +108,9 @@ def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
 
 @contextmanager
 def without_worker_traces() -> Iterator[threading.Thread]:
-    """Processes that are started inside the `with`, and their children, write to the standard error of this process
-    without the traces of workers whose reader has hung up. A thread passes their lines on until the last of these
-    processes ends; a trace that this end cuts is left out.
+    """A context for starting processes. What they and their children write to standard error is passed on to that of
+    this process, without the traces of workers whose reader has hung up. A thread does this until the last of these
+    processes ends; a trace that is cut off then is left out.
 
     The setting for the daemon does not reach all workers: Spark starts those that look for data sources, and those that
     plan a read, by pyspark's own daemon.

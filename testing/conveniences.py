@@ -97,9 +97,9 @@ class Conveniences(ABC):
         written in the order of their timestamps, with their keys, headers, partitions and timestamps. Returns the
         number of records.
 
-        `speed`: the number of seconds between the timestamps of two records that pass in one real second; None to write
-        without pauses. `clock`: the clock of the cluster (`kafka.cluster.clock`), which is moved forward by the time
-        between two records. Raises ValueError.
+        `speed`: how many seconds of the records' timestamps pass in one real second; None to write without pauses.
+        `clock`: the clock of the cluster (`kafka.cluster.clock`), which is moved forward by the time between two
+        records. Raises ValueError.
         """
         if speed is not None and not speed > 0:
             raise ValueError(f"speed is {speed!r}: a number above 0 is needed, such as 60 for a minute a second")

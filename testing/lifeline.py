@@ -35,8 +35,8 @@ class Lifeline:
         _close_after_fork(self._held)
 
     def add_node(self, pid: int) -> None:
-        """Note that a node has started. If a reaper runs, because it will remove the directory into which the node
-        writes, it kills the node when this process ends. Otherwise the node stops by itself.
+        """Note that a node has started. If a reaper runs, it kills the node when this process ends, because it then
+        removes the directory into which the node writes. Without a reaper the node stops by itself.
         """
         if self._reaper is not None:
             self._tell(f"node {pid}")
@@ -55,7 +55,7 @@ class Lifeline:
         self._tell(f"directory {path}")
 
     def forget_directory(self, path: Path) -> None:
-        """Let the reaper not remove a directory, because it is to be kept, or is removed already."""
+        """Tell the reaper not to remove a directory, because it is to be kept, or is removed already."""
         self._tell(f"kept {path}")
 
     def close(self) -> None:

@@ -5,8 +5,8 @@ the end offset.
     in flight            [available][acquired] ·  gap ·  │ new: one batch in flight, or some of about `batch_size`
     acquired             └────────┘            └──────┘   └──────────┘
 
-A record that was delivered often is delivered with few others, and alone at its last delivery. So a record that makes
-members fail does not use up the deliveries of its neighbours.
+The more often a record was delivered, the fewer other records are delivered together with it; at its last delivery it
+is alone. So a record that makes members fail does not use up the deliveries of its neighbours.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 In a group with a dead-letter queue (KIP-1191) a record that is rejected, or was delivered as often as allowed, is
 ARCHIVING until it is in the queue, and then ARCHIVED.
 
-An acknowledgement changes the state at once, and is undone if the share coordinator does not store it. Until it is
-known whether the state is stored, the transition is open: the records are neither acquired nor acknowledged again.
+An acknowledgement changes the state at once, and is undone if the share coordinator does not store the new state. Until
+that is known, the transition is open: the records can be neither acquired nor acknowledged again.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ class InFlightState:
         self.lock = lock
 
     def release(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """End the acquisition, and set the state. AVAILABLE becomes `used_up` after `delivery_count_max` deliveries.
-
-        Returns False, without effect, during an open transition, whose end sets the state.
+        """End the acquisition, and set the state; after `delivery_count_max` deliveries `used_up` takes the place of
+        AVAILABLE. During an open transition this has no effect and returns False, because the end of the transition
+        sets the state.
         """
         if self._before is not None:
             return False

@@ -124,8 +124,8 @@ class Authorizer:
         self._forget()
 
     def remembered_of(self, client: Client) -> Remembered:
-        """The cached decisions for a client, which all of its connections share. They are valid as long as `remembered`
-        is still the same dictionary as at this call.
+        """The cached decisions for a client, which all of its connections share. They become invalid when the
+        authorizer replaces the dictionary `remembered`.
         """
         known = self.remembered.get(client)
         if known is None:
@@ -134,8 +134,8 @@ class Authorizer:
         return known
 
     def make_room(self) -> bool:
-        """Count a decision that the caller is about to cache, and return True. At the limit the cache is cleared
-        instead and the result is False: the caller then does not cache the decision.
+        """Count a decision that the caller is about to cache. Returns False if the limit was reached: the cache is
+        cleared then, and the caller does not cache the decision.
         """
         if self.remembered_count < REMEMBERED_MAX:
             self.remembered_count += 1

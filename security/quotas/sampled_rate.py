@@ -1,9 +1,10 @@
 """Measures a rate over the last windows, as Kafka's brokers do for quotas.
 
-    quota.window.num windows of quota.window.size.seconds each, and one before them, which the period overlaps
+    quota.window.num windows of quota.window.size.seconds each, and the rest of the period in the window before them
 
-The rate is the sum of the values divided by the time since the oldest window began. Until all windows have begun, all
-of them except the current one are counted with their full length, so that the first values do not give a high rate.
+The rate is the sum of the values divided by the time since the oldest window began. At the beginning, when not all
+windows have begun, all windows except the current one count with their full length, so that the first values do not
+give a high rate.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class ClientThrottle:
         return delay_ms
 
     def refund(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Subtract a value of a client that was recorded just now, because the client is throttled and does not get the
-        records that it measures.
+        """Subtract a value that was just recorded for a client, because the client is throttled and does not get the
+        records whose size the value is.
         """
         limit = self._limit(user, client_id)
         if limit is not None and limit.tags in self._rates:

@@ -3,7 +3,7 @@
     CN=orders,OU=Sales\\, EU,O=Example,C=DE
 
 The order is the reverse of that in the certificate. Attributes without a keyword in RFC 2253 are written as `OID=#hex
-of the DER value`. TLS has verified the certificate before. Bytes that are not DER are an error nevertheless.
+of the DER value`. TLS has already verified the certificate, but bytes that are not DER still raise an error.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The ledger of an export is in the same commits: each has, for every partition of
 next run begins. Application transactions survive checkpoints and the cleaning of Delta's log, and a commit fails if
 another run has committed the same partition meanwhile. Two more application transactions have the id of the topic, so
 that the offsets of a topic that was deleted are not taken for those of another one of its name. A run that begins anew
-replaces the rows of the table in its commit.
+replaces all rows of the table in its commit.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ groups    the committed offsets in `__consumer_offsets`, if the places have it
 Of a partition one replica is read, as by every query of the data source.
 
 Keys are counted in bounded memory. A table holds a count for each key. When it is full, the keys with the smallest
-counts are dropped, and `missed_max` becomes the most records that a dropped key may have had. A key that enters later
-may have been dropped before: it keeps the `missed_max` of that moment as the bound by which its count may be too small.
-A key that entered before anything was dropped, and stayed, has an exact count; a hot key is such a key, unless it
-becomes hot late.
+counts are dropped, and `missed_max` becomes the most records that a dropped key may have had. A key that enters the
+table later may have been dropped before. So it keeps the `missed_max` of that time, by which its count may be too
+small. A key that entered before the first drop, and was not dropped itself, has an exact count. Hot keys are of this
+kind, unless they become hot late.
 """
 
 from __future__ import annotations

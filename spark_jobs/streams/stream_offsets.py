@@ -1,7 +1,8 @@
 """The offsets of a streaming query, as its checkpoint has them: `{"topic": {"0": 23}}`, the JSON of Spark's Kafka
 connector.
 
-An offset is the next one to read. Spark compares two of them as text, so topics and partitions are always in order.
+An offset is the next one to read. Spark compares the offsets of two triggers as text, so topics and partitions are
+always sorted.
 
 The ids of the topics are in the checkpoint as well, as further names without partitions: `{"orders": {"0": 23},
 "orders#4L6g3nShT-eMCtK--X86sw": {}}`. No topic has a name with `#`, and the connector reads no partition from it.

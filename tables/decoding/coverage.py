@@ -1,4 +1,4 @@
-"""The comparison of the batches of a slice with the offsets that the plan of the read expects in it.
+"""Checks that the batches of a slice have the offsets that the plan of the read expects.
 
     a dense log          every batch begins where the one before it ended; the first batch has the first offset of the
                          slice, the last one its last offset. If another slice goes on, the header of its first
@@ -7,8 +7,8 @@
                          offset and time index do not name a batch past the end of the file
     both                 no batch has offsets outside of its segment
 
-A log is dense if no cleaner has removed batches. A batch with fewer records than offsets shows that a cleaner has run
-all the same, because the topic's policy was changed: a gap is then no damage.
+A log is dense if no cleaner has removed batches. A cleaner may have run before the topic's policy was changed. A batch
+with fewer records than offsets shows this, and then a gap is not a sign of damage.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@
     keys         of the others the value is copied only if no higher partition has a record of the key that is as late:
                  the record with the latest timestamp counts, and of equal timestamps that in the highest partition
 
-So of a key in one partition one value is copied. A key in several partitions may have more; the caller chooses among
-them by timestamp and partition. A key stands as 128 bits with a secret salt (storage/compaction/offset_map.py).
+So only one value is copied for a key that is in one partition. For a key in several partitions there may be more, among
+which the caller chooses by timestamp and partition. A key is represented by 128 bits, hashed with a secret salt
+(storage/compaction/offset_map.py).
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ def last_of_keys(
 ) -> LastOfKeys:
     """Read the last record of each key.
 
-    `slices`: those of one topic, each partition in order. `columns`: among them `key` and `timestamp`. `are_fit`: says
-    of the timestamps (microseconds) of some records whether each of the records counts. Raises `NotChosen` if one does
-    not, or has no key; and what `batches_with_records` and `expand_batch` raise.
+    `slices`: those of one topic, each partition in order. `columns`: among them `key` and `timestamp`. `are_fit`: tells
+    from their timestamps (microseconds) whether all of some records may be rows of the table. Raises `NotChosen` if a
+    record may not, or has no key; and what `batches_with_records` and `expand_batch` raise.
     """
     partitions: dict[int, list[Slice]] = {}
     for each in slices:

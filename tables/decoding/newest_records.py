@@ -74,12 +74,13 @@ class SeenKeys:
         return self._maps[0].count if len(self._maps) == 1 else None
 
     def select_new_keys(self, keys: pa.Array, offsets: NDArray[np.int64], is_chosen: NDArray[np.uint8]) -> bool:
-        """Of the rows of a chunk, which is older than those before it, leave out each whose key was met with the offset
-        of the row or a later one, and remember the keys and offsets of the others. Returns whether all of these are
-        remembered.
+        """Select the rows of a chunk whose keys no newer row has, and remember their keys and offsets. A row is left
+        out if its key was seen before with the same or a later offset. The caller passes the newest chunk first.
+        Returns whether all selected keys are remembered.
 
         `keys`: binary, without nulls. `offsets`: numbers that order the rows of a key, not negative. `is_chosen`: a
-        byte for each row; a row with 0 is passed over, and a row that is left out gets 0."""
+        byte for each row; a row with 0 is passed over, and a row that is left out gets 0.
+        """
         newest = self._maps[-1]
         if newest.count + len(keys) > newest.count_max:
             newest = self._new_map(max(2 * newest.slots, int((len(keys) + 2) / LOAD_FACTOR)) * ENTRY_SIZE)

@@ -1,7 +1,7 @@
 """Finds the positions of the fields of many records at once.
 
-A loop finds the boundaries of the records, because each boundary depends on the one before. All other fields are read
-by numpy, for all records of a chunk at once.
+A loop finds the boundaries of the records, each of which depends on the one before. numpy reads all other fields, for
+all records of a chunk at once.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Records that are not compressed stay in the bytes that were read: a chunk refers to them.
 
-The aborted transactions of a slice are found from the markers that follow in the files. A segment without an aborted
-transaction has no transaction index, and neither has one whose index was lost. So a task that reads committed records
-of files searches for the marker itself if a transactional batch is in no index: it walks over the headers from that
-batch on, into the following segments, and remembers every marker that it passes. Each header is read at most twice, and
-only in topics with transactions.
+The aborted transactions of a slice are found from the markers that follow in the files. If a segment has no transaction
+index, either it has no aborted transaction, or the index was lost. So for a transactional batch that no index names, a
+task that reads committed records from files searches for the marker itself: it reads the headers from that batch on,
+also in the following segments, and remembers every marker that it passes. Each header is read at most twice, and only
+in topics with transactions.
 """
 
 from __future__ import annotations

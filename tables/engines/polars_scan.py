@@ -1,8 +1,8 @@
 """Topics as lazy frames of Polars: the columns and the predicate of a query plan reach the scan of the topic.
 
-Polars passes its predicate as an expression, which it can write as JSON. Bounds on partition, offset and timestamp that
-are joined by AND are taken from this JSON. Other parts of the predicate set no bounds. Polars evaluates the whole
-predicate on the rows.
+Polars passes its predicate as an expression, which can be written as JSON. Bounds on partition, offset and timestamp
+are taken from this JSON if they are joined by AND; other parts of the predicate set no bounds. Polars then evaluates
+the whole predicate on the rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Remote storage for code without an event loop: the driver that plans a read, and the tasks.
 
-The interface of remote storage is asynchronous. One thread of the process runs the event loop for all calls, so that a
-task decodes one piece of an object while the next pieces are being fetched.
+The interface of remote storage is asynchronous. One thread of the process runs an event loop for all calls. So the next
+pieces of an object are fetched while a task decodes a piece.
 """
 
 from __future__ import annotations

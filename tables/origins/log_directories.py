@@ -1,8 +1,8 @@
 """The log directories of one or several brokers of a cluster, as a source of segments.
 
-If several replicas of a partition are in these directories, only one is read. It is the one with the highest high
-watermark in its checkpoint, among those with the history of the leader (replica_histories.py). Below their high
-watermarks all of these replicas are equal, so the others add nothing.
+If several replicas of a partition are in these directories, only one is read. Of the replicas with the leader's history
+(replica_histories.py), it is the one with the highest checkpointed high watermark. Below their high watermarks these
+replicas are equal, so the others have no further records.
 """
 
 from __future__ import annotations

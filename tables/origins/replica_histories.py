@@ -1,8 +1,8 @@
-"""The choice of the replica that is read, if the directories of several brokers have replicas of one partition.
+"""Chooses the replica to read if the directories of several brokers have replicas of the same partition.
 
-Replicas agree below their high watermarks, except after an unclean election: then the new leader lacks records that the
-others had below their high watermarks. A leader epoch has one leader, so two logs with a batch of one epoch at one
-offset are equal up to it. The choice is therefore
+Replicas agree below their high watermarks, except after an unclean election, when the new leader may lack records that
+other replicas have below their high watermarks. A leader epoch has one leader, so two logs that have a batch of the
+same epoch at the same offset are equal up to it. The choice is therefore
 
     the reference    the replica of the leader that the metadata of the cluster name, or else the one with the latest
                      leader epoch; a later epoch than the leader's shows that the metadata are old

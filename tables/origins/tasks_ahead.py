@@ -1,7 +1,7 @@
 """Requests the bytes of tasks that no thread has begun, from the sources that are far away (`DistantSource`).
 
-The tasks are begun about in their order. `begin` requests the slices of the tasks up to the begun one, and of those
-after it as far as the sources allow; a task that is called off has its requests cancelled by `end`.
+Tasks begin approximately in their order. `begin` requests the slices of a task and of all tasks before it, then those
+of later tasks, as far as the sources allow. `end` cancels the requests of a task that is not read any more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TasksAhead:
         """The numbers of the tasks with requests that have not ended."""
 
     def begin(self, task: Any) -> None:
-        """Request what is to be read next. It is called when a task begins, and while it is read."""
+        """Request the slices that are to be read next. Called when `task` begins, and while it is being read."""
         if self._next == len(self._tasks):
             return
         number = self._numbers[id(task)]

@@ -67,8 +67,8 @@ class PartitionView:
         return max(sum(segment.size for segment in each.segments) for each in self.offers)
 
     def last_stable_offset(self) -> int:
-        """The last stable offset at the high watermark, according to the origin with the highest high watermark.
-        Another origin may have the beginning of a transaction and not know that it is open.
+        """The last stable offset at the high watermark, according to the origin with the highest high watermark. Other
+        origins are not asked, because they may have the beginning of a transaction without knowing whether it is open.
         """
         return max(self.log_start_offset, self.newest.last_stable_offset())
 

@@ -232,8 +232,9 @@ def warn_of_bucket(view: PartitionView) -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause Python's cyclic garbage collector inside the `with`. A plan makes objects by the million, none of them in a
-    cycle, and the collector would examine all of them again and again (a quarter of the CPU of a large plan)."""
+    """A context in which Python's cyclic garbage collector is paused. A plan makes millions of objects, none of them in
+    a cycle. The collector would examine them again and again, which takes a quarter of the CPU of a large plan.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -12,7 +12,7 @@ so on; threads decode the tasks that come next.
 
 A thread takes the first waiting task as long as the computed batches are below `WAITING_BATCHES_SIZE_MAX`; the task
 that the caller waits for is always taken. A thread that finds no task ends, and the caller starts threads when it takes
-batches. So a caller that stops taking batches leaves no thread that runs or waits.
+batches. So if the caller stops taking batches, no thread is left that runs or waits.
 """
 
 from __future__ import annotations

@@ -110,8 +110,9 @@ class ColumnDecoding:
         column: str = "value",
     ) -> None:
         """`source`: the schemas of framed values; None decodes plain JSON. `place`: the columns by which an error names
-        a value. `is_strict`: a value with properties that the type does not name cannot be decoded. Without `is_strict`
-        such properties are left out, and a result of type string is JSON. `column`: the column that is decoded."""
+        a value. `is_strict`: whether a value with properties that the type does not name counts as misfit. Otherwise
+        such properties are left out, and a result of type string is JSON. `column`: the column that is decoded.
+        """
         self._source = source
         self._type = arrow_type
         self._on_error = on_error

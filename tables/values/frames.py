@@ -35,8 +35,9 @@ KEY, VALUE, HEADERS = "key", "value", "headers"
 
 
 class HeaderFramed(bytes):
-    """A key or a value whose frame is in a header of its record. Its own bytes are the payload. It is bytes, so that
-    what decodes keys and values takes it in place of bytes that begin with their frame."""
+    """A key or a value whose frame is in a header of its record, so that all of its bytes are the payload. It is a
+    subclass of bytes, so that decoders take it like a key or value that begins with its frame.
+    """
 
     def __new__(cls, payload: bytes, header: bytes) -> Self:
         found = super().__new__(cls, payload)
@@ -105,8 +106,10 @@ def framed_column(data: Any, headers: Any, column: str) -> list[bytes | None]:
 
 
 def may_be_framed(data: bytes) -> bool:
-    """Whether a key or a value of a topic of any kind is taken for framed: it has a frame in a header, or begins like
-    an id. A GUID before the payload, which no serializer writes, is not looked for."""
+    """Whether a key or a value may be framed, if nothing is known about the topic: it has a frame in a header, or
+    begins like a frame with an id. A frame with a GUID before the payload is not considered, because no serializer
+    writes one.
+    """
     return isinstance(data, HeaderFramed) or (len(data) >= _ID.size and data[0] == ID_MAGIC)
 
 

@@ -14,7 +14,7 @@ A sample of plain JSON becomes a JSON Schema, and `json_types.py` says which col
 | several types; nulls or empty arrays alone | {} | none: their JSON is in `_additional_properties` |
 | an integer beyond 64 bits | {} | none, as well |
 
-Of framed values a sample gives the types of their schemas, merged.
+For framed values the type is merged from the schemas that the sample names.
 """
 
 from __future__ import annotations

@@ -136,8 +136,8 @@ def names_differing_by_case(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def ambiguous_paths(kind: pa.DataType) -> list[str]:
-    """Return the fields of a struct whose name equals the path of a nested field, such as `a.b` beside a struct `a`
-    with a field `b`. Iceberg cannot tell the two apart.
+    """Return the fields of a struct whose names equal the path of a nested field, such as `a.b` if there is also a
+    struct `a` with a field `b`. Iceberg cannot distinguish the two.
     """
     dotted = [each.name for each in kind if "." in each.name]
     if not dotted:

@@ -213,8 +213,8 @@ class SimulatedDisk(DiskCalls):
         )
 
     def has_hole(self, directory: str) -> bool:
-        """Whether a failed sync dropped pages of a file in a directory that was not truncated there since. The caller
-        of the sync may not know this yet, and a later process may read the wrong bytes. For checks.
+        """Whether a failed sync has dropped pages of a file in a directory, and these pages were not truncated away
+        since. The caller of the sync may not know this yet, and a later process may read the wrong bytes. For checks.
         """
         holed = {id(inode) for inode in self.holed if inode.hole_start is not None}
         if not holed:  # The checks ask this at each look.

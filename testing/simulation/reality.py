@@ -98,9 +98,9 @@ class _VirtualTime:
 
 
 class RealityGuard:
-    """A context manager that guards the thread that enters it; other threads are not guarded. `report` is called with
-    each violation before it is raised, because the code that caused it may catch everything. `virtual`: functions that
-    replace real ones, by names such as `time.monotonic`. A real function without a replacement raises.
+    """A context manager that guards only the thread that enters it. `report` is called with each violation before the
+    exception is raised, because the code that caused it may catch all exceptions. `virtual`: functions that replace
+    real ones, by names such as `time.monotonic`. A real function without a replacement raises.
     """
 
     def __init__(

@@ -108,8 +108,8 @@ class SimulatedEnvironment:
         return self._entropy.randbytes(size)
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Run work in one of a few virtual threads. The seed chooses whether the work is done at its beginning or at
-        its end. So a caller cannot rely on the work seeing, or not seeing, what happens meanwhile.
+        """Run work in one of a few virtual threads. The seed chooses whether the whole work happens at the beginning or
+        at the end of its duration, so the tests find callers that rely on what the work sees of events in between.
         """
         future: SimulatedFuture[T] = self._loop.create_future()
         self._waiting.append((work, future))

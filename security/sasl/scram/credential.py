@@ -5,7 +5,8 @@ ClientKey = HMAC(SaltedPassword, "Client Key")      StoredKey = H(ClientKey)
 ServerKey = HMAC(SaltedPassword, "Server Key")
 ClientProof = ClientKey xor HMAC(StoredKey, messages)      ServerSignature = HMAC(ServerKey, messages)
 
-The hash functions are imported if they are used: they bring OpenSSL, which a node without users does not need.
+The hash functions are imported at their first use, because they import OpenSSL, which a node without users does not
+need.
 """
 
 from __future__ import annotations

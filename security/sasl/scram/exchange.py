@@ -10,15 +10,16 @@ and verifies that the server knows it too.
 
 A client that cannot log in does not learn whether the user exists:
 
-    first message   for an unknown user, salt and iterations are derived from its name and a secret of the cluster. They
-                    have the form of a credential: iterations, and size and alphabet of the salt, are as frequent among
-                    unknown users as among the users of the mechanism, and stay the same while the credentials do. If
-                    credentials of other forms come or go, a small share of the unknown users gets another form.
+    first message   for an unknown user, salt and iterations are derived from the name and a secret of the cluster;
+                    their form (iterations, size and alphabet of the salt) is that of a real credential. A form is
+                    as frequent among unknown users as among the users of the mechanism. The form of an unknown user
+                    stays the same as long as the credentials do; if credentials of other forms are added or removed, a
+                    small share of the unknown users gets another form.
     proof           is computed for a credential that no proof satisfies; the error is that for a wrong password
     work            is the same for both: what an unknown user needs is computed for each user
 
-The same holds for the ids of delegation tokens, whose salts are random bytes, except for time: the first login with a
-token on a node takes some milliseconds longer, in which its credential is derived. These ids cannot be guessed.
+The same holds for the ids of delegation tokens, whose salts are random bytes, with one exception: the first login with
+a token on a node takes some milliseconds longer, because its credential is derived then. These ids cannot be guessed.
 
 DIVERGES: Apache Kafka refuses an unknown user at its first message, so that a client can find out which users exist.
 """
@@ -242,8 +243,8 @@ class ScramUsers(Protocol):
         """The credential of a user for a mechanism; None if the user has none."""
 
     def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
-        """The form of one of the users' credentials for a mechanism. `draw`, a number of `DRAW_BITS` bits, chooses the
-        credential, so that a form is chosen as often as credentials have it.
+        """The form of a credential of a user for a mechanism, chosen by the random number `draw` of `DRAW_BITS` bits.
+        Each form is chosen as often as it occurs among the credentials.
         """
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
@@ -262,7 +263,8 @@ class ScramServer(Mechanism):
     ) -> None:
         """`secret` is the key from which the salts of unknown users are derived.
 
-        It must be the same on all nodes and never change, because the salts of known users do not change either.
+        It must be the same on all nodes and must never change: the salts of existing users do not change either, so a
+        changed salt would reveal that a user does not exist.
         """
         self._mechanism = mechanism
         self._users = users
