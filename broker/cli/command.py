@@ -6,7 +6,8 @@ import argparse
 import os  # noqa: TID251 the process's variables and its broken pipes enter here and nowhere else
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -366,8 +367,15 @@ def parser(terminal: Terminal | None = None, first_word: str | None = None) -> a
         )
         subcommand.terminal = terminal
         module.add_arguments(subcommand)
-        subcommand.set_defaults(run=module.run)
+        subcommand.set_defaults(run=getattr(module, "run", None) or partial(_run_action, module.ACTIONS))
     return command
+
+
+def _run_action(actions: Mapping[str, str], arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Run the action of a daily command that the arguments name, from the actions in its module's `ACTIONS`."""
+    from moldau.broker.cli.daily.session import run_action
+
+    return run_action(actions, arguments, invocation)
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

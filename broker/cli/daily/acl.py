@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions, add_dry_run
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The permissions (ACLs) of a cluster with an authorizer."
 EPILOG: Final = f"""\
@@ -88,10 +87,3 @@ def _add_resources(action: argparse.ArgumentParser) -> None:
         help="a user, for operations on its tokens",
     )
     action.add_argument("--cluster", action="store_true")
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

@@ -8,7 +8,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "Show nodes and their disks, the controller, versions, and partitions that are not well."
 EPILOG: Final = f"""\
@@ -27,10 +26,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="end with 1 where something is not well")
     add_connection(parser)
     parser.set_defaults(action="status")
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Show the cluster. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The settings of topics, brokers, groups and client metrics that the cluster keeps."
 EPILOG: Final = f"""\
@@ -49,10 +48,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "words", nargs="+", metavar=f"[NAME] {word}", help="of what (brokers: none), and the settings"
         )
         action.add_argument("--dry-run", action="store_true", help="have the cluster check it, and change nothing")
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

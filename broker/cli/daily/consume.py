@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection, add_filters
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "Print the records of topics, those that are there and those that come, until Ctrl-C or an end."
 EPILOG: Final = f"""\
@@ -47,10 +46,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--format", default="value", metavar="FORMAT", help="see below (default: value)")
     add_connection(parser)
     parser.set_defaults(action="consume")
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Print the records. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions, add_dry_run
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The leaders of partitions."
 EPILOG: Final = f"""\
@@ -30,10 +29,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = add_action(actions, "unclean", "make any replica that lives the leader of partitions that have none")
     action.add_argument("names", nargs="+", metavar="TOPIC[:PARTITION,...]")
     add_dry_run(action)
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

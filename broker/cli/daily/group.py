@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions, add_dry_run
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The groups of a cluster: classic, consumer, share and Streams groups."
 EPILOG: Final = f"""\
@@ -79,10 +78,3 @@ def _add_topics(action: argparse.ArgumentParser, default: str, *, is_required: b
         metavar="TOPIC[:PARTITION,...]",
         help=f"only this topic, or these partitions of it ({default})",
     )
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "Write records to a topic, from files or standard input, by an idempotent producer with acks=all."
 EPILOG: Final = f"""\
@@ -55,10 +54,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-z", "--compression", choices=CODECS, default="none", help="default: none")
     add_connection(parser)
     parser.set_defaults(action="produce")
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Write the records. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

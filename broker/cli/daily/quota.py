@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The quotas of users, client ids and addresses."
 EPILOG: Final = f"""\
@@ -48,10 +47,3 @@ def _add_entity(action: argparse.ArgumentParser) -> None:
         either = group.add_mutually_exclusive_group()
         either.add_argument(f"--{kind}", metavar=what)
         either.add_argument(f"--default-{kind}", action="store_true", help="all that have no quota of their own")
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions, add_dry_run
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The replicas of partitions: which brokers have them, and moves to others."
 EPILOG: Final = f"""\
@@ -46,10 +45,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = add_action(actions, "cancel", "cancel moves: the replicas stay as they were")
     action.add_argument("names", nargs="*", metavar="TOPIC[:PARTITION,...]")
     add_dry_run(action)
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

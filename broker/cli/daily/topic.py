@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions, add_dry_run
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The topics of a cluster: Moldau's or Apache Kafka's."
 EPILOG: Final = f"""\
@@ -88,10 +87,3 @@ def _add_settings(action: argparse.ArgumentParser, *names: str) -> None:
         metavar="NAME=VALUE",
         help="a setting of the topic; may be repeated",
     )
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)

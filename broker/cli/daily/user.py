@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions, add_dry_run
-from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "The users of a cluster with a SCRAM login."
 EPILOG: Final = f"""\
@@ -45,10 +44,3 @@ def _add_credential(action: argparse.ArgumentParser) -> None:
     action.add_argument("--mechanism", metavar="NAME", default="SCRAM-SHA-512", help="default: %(default)s")
     action.add_argument("--iterations", type=int, metavar="N", default=4096, help="of the hash (default: %(default)s)")
     action.add_argument("--password-file", metavar="FILE", help="its first line is the password")
-
-
-def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status. Raises `CommandError`."""
-    from moldau.broker.cli.daily.session import run_action
-
-    return run_action(ACTIONS, arguments, invocation)
