@@ -13,10 +13,11 @@ from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.marker_sender import MarkerSender
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.coordinators.shards import Shards
 from moldau.broker.coordinators.share_coordinator import ShareCoordinator, share_state_config
 from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
-from moldau.broker.coordinators.transactions import TransactionCoordinator, transaction_config
+from moldau.broker.coordinators.transactions import transaction_config, transaction_row
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.producer_ids import ProducerIds
@@ -79,16 +80,13 @@ class BrokerCoordinators:
         ports.settings.subscribe(lambda in_force: self.groups.configure(group_coordinator_config(in_force)))
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
         sender = MarkerSender(ports.node_id, loop, cluster, ports.brokers, self.markers)
-        self.transactions = TransactionCoordinator(
+        transactions = transaction_row(
             transaction_config(config),
-            environment,
-            loop,
-            ports.spawn,
-            cluster.partitions_count,
             ports.producer_ids.next_id,
             lambda: cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
             sender.perform,
         )
+        self.transactions = Shards(transactions, environment, loop, ports.spawn, cluster.partitions_count)
         self.transaction_verifier = TransactionVerifier(
             ports.node_id,
             loop,
@@ -98,9 +96,8 @@ class BrokerCoordinators:
             retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
             retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
         )
-        self.registry = CoordinatorRegistry(
-            [self.groups.shards, self.transactions.shards, self.share_coordinator.shards], ports.flusher.flush
-        )
+        coordinators = (self.groups, self.transactions, self.share_coordinator.shards)
+        self.registry = CoordinatorRegistry(coordinators, ports.flusher.flush)
 
     def on_topics_deleted(self, topics: Collection[Topic]) -> None:
         """Have the group coordinator and the share coordinator delete what they keep of deleted topics: committed

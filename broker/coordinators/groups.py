@@ -33,11 +33,9 @@ PROTOCOLS: Final = {"group.version": "consumer", "streams.version": "streams"}
 """The entry of `group.coordinator.rebalance.protocols` for the protocol that a feature turns on."""
 
 
-class Groups:
-    """The group coordinator.
-
-    The `CoordinatorRegistry` tells its `shards` which partitions of `__consumer_offsets` this broker begins and ceases
-    to lead.
+class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
+    """The group coordinator. The `CoordinatorRegistry` tells it which partitions of `__consumer_offsets` this broker
+    begins and ceases to lead.
     """
 
     def __init__(
@@ -54,17 +52,15 @@ class Groups:
         """`log_start_of` gives the log start offset of a partition, or -1 if this broker does not know it."""
         self.config = config
         self._current_image = current_image
-        self._environment = environment
-        self._spawn = spawn
         self._share_states = share_states
         self._history = GroupHistory(environment.wall_ms(), log_start_of=log_start_of)
         row = group_row(config, current_image, self._history, self._perform)
-        self.shards = Shards(row, environment, loop, spawn, partitions_count)
+        super().__init__(row, environment, loop, spawn, partitions_count)
 
     def configure(self, config: GroupConfig) -> None:
         """Apply settings that have changed at run time. Each state machine uses them from its next step on."""
         self.config = config
-        self.shards.replace_row(group_row(config, self._current_image, self._history, self._perform))
+        self.replace_row(group_row(config, self._current_image, self._history, self._perform))
         for runner in self.runners:
             runner.shard.config = config
 
@@ -129,19 +125,6 @@ class Groups:
         raw[8] = raw[8] & 0x3F | 0x80
         text = raw.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-    def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that keeps the group."""
-        return self.shards.partition_of(group_id)
-
-    def runner_of(self, group_id: str) -> GroupRunner | ErrorCode:
-        """The loaded shard of a group, or the error with which requests about the group are refused."""
-        return self.shards.runner_of(group_id)
-
-    @property
-    def runners(self) -> list[GroupRunner]:
-        """All shards, loaded or not, in the order of their partitions."""
-        return self.shards.runners
 
 
 async def compute_target(environment: Environment, command: ComputeTarget, reports: Reports[ShardRequest]) -> None:

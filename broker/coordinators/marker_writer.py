@@ -85,7 +85,7 @@ class MarkerWriter:
         """Write a transaction marker into a partition of `__consumer_offsets`. The group coordinator writes it, because
         the marker commits or drops the offsets of the transaction.
         """
-        runner = self._groups.shards.runner_at(index)
+        runner = self._groups.runner_at(index)
         if isinstance(runner, ErrorCode):
             written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return

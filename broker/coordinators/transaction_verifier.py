@@ -112,9 +112,8 @@ class TransactionVerifier:
         self.ask_once(question)
 
     def ask_once(self, question: TransactionQuestion) -> None:
-        shards = self._transactions.shards
-        index = shards.partition_of(question.transactional_id)
-        partition = self._cluster.image.topics.partition(shards.topic.name, index)
+        index = self._transactions.partition_of(question.transactional_id)
+        partition = self._cluster.image.topics.partition(self._transactions.topic.name, index)
         if partition is None or partition.leader < 0:
             question.answered(question.answer_with(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif partition.leader == self._node_id:
@@ -136,7 +135,7 @@ class TransactionVerifier:
         return int(self._loop.time() * 1000)
 
     def _ask_here(self, question: TransactionQuestion, index: int) -> None:
-        runner = self._transactions.shards.runner_at(index)
+        runner = self._transactions.runner_at(index)
         if isinstance(runner, ErrorCode):
             question.answered(question.answer_with(runner))
             return

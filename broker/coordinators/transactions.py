@@ -4,7 +4,6 @@ settings and the topic that it uses.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,11 +11,8 @@ from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
 from moldau.broker.coordinators.shards import Shards
-from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.transaction.events import TransactionConfig
 from moldau.protocol.compression import Codec
-from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.coordinator.runtime.log_reading import RecordReader
@@ -26,46 +22,11 @@ if TYPE_CHECKING:
 
     TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionEvent, TransactionChange]
     Perform: TypeAlias = Callable[[object, Reports[TransactionEvent]], None]
-    from moldau.broker.coordinators.shard_runner import ShardRunner
-    from moldau.coordinator.transaction.events import TransactionEvent
-    from moldau.coordinator.transaction.records import TransactionChange
-    from moldau.coordinator.transaction.shard import TransactionShard
 
-    TransactionRunner: TypeAlias = ShardRunner[TransactionShard, TransactionEvent, TransactionChange]
-
-
-class TransactionCoordinator:
-    """The transaction coordinator.
-
-    The `CoordinatorRegistry` tells its `shards` which partitions of `__transaction_state` this broker begins and ceases
-    to lead.
-    """
-
-    def __init__(
-        self,
-        config: TransactionConfig,
-        environment: Environment,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Spawn,
-        partitions_count: Callable[[str], int | None],
-        next_producer_id: Callable[[], int | None],
-        transaction_version: Callable[[], int],
-        perform: Perform,
-    ) -> None:
-        row = transaction_row(config, next_producer_id, transaction_version, perform)
-        self.shards = Shards(row, environment, loop, spawn, partitions_count)
-
-    def runner_of(self, transactional_id: str) -> TransactionRunner | ErrorCode:
-        """The `ShardRunner` to which requests about a transactional id have to go: that of the partition that stores
-        the id. If its state machine is not loaded or not on this broker, the error with which such requests are
-        refused.
-        """
-        return self.shards.runner_of(transactional_id)
-
-    @property
-    def runners(self) -> list[TransactionRunner]:
-        """The runners of all state machines, loaded or not, in the order of their partitions."""
-        return self.shards.runners
+TransactionCoordinator: TypeAlias = "Shards[TransactionShard, TransactionEvent, TransactionChange]"
+"""The transaction coordinator of a broker. The `CoordinatorRegistry` tells it which partitions of `__transaction_state`
+this broker begins and ceases to lead.
+"""
 
 
 def transaction_row(

@@ -91,7 +91,7 @@ class LeaderMoves:
             return given[name], index
         if name == "group":
             return GROUP_METADATA_TOPIC, self._coordinators.groups.partition_of(given[name])
-        return TRANSACTION_STATE_TOPIC, self._coordinators.transactions.shards.partition_of(given[name])
+        return TRANSACTION_STATE_TOPIC, self._coordinators.transactions.partition_of(given[name])
 
     async def _asked(self, request: object) -> Any:
         """Send a request to the active controller, and return the response. Raises `InvalidFault` if there is none

@@ -49,7 +49,7 @@ class GroupNode:
             lambda topic: config.offsets_topic_num_partitions,
             CurrentImage(self.cluster),
         )
-        self.coordinators = CoordinatorRegistry([self.groups.shards], lambda log: None)
+        self.coordinators = CoordinatorRegistry([self.groups], lambda log: None)
         self.topics = SimpleNamespace(
             create_internal=self.create_internal,
             create_for_group=lambda topic, _retry_ms: self.created.append(topic.name),
@@ -65,7 +65,7 @@ class GroupNode:
         self.tasks.append(self.loop.create_task(work))
 
     async def start(self) -> None:
-        for index in range(self.groups.shards.topic.partitions):
+        for index in range(self.groups.topic.partitions):
             self.gain(index)
         await self.loaded()
 

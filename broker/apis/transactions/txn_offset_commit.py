@@ -71,7 +71,7 @@ def commit_offsets(
 ) -> Reply[TxnOffsetCommitResponse]:
     """Submit the offsets to the state machine of the group. `index` is the partition with the group's offsets."""
     return submit_event(
-        services.groups.shards.runner_at(index),
+        services.groups.runner_at(index),
         version,
         lambda waiter: CommitTransactionalOffsets(waiter, request, guard),
         lambda error: merge(refused(request, version, error)),
@@ -110,7 +110,7 @@ def guard_for(
     """The verification guard for the first offsets of a transaction. None if the transaction coordinator need not be
     asked, or if the state machine of the group is not on this broker."""
     partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
-    if partition is None or isinstance(services.groups.shards.runner_at(index), ErrorCode):
+    if partition is None or isinstance(services.groups.runner_at(index), ErrorCode):
         return None
     return guard_for_coordinator_batch(
         partition,

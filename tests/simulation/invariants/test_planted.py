@@ -205,7 +205,7 @@ def plant_second_controller(cluster: Cluster, seen: Observation) -> None:
 
 def plant_coordinator(cluster: Cluster, seen: Observation) -> None:
     """Of a partition that nobody has yet: the topic is made when the first group asks."""
-    seen.nodes[0].broker.coordinators.groups.shards._runners[0] = None  # type: ignore[assignment]
+    seen.nodes[0].broker.coordinators.groups._runners[0] = None  # type: ignore[assignment]
 
 
 def plant_fenced_leader(cluster: Cluster, seen: Observation) -> None:

@@ -243,7 +243,7 @@ def test_a_coordinator_that_moved_refuses_heartbeats(join: Join) -> None:
     async def story(node: Node, client: Client, beat: Beat) -> None:
         assert await codes(client, beat, 2) == [ErrorCode.NONE] * 2
         groups = node.broker.services.groups
-        groups.shards.on_leadership_lost(groups.partition_of("g"))
+        groups.on_leadership_lost(groups.partition_of("g"))
         assert await codes(client, beat, 2) == [ErrorCode.NOT_COORDINATOR] * 2
 
     live(join, story)

@@ -139,7 +139,7 @@ def test_a_compressed_log_is_read_as_well() -> None:
 def test_while_it_loads_requests_are_told_to_come_again() -> None:
     async def first(node: GroupNode) -> None:
         assert await commit(node, 7) == ErrorCode.NONE
-        node.groups.shards.on_leadership_lost(0)
+        node.groups.on_leadership_lost(0)
         node.gain(0)
         (runner,) = node.groups.runners
         assert runner.state is RunnerState.LOADING
@@ -191,7 +191,7 @@ def test_with_the_partition_go_all_who_wait() -> None:
         member = await stable_member(node)
         parked = node.ask(join(), 3)
         assert not parked.is_complete
-        node.groups.shards.on_leadership_lost(0)
+        node.groups.on_leadership_lost(0)
         answers: list[object] = []
         parked.listen(answers.append)
         (answer,) = answers
@@ -271,7 +271,7 @@ def test_a_log_that_cannot_be_read_is_left_to_another_leader() -> None:
     async def scenario(node: GroupNode) -> None:
         assert await commit(node, 1) == ErrorCode.NONE
         partition = node.partitions[0]
-        node.groups.shards.on_leadership_lost(0)
+        node.groups.on_leadership_lost(0)
         assert isinstance(node.environment.fs, SimulatedDisk)
         node.environment.fs.faults.read_error = 1.0
         node.coordinators.on_leadership_gained(partition)

@@ -152,7 +152,7 @@ def test_transactions_are_counted() -> None:
 def test_groups_are_counted() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
-        node.broker.topics.create_internal(node.broker.coordinators.groups.shards.topic)
+        node.broker.topics.create_internal(node.broker.coordinators.groups.topic)
         await asyncio.sleep(1)
         protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
         join = JoinGroupRequest(

@@ -129,7 +129,7 @@ def test_offsets_are_refused_and_committed_again_when_there_is_room() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        node.broker.topics.create_internal(node.broker.coordinators.groups.shards.topic)
+        node.broker.topics.create_internal(node.broker.coordinators.groups.topic)
         await asyncio.sleep(1)
 
         async def commit(offset: int) -> int:

@@ -50,7 +50,7 @@ def test_a_member_gets_its_partitions_and_their_records() -> None:
         assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == ErrorCode.NONE
         topic_id = await client.create("t", 1)
         await client.produce("t", batch("before"))
-        node.broker.services.topics.create_internal(node.broker.coordinators.groups.shards.topic)
+        node.broker.services.topics.create_internal(node.broker.coordinators.groups.topic)
         joined = await beat(client, 0, "t")
         assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 2)
         epoch = 2
@@ -125,7 +125,7 @@ def test_offsets_are_described_set_and_deleted() -> None:
         topic_id = await client.create("t", 1)
         for value in "abcd":
             await client.produce("t", batch(value))
-        node.broker.services.topics.create_internal(node.broker.coordinators.groups.shards.topic)
+        node.broker.services.topics.create_internal(node.broker.coordinators.groups.topic)
         await beat(client, 0, "t", member_id="n")
         assert await alter(client, ("t", 0, 1)) == [ErrorCode.NON_EMPTY_GROUP]
         assert await delete(client, "t") == [ErrorCode.NON_EMPTY_GROUP]
@@ -204,7 +204,7 @@ def test_a_deleted_topic_is_forgotten_by_the_group_and_by_the_share_coordinator(
         client = await node.connect()
         for name in "tu":
             await client.create(name, 1)
-        node.broker.services.topics.create_internal(node.broker.coordinators.groups.shards.topic)
+        node.broker.services.topics.create_internal(node.broker.coordinators.groups.topic)
         await beat(client, 0, "t", "u")
         state = node.broker.coordinators.share_coordinator
         while len(await offsets(client)) < 2:
