@@ -1,14 +1,15 @@
-"""Erasing rows of records from a table: the records whose offsets an erase order has removed from the log (decision
-36).
+"""Erases rows from a table: those of the records that erase orders have removed from the log (decision 36).
 
-    claim     a running follower of the table ends: it may have read the records before they were erased
-    rows      files with such rows are written anew without them, in one commit; the ledger counts them as never read
-    empty     one more commit, because the manifests of the first one still describe the files that it replaced, with
-              the bounds of their keys
-    expire    every other snapshot that names a file with such rows; a branch or a tag of another program keeps its own
+    claim     become the writer of the table. A running follower ends, because it may have read the records before they
+              were erased.
+    rewrite   replace the files that have such rows by files without them, in one commit. The ledger counts the records
+              as never read.
+    commit    once more, without a change, because the manifests of the first commit still describe the replaced files,
+              with the bounds of their keys
+    expire    every other snapshot with a file that has such rows, unless a branch or a tag of another program holds it
     delete    the files that no snapshot names any more
 
-A process that ends in between leaves the table consistent; the next process continues with what it finds.
+A process that ends in between leaves the table consistent, and the next process continues with what it finds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A live table: the rows of a snapshot of a table, and of the records of the topic after it, as one relation.
+"""A live table: the rows of a table's snapshot and of the records after it in the topic, as one relation.
 
-    pin    a snapshot of the table, which has the topic up to `moldau.offsets`, then the ends of the log after these
-           offsets. Nothing of a pinned relation changes: each scan of it has the same rows.
-    scan   append: the files of the snapshot, then the records of the tail
-           upsert: the files without the rows whose keys the tail has, then the last record of each of these keys
+    pin    Choose a snapshot of the table, which has the topic up to its `moldau.offsets`, and the ends of the log. The
+           records between the two are the tail. A pinned relation never changes: each scan of it has the same rows.
+    scan   Of an append table: the files of the snapshot, then the records of the tail. Of a table by key: the files
+           without the rows whose keys are in the tail, then the last record of each of these keys.
 
-The rows of the tail are made as the follower makes those of its next commit, so each offset is in the relation once.
+The rows of the tail are made like the rows of the follower's next commit, so each offset is in the relation once.
 """
 
 from __future__ import annotations

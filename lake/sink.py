@@ -1,14 +1,15 @@
 """A table in a catalog that one process keeps up to date: it claims the table, and commits rows together with their
 offsets.
 
-    claim     an empty snapshot with the id of the writer. A commit of an earlier writer was made from the snapshot
-              before it, so the catalog refuses that commit from now on (assert-ref-snapshot-id).
-    sweep     files of attempts that did not become part of the table are deleted (`orphans.py`)
-    attempt   data files, then one commit: the schema if it has grown, the rows, the offsets, the tag of the ledger
-    crash     before the commit the table has neither the rows nor the offsets, after it both
+    claim     Commit an empty snapshot with the id of the writer. A pending commit of an earlier writer is based on the
+              snapshot before this one, so the catalog refuses it (assert-ref-snapshot-id).
+    sweep     Delete the files of attempts that did not become part of the table (`orphans.py`).
+    attempt   Write data files, then make one commit with the rows, the offsets, the tag of the ledger, and the new
+              schema if it has grown.
+    crash     Before the commit the table has neither the rows nor the offsets, after it both.
 
 If another program commits between two commits of the writer (a compaction, an expiry of snapshots), the writer's next
-commit fails with `CommitConflict`; the attempt is then repeated from the table as it is.
+commit fails with `CommitConflict`. The attempt is then repeated on the current state of the table.
 """
 
 from __future__ import annotations

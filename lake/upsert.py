@@ -1,11 +1,12 @@
-"""Rows by key: the changes of a round are applied to a table by rewriting the files that have one of the changed keys.
+"""Rows by key: applies the changes of a round to a table, by rewriting the files that have a row of a changed key.
 
-    changes   the last record of each key of the round that fits; one without a value deletes the row of its key
-    files     of each the bounds of its keys are compared, then its keys are read; a file with a changed key is replaced
-    older     a change is left out if the table has the key by a later record of another partition
+    changes   For each key of the round, its last record that fits. A record without a value deletes the row of its key.
+    files     The bounds of a file's keys are compared with the changed keys, then its keys are read. A file with a
+              changed key is replaced.
+    older     If the table has the key from a later record of another partition, the change is left out.
 
-The cost of a round is that of the files that it replaces, so a table whose keys change everywhere is rewritten by each
-round: fewer and larger rounds (`--interval`) cost less.
+A round costs as much as the files that it replaces. If the keys change everywhere in the table, each round rewrites the
+whole table, so fewer and larger rounds (`--interval`) cost less.
 """
 
 from __future__ import annotations

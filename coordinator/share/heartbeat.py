@@ -5,7 +5,7 @@ heartbeat:
 2. its subscription, the subscribed topics, or the share partitions that may be assigned have changed: the group gets
    its next epoch;
 3. the group is at an epoch without a target: one is computed, unless it is too early;
-4. the member goes to its target;
+4. the member gets its target;
 5. share partitions of subscribed topics that have no state yet are initialized.
 
 Nothing changes before the records of all steps are in the log, and the answer waits until they are committed.

@@ -5,8 +5,8 @@
                           key, value of the source record if the group copies records, otherwise null
                           headers   __dlq.errors.topic, .partition, .offset, .group, .delivery.count, .message
 
-The queue gets one record for each offset, even if the offset has no record, because it is a marker or compaction
-removed the record. Batches are not compressed, and have as many records as the queue's max.message.bytes allows, at
+The queue gets one record for each offset, even for an offset without a record: that of a marker, or of a record that
+compaction removed. Batches are not compressed, and have as many records as the queue's max.message.bytes allows, at
 least one.
 """
 

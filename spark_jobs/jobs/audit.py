@@ -1,10 +1,10 @@
-"""The job `audit`: it reads every replica and every remote segment once, and compares the replicas with the segments.
+"""The job `audit`: reads every replica and every remote segment once, and compares the replicas with the segments.
 
-driver    lists each log directory and each storage by itself, so that all replicas are audited, and not only the one
-          that a read would take; it checks what the listings show (`place_audit.py`)
-tasks     each audits whole segments (`segment_audit.py`); a task of a remote segment compares it with the local files
-          that have the same offsets, except for offsets that compaction has cleaned in one tier before the other
-output    a row for each problem, and one for each segment that was read
+driver    Lists each log directory and each storage separately, so that all replicas are audited, and not only the one
+          that a read would choose. It checks what the listings show (`place_audit.py`).
+tasks     Each task audits whole segments (`segment_audit.py`). A remote segment is compared with the local files that
+          have the same offsets, except for offsets that compaction has cleaned in only one of the two tiers.
+output    A row for each problem, and a row for each segment that was read.
 """
 
 from __future__ import annotations

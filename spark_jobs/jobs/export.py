@@ -1,12 +1,13 @@
-"""The job `export`: the records of a topic as Parquet or as a Delta table, each offset once; a run continues where the
-last one ended.
+"""The job `export`: exports the records of a topic as Parquet or as a Delta table, each offset once. A run continues
+where the last one ended.
 
-driver    pins the offsets: from the ends in the ledger to the high watermarks
-tasks     each decodes its slices and writes one Parquet file into the staging directory of the run; Spark gets no row
-driver    commits the files that the tasks named, by one document in the ledger (`export_ledger.py`), or by one commit
-          of the Delta table (`delta_table.py`)
+driver    Fixes the offsets of the run, from the ends in the ledger up to the high watermarks.
+tasks     Each task decodes its slices, and writes one Parquet file into the staging directory of the run. It returns
+          the name of the file to Spark, and no records.
+driver    Commits the named files, by one document in the ledger (`export_ledger.py`) or by one commit of the Delta
+          table (`delta_table.py`).
 
-A task that Spark runs twice writes two files, of which one is named.
+If Spark runs a task twice, the task writes two files, and only one of them is named.
 """
 
 from __future__ import annotations

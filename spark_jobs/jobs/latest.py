@@ -1,9 +1,10 @@
 """The job `latest`: the last value of each key of a topic, as Parquet or as a Delta table.
 
-tasks     each reads its slices and keeps one row of each key and partition: most rows never leave Python
-Spark     one exchange by key; the highest offset of a partition wins, between partitions (a key may be in several
-          if their number was changed) the latest timestamp, then the higher partition
-output    a directory of Parquet files, or a Delta table, with key, value, partition, offset and timestamp
+tasks     Each task reads its slices, and keeps only one row of each key and partition. So most rows never leave Python.
+Spark     One exchange by key chooses among these rows: in a partition the row with the highest offset. A key is in
+          several partitions if their number was changed: of these the row with the latest timestamp is chosen, or the
+          one in the higher partition if the timestamps are equal.
+output    A directory of Parquet files, or a Delta table, with key, value, partition, offset and timestamp.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The job `replay`: a range of a topic written to a topic again, in the order of each partition.
+"""The job `replay`: writes a range of a topic to a topic again, in the order of each partition.
 
-driver    pins the offsets, and cuts them into rounds: of each partition the same share
-round     a task for each partition reads its offsets and writes the records itself; Spark gets a row for each task
-          with a state, a task writes in a transaction, and the driver stores its decision, commits, and notes the round
+driver    Fixes the offsets, and cuts them into rounds, each with the same share of every partition.
+round     A task for each partition reads its offsets and writes the records itself; Spark gets one row for each task.
+          If the replay has a state, each task writes in a transaction. The driver stores its decision to commit,
+          commits the transactions, and notes that the round is done.
 
-The transactional id of a partition stays the same over all rounds and attempts: a new attempt aborts what the last one
-left open. The table of what a restart does is in `replay_state.py`.
+The transactional id of a partition is the same in all rounds and attempts, so a new attempt aborts the transaction that
+the last one left open. The table in `replay_state.py` says what a restart does.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The job `report`: size, rate, skew over partitions, hot keys and lag of topics.
 
-driver    lists partitions and segments: sizes by tier, log start offsets, high watermarks
-batches   one pass over the headers of the batches (`table=batches`): records and bytes of each partition, codec and
-          second; the seconds become buckets once the first and the last are known
-keys      one pass over the keys of the records, counted in the tasks (`KeyCounts`); Spark adds the counts up
-groups    the committed offsets in `__consumer_offsets`, if the places have it
+driver    Lists partitions and segments: sizes by tier, log start offsets, high watermarks.
+batches   One pass over the batch headers (`table=batches`) counts records and bytes of each partition, codec and
+          second. The seconds are joined into buckets when the first and the last one are known.
+keys      One pass over the keys of the records. The tasks count them (`KeyCounts`), and Spark adds the counts up.
+groups    The committed offsets in `__consumer_offsets`, if the places have this topic.
 
-Of a partition one replica is read, as by every query of the data source.
+As in every query of the data source, one replica of each partition is read.
 
 Keys are counted in bounded memory. A table holds a count for each key. When it is full, the keys with the smallest
 counts are dropped, and `missed_max` becomes the most records that a dropped key may have had. A key that enters the

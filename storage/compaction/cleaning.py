@@ -1,9 +1,9 @@
 """One round of cleaning a log: put the keys of its dirty part into the offset map, then copy its segments without the
 records that the map supersedes.
 
-    build_map        reads the dirty part from its first offset on, until the map is full or the cleanable part ends
-    group_segments   puts small neighbours together, from the start of the log to where the map ends
-    clean_group      copies each group into one new segment, without the records that are not kept
+    build_offset_map       reads the dirty part from its start, until the map is full or the cleanable part ends
+    group_segments         joins small neighbours into groups, from the start of the log to where the map ends
+    clean_segment_group    copies each group into one new segment, without the records that are not kept
 
 `clean_segments` is a generator, so that its driver can slow it down, stop it, or run it in steps. It runs in a worker
 process, and reads and writes only the files of the request's segments and those of the cleaned segments. A round that

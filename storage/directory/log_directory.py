@@ -2,10 +2,10 @@
 
 A crash at any step leaves a directory that the next start recovers:
 
-    open    lock, read the checkpoints, read and remove .kafka_cleanshutdown
-    load    each partition's log: trusted after a clean shutdown, recovered after a crash
-    serve   create logs, delete them (rename at once, remove later), write checkpoints
-    close   write every log out, write the checkpoints, write .kafka_cleanshutdown, unlock
+    open    lock the directory, read the checkpoints, read and remove .kafka_cleanshutdown
+    load    open each partition's log: trust it after a clean shutdown, recover it after a crash
+    serve   create logs, delete logs (rename them at once, remove them later), write checkpoints
+    close   flush every log, write the checkpoints, write .kafka_cleanshutdown, unlock the directory
 
 An error of the disk in one log takes the whole directory offline (`take_offline`) until the next start, which recovers
 it. Nothing is written there any more, and no failed sync is tried again.

@@ -1,9 +1,9 @@
 """Appending to a log: as leader, the batches of clients and of this broker; as follower, those of the leader.
 
-    validate (protocol/record_validation.py)    only what clients send: sizes, checksum, timestamps, codec
-    append_batch                                producer state decides; base offset and leader epoch are assigned
-    store                                       roll the segment if due, write in one call, note index entries
-    note_appended                               log end offset, leader epochs, producers, aborted transactions
+    validate (protocol/record_validation.py)    batches of clients only: sizes, checksum, timestamps, codec
+    append_batch                                check against the producer state; assign offset and leader epoch
+    store_batch                                 roll the segment if due, write in one call, add index entries
+    note_appended                               update end offset, epochs, producers, aborted transactions
 
 Batches of one client that have arrived together are validated one by one, and then written in one call
 (`append_run_from_client`). Nothing is noted before the write has succeeded, so a refused or failed append leaves the

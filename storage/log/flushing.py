@@ -2,9 +2,10 @@
 
 A flush has three steps, because the syncs may take seconds and the log is appended to meanwhile:
 
-    pending_flush     event loop         collects the files to sync and the end offset that they cover
-    FlushWork.run     executor thread    syncs
-    flushed           event loop         moves synced_end_offset and recovery_point on, as far as nothing was truncated
+    pending_flush           event loop         collects the files to sync, and the end offset that they cover
+    FlushWork.sync_files    executor thread    syncs the files
+    finish_flush            event loop         advances `synced_end_offset` and `recovery_point`, unless the log was
+                                               truncated meanwhile
 
 The leader epoch checkpoint is also written between flushes (`pending_epoch_write`), by a `FlushWork` that syncs nothing
 else. A log has only one `FlushWork` under way at a time. After a failed sync the log has failed: the kernel has dropped

@@ -268,7 +268,7 @@ class Log(LogState):
         return flushing.pending_epoch_write(self)
 
     def finish_flush(self, work: FlushWork, now_ms: int) -> None:
-        """Apply the result of a flush to the log, after `work.run` has returned without an error."""
+        """Apply the result of a flush to the log, after `work.sync_files` has returned without an error."""
         flushing.finish_flush(self, work, now_ms)
 
     def fail_flush(self, error: OSError) -> None:

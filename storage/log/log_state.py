@@ -1,15 +1,15 @@
 """The state of one partition's log: its segments, its offsets, and the state derived from its batches.
 
-The operations on a log are modules of functions over this state, one concept each; `storage/log/log.py` is the façade
-through which the rest of the broker calls them:
+Each kind of operation on a log is a module of functions over this state. The rest of the broker calls them through the
+façade `storage/log/log.py`:
 
-    append          a batch is checked, written, and noted in epochs, producers and indexes
-    reading         finds the place in a file of an offset or a time, and the aborted transactions of a read
-    truncation      the end of the log goes back, to where the leader's log agrees, or the log begins anew behind its
-                    remote part
-    log_start       the start of the log moves on, and retention deletes old segments
-    flushing        the recovery point moves on
-    segment_swap    cleaned segments take the place of those that they were made of
+    append          checks a batch, writes it, and updates epochs, producers and indexes
+    reading         finds the position of an offset or a time in a file, and the aborted transactions of a read
+    truncation      removes the end of the log, past which it differs from the leader's; or begins the log anew after
+                    its remote part
+    log_start       moves the start of the log, and deletes old segments by retention
+    flushing        makes the log durable, and moves the recovery point
+    segment_swap    replaces segments by the segments that cleaning has made of them
 
 A log whose oldest segments are only in remote storage has two start offsets: `log_start_offset` (of the partition) and
 `local_start_offset` (of the local files). Otherwise the two are equal.

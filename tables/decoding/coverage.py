@@ -1,11 +1,11 @@
 """Checks that the batches of a slice have the offsets that the plan of the read expects.
 
-    a dense log          every batch begins where the one before it ended; the first batch has the first offset of the
-                         slice, the last one its last offset. If another slice goes on, the header of its first
-                         batch is read
-    a log with gaps      every batch begins past the one before it; where the segment ends, the last entries of its
-                         offset and time index do not name a batch past the end of the file
-    both                 no batch has offsets outside of its segment
+    a dense log          Every batch begins where the one before it ended. The first batch has the first offset of the
+                         slice, and the last batch its last offset. If the next slice continues in the segment, the
+                         header of its first batch is read.
+    a log with gaps      Every batch begins past the end of the one before it. At the end of the segment, the last
+                         entries of its offset and time index name no batch past the end of the file.
+    both                 No batch has offsets outside of its segment.
 
 A log is dense if no cleaner has removed batches. A cleaner may have run before the topic's policy was changed. A batch
 with fewer records than offsets shows this, and then a gap is not a sign of damage.

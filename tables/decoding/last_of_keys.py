@@ -1,9 +1,9 @@
-"""Reads the last record of each key of a topic: records are chosen by their keys before their values are copied.
+"""Reads the last record of each key of a topic. Records are chosen by their keys before their values are copied.
 
-    partitions   from the highest to the lowest, each from its newest record back. A record whose key was met in its
-                 partition is left out.
-    keys         of the others the value is copied only if no higher partition has a record of the key that is as late:
-                 the record with the latest timestamp counts, and of equal timestamps that in the highest partition
+    partitions   are read from the highest to the lowest, each from its newest record back. A record is left out if a
+                 newer record of its partition has the same key.
+    values       A value is copied unless a higher partition has a record of the key that is at least as late: the
+                 record with the latest timestamp counts, and of equal timestamps the one in the highest partition.
 
 So only one value is copied for a key that is in one partition. For a key in several partitions there may be more, among
 which the caller chooses by timestamp and partition. A key is represented by 128 bits, hashed with a secret salt

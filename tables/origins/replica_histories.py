@@ -2,12 +2,12 @@
 
 Replicas agree below their high watermarks, except after an unclean election, when the new leader may lack records that
 other replicas have below their high watermarks. A leader epoch has one leader, so two logs that have a batch of the
-same epoch at the same offset are equal up to it. The choice is therefore
+same epoch at the same offset are equal up to it. So the replica is chosen in three steps:
 
-    the reference    the replica of the leader that the metadata of the cluster name, or else the one with the latest
-                     leader epoch; a later epoch than the leader's shows that the metadata are old
-    those that agree at the last offset below their high watermark they have the epoch of the reference
-    the chosen one   has the highest high watermark of these
+    reference    The replica of the leader that the metadata of the cluster name, or else the replica with the latest
+                 leader epoch. If a replica has a later epoch than the leader's, the metadata are outdated.
+    agreement    The other replicas whose last offset below the high watermark has the same epoch in the reference.
+    choice       Of these and the reference, the one with the highest high watermark.
 
 A replica with another history is left out, with a warning. Two histories of the same epoch cannot be told apart: that
 is an error.

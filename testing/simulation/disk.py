@@ -1,15 +1,15 @@
 """A simulated disk that loses, tears, damages and refuses writes, as a seed determines.
 
-The contents of the page cache and those of the platter, which are durable, are kept apart:
+It keeps two contents of each file: that in the page cache, and the durable one on the platter.
 
-    write     page cache only; kept as a pending write until a sync
-    sync      pending writes of that file reach the platter; the *name* of the file does not
-    name      create, rename, unlink, mkdir: pending changes of a directory until `sync_directory`
-    crash     each pending write is lost, torn by 512-byte sector or whole, independently of the others; a pending cut
-              survives only with all earlier cuts, and what was written after a lost cut is lost; pending changes of
-              names survive as a prefix of their order; a pending change may leave zeros for lost bytes
-    failed sync   the pages are clean afterwards: what was pending is mostly gone, and the next sync succeeds; reads may
-              go on showing it, also to a new process, until the pages are evicted or the power is cut
+    write     changes the page cache only, and is pending until a sync
+    sync      brings the pending writes of the file to the platter, but not the *name* of the file
+    name      create, rename, unlink, mkdir: a pending change of a directory until `sync_directory`
+    crash     Each pending write is lost, torn by 512-byte sector, or kept, independently of the others; it may leave
+              zeros for lost bytes. A pending truncation is kept only together with all earlier ones, and what was
+              written after a lost truncation is lost. Of the changes of names, the first ones in their order are kept.
+    failed sync   The pages are clean afterwards. Most of the pending data is lost, and the next sync succeeds. Reads
+              may still show the lost data, also to a new process, until the pages are evicted or the power is cut.
 """
 
 from __future__ import annotations

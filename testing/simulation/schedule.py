@@ -1,12 +1,12 @@
 """The order of a simulation: runs the callbacks of many hosts, one at a time, on one virtual clock. The same seed gives
 the same order.
 
-ready queue   one FIFO for each life of a host: asyncio's promise inside one process
-choice        of several hosts with something ready, the seed says which runs its next callback
-time          integer nanoseconds; every callback takes CALLBACK_NS, so that even a busy loop ends at the limit;
-              if no callback is ready the clock jumps to the next timer; heap keyed (when, number)
-blocking      a call that takes long (a sync on the loop) stops its host, and no other one, for that long, after the
-              callback; so do readings of the precise clock (`Life.reading_ns`), whose time the callback sees pass
+ready queue   a FIFO for each life of a host, as asyncio promises inside one process
+choice        If several hosts have a callback ready, the seed chooses the host that runs its next one.
+time          In integer nanoseconds. Every callback takes CALLBACK_NS, so that even a busy loop reaches the time limit.
+              If no callback is ready, the clock jumps to the next timer, in a heap keyed by (when, number).
+blocking      A call that takes long (a sync on the loop) stops its own host for that long, after the callback. Readings
+              of the precise clock (`Life.read_ns`) do, too, and the callback sees their time pass.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """A simulated world: hosts on one virtual clock that start, end and crash. It is the interface of a simulated test.
 
-    boot    a process starts: new life, new streams of randomness, same disk
-    kill    the process ends (kill -9, halt): the kernel closes its connections, the page cache stays
-    crash   the power is cut: the disk loses what was not durable, peers get nothing more, or a reset
-    pause   SIGSTOP: the process does nothing, its kernel goes on receiving
+    boot    start a process, with a new stream of randomness, on the same disk
+    kill    end the process (kill -9, halt). The kernel closes its connections, and the page cache stays.
+    crash   cut the power. The disk loses what was not durable; peers get nothing more, or a reset.
+    pause   stop the process (SIGSTOP). Its kernel continues to receive.
 
-No callback of a process that has ended ever runs. Its coroutines are kept and not closed, so that no `finally` block
-runs.
+No callback of a process runs after its end. Its coroutines are kept and not closed, so that no `finally` block runs.
 """
 
 from __future__ import annotations

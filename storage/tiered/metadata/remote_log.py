@@ -1,12 +1,13 @@
 """The remote log of one partition: its segments in remote storage, by leader epoch, as the metadata records say.
 
-Only `replay` changes the state, in the order of the records in the metadata topic, so that every broker that reads them
-has the same state. A record that is not valid after the records before it has no effect. The semantics are those of
-Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with two additions for partitions whose segments
-are cleaned or erased: the new segment replaces its ancestors, and a copy that brings no new offset is never read
-(decisions 14 and 36). For all topics there is one more: the deletion of an unfinished copy has no effect on a copy that
-is finished. The record of a former leader that finishes the copy may be committed just before the record of the next
-leader that deletes it, and in between a replica may delete its local segment.
+Only `replay` changes the state, in the order of the records in the metadata topic, so every broker that reads them has
+the same state. A record that is not valid after those before it has no effect.
+
+The semantics are those of Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with additions. For
+partitions whose segments are cleaned or erased (decisions 14 and 36), a new segment replaces its ancestors, and a copy
+that brings no new offset is never read. For all topics, the deletion of an unfinished copy has no effect if the copy is
+finished: the record of a former leader that finishes the copy may be committed just before the record of the next
+leader that deletes it, and between the two a replica may delete its local segment.
 
     record                       effect
     segment, copy started        known, not read
@@ -15,7 +16,7 @@ leader that deletes it, and in between a replica may delete its local segment.
       of an unfinished copy      the same; no effect if the copy is finished
     update, delete finished      forgotten
     partition delete             `delete_state`; the segments stay until their own records say otherwise
-      finished                   nothing counts as copied any more: if the topic is tiered again, all is copied anew
+      finished                   nothing counts as copied: if the topic is tiered again, all segments are copied anew
 
 Memory: 95 to 110 bytes a segment (measured), and some 250 more if it has custom metadata or several epochs
 (`bench/micro/remote_segments.py`). A lookup takes a few microseconds, whatever the number.
