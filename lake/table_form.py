@@ -35,7 +35,6 @@ from moldau.tables.values.registry import SchemaSource
 from moldau.tables.values.topic_types import SAMPLE, given_type
 from moldau.tables.values.value_types import plain_type
 
-DEBEZIUM: Final = "debezium"
 VALUE: Final = "value"
 
 

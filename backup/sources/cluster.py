@@ -39,8 +39,6 @@ from moldau.tables.refusals import DataLost, Refused
 FETCH_SIZE: Final = 4 << 20
 """The maximum size of a Fetch response in bytes. A single larger batch is returned whole."""
 FETCH_VERSION: Final = 17
-TOPIC_ID_FETCH_VERSION: Final = 13
-"""The first version of Fetch that names topics by their ids."""
 FETCH_WAIT_MS_MAX: Final = 500
 CONSUMER_REPLICA_ID: Final = -1
 

@@ -163,10 +163,6 @@ class Faults:
         """The entries of the timeline with numbers above `after`."""
         return [entry for entry in self._timeline if entry.number > after]
 
-    def timeline_of_faults(self) -> list[tuple[str, str]]:
-        """The kind and text of the entries about faults. The same requests with the same seeds give the same list."""
-        return [(entry.what, entry.text) for entry in self._timeline if entry.what.startswith("fault")]
-
 
 def text_of(subject: FaultSubject) -> str:
     """Describe a request or a file operation in one line."""

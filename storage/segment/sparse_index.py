@@ -16,7 +16,6 @@ valid, and ends the file.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from operator import itemgetter
 from struct import Struct
 
@@ -98,13 +97,6 @@ class SparseIndex:
         if recent_slot >= 0:
             return self._recent[recent_slot]
         return self._read(slot, 1)[0]
-
-    def all_entries(self) -> Iterator[Entry]:
-        """Yield all entries from the first on, reading the file in blocks. Raises OSError."""
-        in_file_count = self.count - len(self._recent)
-        for slot in range(0, in_file_count, BLOCK_COUNT):
-            yield from self._read(slot, min(BLOCK_COUNT, in_file_count - slot))
-        yield from self._recent
 
     def append(self, entry: Entry) -> None:
         """Add an entry, which must not be below the last one in any column. Raises OSError, but not for a full disk."""

@@ -163,13 +163,6 @@ class RemoteIndexCache:
         indexes.use_count -= 1
         await self._remove(self._push_out())
 
-    async def drop_segment(self, segment_id: bytes) -> None:
-        """Drop the indexes of a segment that was deleted, or whose indexes are damaged, from the cache.
-        Raises OSError."""
-        entry = self._entries.pop(segment_id, None)
-        if entry is not None:
-            await self._remove(self._drop(*entry))
-
     def close(self) -> None:
         """Close the files of all entries."""
         for _, indexes in self._entries.values():

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from random import Random
 
 from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.memory_files import MemoryLock
 from moldau.storage.files.open_files import OpenFiles
 from moldau.storage.files.port import FileStamp
 from moldau.testing.simulation.disk_calls import DiskCalls, Operation, SimulatedCrash
@@ -142,15 +143,6 @@ class SimulatedFile:
         if not self._closed and self._generation == self._disk.generation:
             self._disk.open_count -= 1
         self._closed = True
-
-
-class SimulatedLock:
-    def __init__(self, held: set[str], path: str) -> None:
-        self._held = held
-        self._path = path
-
-    def release(self) -> None:
-        self._held.discard(self._path)
 
 
 class SimulatedDisk(DiskCalls):
@@ -356,12 +348,12 @@ class SimulatedDisk(DiskCalls):
         self.perform(Operation.SYNC, path)
         self._names.sync(directory)
 
-    def lock(self, path: str) -> SimulatedLock:
+    def lock(self, path: str) -> MemoryLock:
         if path in self._locks:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         self.open(path, create=True).close()
         self._locks.add(path)
-        return SimulatedLock(self._locks, path)
+        return MemoryLock(self._locks, path)
 
     def disk_usage(self, path: str) -> tuple[int, int]:
         self._names.find(path)

@@ -52,7 +52,6 @@ SOURCES: Final = {
     8: "group",
 }
 DEFAULT: Final = 5
-OF_FILE: Final = 4
 SHOWN: Final = ("setting", "value", "from")
 
 

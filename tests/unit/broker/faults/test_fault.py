@@ -126,7 +126,7 @@ def test_the_same_faults_and_requests_give_the_same_timeline() -> None:
         faults.add({"scope": {"topic": "t"}, "when": {"on_call": 3}, "do": {"delay_ms": 5}})
         for _ in range(20):
             faults.fault_for(PRODUCE)
-        return faults.timeline_of_faults()
+        return [(entry.what, entry.text) for entry in faults.timeline() if entry.what.startswith("fault")]
 
     assert lived() == lived()
     assert sum(what == "fault meets" for what, _ in lived()) == 5

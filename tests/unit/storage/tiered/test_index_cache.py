@@ -74,8 +74,6 @@ def test_what_was_not_used_for_longest_goes_first_and_nothing_in_use(tmp_path: P
         cache._size_max = cache.size - 1
         gone = cache._push_out()
         assert gone and all(f"/{segments[1].start_offset}_" in path for path in gone)
-        await cache.drop_segment(segments[0].segment_id)
-        assert not any(name.startswith("0_") for name in files(tmp_path))
 
     run(story())
 
@@ -134,7 +132,7 @@ def test_an_index_that_is_damaged_in_storage_is_made_from_the_batches_once(
         indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1])
         for position, header in local.headers():
             assert indexes.offset_index.position_at_or_before(header.base_offset) <= position
-        assert len(list(indexes.offset_index.entries.all_entries())) > 2
+        assert indexes.offset_index.entries.count > 2
         assert indexes.time_index.last_entry() == local.time_index.last_entry()
         await cache.release_indexes(indexes)
         assert len(reports) == 1 and key_of(segments[1], kind) in reports[0]
@@ -227,7 +225,8 @@ def test_an_index_that_was_copied_out_of_order_is_made_from_the_batches_once(
         indexes = await cache.open_indexes(storage, CLUSTER, PARTITION, segments[1])
         for position, header in local.headers():
             assert indexes.offset_index.position_at_or_before(header.base_offset) <= position
-        positions = {position for _, position in indexes.offset_index.entries.all_entries()}
+        entries = indexes.offset_index.entries
+        positions = {entries.entry_at(slot)[1] for slot in range(entries.count)}
         assert len(positions) > 2 and positions <= {position for position, _ in local.headers()}
         assert indexes.time_index.last_entry() == last_time
         await cache.release_indexes(indexes)
