@@ -229,21 +229,10 @@ def console_settings(arguments: argparse.Namespace, invocation: Invocation) -> d
     """
     if arguments.file is not None or arguments.memory or not invocation.errors.is_terminal:
         return {}
-    port = HTTP_PORT if is_free_port(HTTP_PORT) else free_ports()[0]
+    from moldau.broker.cli.processes.ports import is_free
+
+    port = HTTP_PORT if is_free("127.0.0.1", HTTP_PORT) else free_ports()[0]
     return {"moldau.http.listener": f"http://127.0.0.1:{port}", "moldau.console": "true"}
-
-
-def is_free_port(port: int) -> bool:
-    """Whether a port of 127.0.0.1 can be bound now."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Connections of former clients do not count.
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def formatting(arguments: argparse.Namespace, variables: Mapping[str, str]) -> Formatting | None:
