@@ -80,7 +80,7 @@ class LogCutter(Generic[C]):
         start_offset: int,
         end_offset: int,
         new_content: Callable[[], C],
-        piece_size: int = PIECE_SIZE,
+        piece_size: int,
     ) -> None:
         """`new_content` creates the destination of each new piece."""
         self._reader = reader

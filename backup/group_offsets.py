@@ -43,8 +43,8 @@ class RestoredGroupOffsets:
     restored log in order.
     """
 
-    def __init__(self, start_offset: int) -> None:
-        self._reader = LogReader(start_offset, GroupRecordReader())
+    def __init__(self) -> None:
+        self._reader = LogReader(0, GroupRecordReader())
         self._store = OffsetStore()
 
     def add_batch(self, batch: BytesLike) -> None:

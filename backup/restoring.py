@@ -358,7 +358,7 @@ class _Restoring:
                 continue
             partition = key.topic, key.partition
             log, changes = self._logs[partition], settlement.marker_changes_by_log.get(partition, MarkerChanges())
-            offsets = RestoredGroupOffsets(0)
+            offsets = RestoredGroupOffsets()
             async for header, batch in read_batches(self._storage, key, backup, log.end_offset):
                 offsets.add_batch(restored_batch(header, batch, changes))
             for marker in appended_markers(log, changes, self._moment.time_ms):

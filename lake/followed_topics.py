@@ -140,7 +140,8 @@ class FollowedTopics:
         for each in self.topics.values():
             if each is topic:
                 return
-            if not each.is_ended and is_same_table(each, topic):
+            # Engines do not distinguish names by case.
+            if not each.is_ended and each.table_name.casefold() == topic.table_name.casefold():
                 raise NameTaken(f"its table {topic.table_name} is that of the topic {each.name}")
 
     def _fail(self, topic: FollowedTopic, problem: Exception) -> None:
@@ -149,11 +150,6 @@ class FollowedTopics:
             self._say(topic.name, said)
         topic.failure, topic.is_ended = said, not isinstance(problem, TRANSIENT_ERRORS)
         topic.closed()
-
-
-def is_same_table(one: FollowedTopic, other: FollowedTopic) -> bool:
-    """Whether two topics would have the same table. Engines do not distinguish names by case."""
-    return one.table_name.casefold() == other.table_name.casefold()
 
 
 def topics_like(fs: FileSystem, options: Mapping[str, str], pattern: str) -> list[str]:

@@ -17,10 +17,11 @@ from pyspark.sql.types import StructType
 
 from moldau.spark_jobs.options.write_options import WriteOptions
 from moldau.spark_jobs.views.records import SegmentReader, ViewReader
-from moldau.spark_jobs.views.schemas import columns_of, whole_schema
+from moldau.spark_jobs.views.schemas import columns_of, spark_schema
 from moldau.tables.options.read_options import parse_options
 from moldau.tables.refusals import Refused
 from moldau.tables.views.readers import table_reader
+from moldau.tables.views.schemas import chosen_columns
 
 
 class MoldauDataSource(DataSource):
@@ -33,7 +34,7 @@ class MoldauDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the table, or only the columns that the option `columns` names. A schema given by the user may
         name fewer columns, in another order."""
-        return whole_schema(parse_options(self.options, "either"))
+        return spark_schema(chosen_columns(parse_options(self.options, "either")))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)

@@ -117,7 +117,7 @@ def _written(
     random_bytes: Callable[[int], bytes],
     now_ms: int,
 ) -> SecureFiles:
-    authority = new_authority("moldau cluster authority", now_ms)
+    authority = new_authority(now_ms)
     node = issue(authority, "moldau node 1", list(dict.fromkeys([*hosts, *LOOPBACK])), now_ms)
     passwords = {user: urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode() for user in (NODE_USER, ADMIN_USER)}
     key = urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode()
@@ -233,10 +233,10 @@ class KeyPair(NamedTuple):
         return self.certificate.public_bytes(PEM)
 
 
-def new_authority(name: str, now_ms: int) -> KeyPair:
+def new_authority(now_ms: int) -> KeyPair:
     """Create a certificate authority with a self-signed certificate. It may sign nodes, but no further authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "moldau cluster authority")])
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     builder = (
         _builder(subject, subject, key.public_key(), now_ms, AUTHORITY_DAYS)

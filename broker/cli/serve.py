@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from moldau.broker.config.listeners import HttpAddress
     from moldau.broker.node.main import Formatting
     from moldau.broker.node.start_messages import StartReport
-    from moldau.broker.replicas.log_directories import OpeningResult
 
 DESCRIPTION: Final = """\
 Run a node until SIGTERM or Ctrl-C.
@@ -384,7 +383,7 @@ def as_json(report: StartReport) -> str:
     from dataclasses import asdict
 
     fields = asdict(report)
-    fields["recovered"] = recovered_as_json(report.recovered)
+    fields["recovered"] = None if report.recovered is None else report.recovered._asdict()
     return json.dumps(fields)
 
 
@@ -399,10 +398,3 @@ def processes_as_json(reports: Sequence[Report]) -> str:
     import json
 
     return json.dumps({**reports[0], "cores": list(reports)})
-
-
-def recovered_as_json(opened: OpeningResult | None) -> dict[str, int | bool] | None:
-    """The recovery at the start as JSON fields: sizes in bytes, durations in milliseconds. None if nothing was
-    opened.
-    """
-    return None if opened is None else opened._asdict()

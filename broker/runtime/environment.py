@@ -48,6 +48,8 @@ DESCRIPTORS_MAX_OF_MACOS: Final = 10_240
 of a new process there is 256.
 """
 GC_GENERATIONS: Final = 3
+OFFLOAD_THREADS_MAX: Final = 4
+"""The maximum number of threads that run blocking calls for the event loop."""
 OWN_THREADS_MAX: Final = 2
 EXIT_HALTED = 1
 """The exit status of a process that halted itself."""
@@ -130,20 +132,13 @@ class Environment(Protocol):
 class LocalEnvironment:
     """The environment of a process on a machine, with its one event loop."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        in_memory: bool = False,
-        offload_threads_max: int = 4,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, in_memory: bool = False) -> None:
         """`in_memory`: whether the files of the node are kept in memory, and are lost when the process ends."""
         self.fs: FileSystem = self._memory() if in_memory else LocalFiles()
         self.fs.open_files.close_aside = self._close_aside
         self._in_memory = in_memory
         self.random = Random()
         self._loop = loop
-        self._offload_threads_max = offload_threads_max
         self._threads: ThreadPoolExecutor | None = None
         self._further_threads: list[ThreadPoolExecutor] = []
         self._file_sending: FileSending | None = None
@@ -229,7 +224,7 @@ class LocalEnvironment:
     async def offload(self, work: Callable[[], T]) -> T:
         threads = self._threads
         if threads is None:
-            threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
+            threads = self._threads = ThreadPoolExecutor(OFFLOAD_THREADS_MAX, thread_name_prefix="offload")
         return await self._loop.run_in_executor(threads, work)
 
     def _close_aside(self, descriptor: int) -> bool:

@@ -133,10 +133,6 @@ class Member:
         """The first of the member's protocols that is among the candidates."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
-    def has_same_protocols(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a join has the same protocols, with the same metadata, as the last join of this member."""
-        return self.protocols == protocols
-
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NOT_FOUND_VERSION: Final = 6

@@ -22,7 +22,6 @@ from moldau.coordinator.classic.group import (
 from moldau.coordinator.classic.rebalance import (
     complete_if_all_joined,
     expect_heartbeat,
-    expect_new_member,
     generation_change,
     is_first_rebalance,
     join_refusal,
@@ -171,7 +170,7 @@ def joiner_of(group: ClassicGroup, event: Join) -> JoinerState | ErrorCode:
     refusal = group.member_error(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal
-    is_same = group.members[request.member_id].has_same_protocols(request.protocols)
+    is_same = group.members[request.member_id].protocols == request.protocols
     if request.member_id == group.leader_id:
         return LEADER_SAME if is_same else LEADER_CHANGED
     return FOLLOWER_SAME if is_same else FOLLOWER_CHANGED
@@ -288,7 +287,8 @@ def add_joining_member(step: GroupStep, group: ClassicGroup, event: Join, member
     if is_first_rebalance(group):
         group.grew = True
     group.add(member)
-    expect_new_member(step, group, member)
+    # The member has not received its id yet, so it cannot send heartbeats.
+    step.schedule(ClassicTimer.SESSION, group, step.config.new_member_join_timeout_ms, member_id)
     rebalance(step, group, step.add_to_history(group.group_id, Cause.JOINED, member, detail=request.reason or ""))
 
 

@@ -62,11 +62,6 @@ def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> No
     step.schedule(ClassicTimer.SESSION, group, member.session_timeout_ms, member.member_id)
 
 
-def expect_new_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """Start the session timer of a new member. The member has not received its id yet, so it cannot send heartbeats."""
-    step.schedule(ClassicTimer.SESSION, group, step.config.new_member_join_timeout_ms, member.member_id)
-
-
 def join_refusal(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
     name = None if version >= NULL_PROTOCOL_VERSION else ""
     return JoinGroupResponse(error_code=error, protocol_name=name, leader="", member_id=member_id)

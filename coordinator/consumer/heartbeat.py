@@ -19,7 +19,6 @@ from moldau.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
     PartitionEpochs,
-    has_other_assignment,
     pattern_of,
 )
 from moldau.coordinator.consumer.member_update import MemberUpdate, replaced_static_member
@@ -286,7 +285,7 @@ def join_or_stay(
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and owned is not None
     )
-    is_told = is_joining or is_full or has_other_assignment(found, update.updated)
+    is_told = is_joining or is_full or found.assigned != update.updated.assigned
     interval_ms = heartbeat_interval_of(
         step, len(group.members), settings.heartbeat_interval_ms, is_waiting=is_waiting(update)
     )

@@ -108,10 +108,6 @@ def pattern_of(member: ConsumerMember | None) -> str | None:
     return (member.subscribed_regex or None) if member is not None else None
 
 
-def has_other_assignment(member: ConsumerMember, updated: ConsumerMember) -> bool:
-    return member.assigned != updated.assigned
-
-
 # The records of a member
 
 

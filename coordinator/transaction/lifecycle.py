@@ -182,12 +182,8 @@ def add_partitions(step: TransactionStep, event: AddPartitions) -> None:
     step.when_committed(ReplyWhenCommitted(event.waiter, ErrorCode.NONE, write_error))
 
 
-def verify_partitions(step: TransactionStep, event: VerifyPartitions) -> None:
-    """Answer a `VerifyPartitions`: whether each partition is part of the transaction, by the committed state."""
-    step.reply(event.waiter, verification_errors(step, event))
-
-
 def verification_errors(step: TransactionStep, event: VerifyPartitions) -> PartitionErrors:
+    """The answer to a `VerifyPartitions`: whether each partition is part of the transaction, by the committed state."""
     if not event.transactional_id:
         return dict.fromkeys(event.partitions, ErrorCode.INVALID_REQUEST)
     transaction = step.transactions.committed.get(event.transactional_id)

@@ -27,7 +27,7 @@ from moldau.coordinator.transaction.lifecycle import (
     init_producer_id,
     on_markers_written,
     send_markers,
-    verify_partitions,
+    verification_errors,
 )
 from moldau.coordinator.transaction.records import TransactionChange, record_of
 from moldau.coordinator.transaction.transaction import NAMES, Transaction
@@ -112,7 +112,7 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
             case AddPartitions():
                 add_partitions(step, request)
             case VerifyPartitions():
-                verify_partitions(step, request)
+                step.reply(request.waiter, verification_errors(step, request))
             case EndTransaction():
                 end_transaction(step, request)
             case MarkersWritten():

@@ -124,7 +124,8 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
     written = sorted(output.run_directory.glob("*.parquet"))
     files = [ExportedFile(each.name, pq.read_metadata(each).num_rows, each.stat().st_size) for each in written]
     topic_ids = json.dumps(topic_ids_of(each.view for each in plan.ranges))
-    described = {"moldau.ends": plan_ends_as_json(plan), TOPIC_IDS_ENTRY: topic_ids}
+    ends = offsets_as_json({each.key: each.end_offset for each in plan.ranges})
+    described = {"moldau.ends": ends, TOPIC_IDS_ENTRY: topic_ids}
     output.commit(table, files, CommitProperties(custom_metadata=described), overwrites=True)
     return sum(each.rows for each in files)
 
@@ -138,10 +139,6 @@ def delta_output(job: LatestJob) -> DeltaOutput:
     if output.is_foreign:
         raise Refused(f"{job.output} has files but is not a Delta table")
     return output
-
-
-def plan_ends_as_json(plan: LatestPlan) -> str:
-    return offsets_as_json({each.key: each.end_offset for each in plan.ranges})
 
 
 def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:

@@ -207,14 +207,7 @@ def options_to_compare(job: ReplayJob) -> dict[str, str]:
     return chosen | {name: str(value) for name, value in kept.items()}
 
 
-def run_replay(
-    session: SparkSession,
-    planned: PlannedReplay,
-    say: Callable[[str], None],
-    *,
-    now: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> int:
+def run_replay(session: SparkSession, planned: PlannedReplay, say: Callable[[str], None]) -> int:
     """Run a replay on Spark. Returns the number of records that were written, including those of earlier runs.
 
     Raises `TransactionsLost`, `Refused`, OSError, and PySparkException of a task.
@@ -222,7 +215,7 @@ def run_replay(
     job, plan = planned.job, planned.plan
     session.dataSource.register(ReplaySource)
     if job.state is None:
-        return run_rounds(planned, lambda number: write_round(session, planned, number, None), say, now, sleep)
+        return run_rounds(planned, lambda number: write_round(session, planned, number, None), say)
     state = ReplayState(job.state)
     with state.locked():
         if job.is_anew:
@@ -231,15 +224,15 @@ def run_replay(
             state.write_plan(plan)
         elif state.done().rounds != planned.done:
             raise Refused(f"{state.directory}: another run has continued this replay meanwhile")
-        return run_rounds(planned, lambda number: commit_round(session, planned, number, state), say, now, sleep)
+        return run_rounds(planned, lambda number: commit_round(session, planned, number, state), say)
 
 
 def run_rounds(
     planned: PlannedReplay,
     write: Callable[[int], int],
     say: Callable[[str], None],
-    now: Callable[[], float],
-    sleep: Callable[[float], None],
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Write the remaining rounds of a replay, not faster than its rate. Returns the number of records of all rounds."""
     plan, records, started = planned.plan, planned.records, now()

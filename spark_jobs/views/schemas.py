@@ -22,7 +22,7 @@ from moldau.tables.options.read_options import ReadOptions
 from moldau.tables.refusals import Refused
 from moldau.tables.views import rows as table_rows
 from moldau.tables.views import schemas
-from moldau.tables.views.schemas import STRUCTS, Column, chosen_columns, every_column
+from moldau.tables.views.schemas import STRUCTS, Column, every_column
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -50,11 +50,6 @@ def spark_schema(columns: Iterable[Column]) -> StructType:
 RECORDS: Final = spark_schema(schemas.RECORDS)
 """The columns of the table `records`, which are those of Spark's Kafka connector. includeHeaders adds `headers`."""
 HEADERS: Final = StructField("headers", spark_type("headers"))
-
-
-def whole_schema(options: ReadOptions) -> StructType:
-    """The columns that a read has if the user gives no schema. Raises `Refused`."""
-    return spark_schema(chosen_columns(options))
 
 
 def columns_of(schema: StructType, options: ReadOptions) -> list[str]:

@@ -264,12 +264,12 @@ class SparseIndex:
         assert len(data) == count * size, f"{self._path} became shorter"
         return data
 
-    def _upper_slot(self, column: int, target: int, *, waits: bool = True) -> int:
+    def _upper_slot(self, column: int, target: int) -> int:
         """The number of entries whose `column` is not above `target`."""
         in_file_count = self.count - len(self._recent)
         if self._recent and self._recent[0][column] <= target:
             return in_file_count + bisect_right(self._recent, target, key=itemgetter(column))
-        return self._search(column, target, waits=waits)[0]
+        return self._search(column, target, waits=True)[0]
 
     def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None, Entry | None]:
         """Search the entries that are in the file and not in memory.
@@ -349,7 +349,7 @@ class OffsetIndex:
         with an entry ends at or before `offset`."""
         return self.entry_at_or_before(offset)[1]
 
-    def offset_after(self, position: int, *, waits: bool = True) -> int | None:
+    def offset_after(self, position: int, *, waits: bool) -> int | None:
         """The last offset of the first batch with an entry that begins past `position`; None if there is none.
 
         Without `waits` it may raise `NotCached`.

@@ -31,12 +31,7 @@ MISSING_EXTRA: Final = "{} needs the package {}: install moldau[tiered]"
 
 
 def open_storage(
-    url: str,
-    random: Random,
-    sleep: Sleep,
-    *,
-    options: ObjectStoreOptions | None = None,
-    policy: RetryPolicy | None = None,
+    url: str, random: Random, sleep: Sleep, *, options: ObjectStoreOptions | None = None
 ) -> RetryingStorage:
     """Open the storage of a URL, with retries. `check_storage` tests whether it works.
 
@@ -46,7 +41,7 @@ def open_storage(
     """
     path = url.removeprefix(FILE_SCHEME)
     opened = _directory(path, random) if path.startswith("/") else _object_store(url, options)
-    return RetryingStorage(opened, sleep, random, policy)
+    return RetryingStorage(opened, sleep, random)
 
 
 def _directory(path: str, random: Random) -> RemoteStorage:

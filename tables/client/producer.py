@@ -5,7 +5,6 @@ sequence number until a broker has acknowledged it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -59,7 +58,6 @@ class TopicProducer:
         *,
         codec: Codec,
         batch_size: int,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         first_partition: int = 0,
         delivery_s: float = DELIVERY_TIMEOUT_S,
     ) -> None:
@@ -69,7 +67,6 @@ class TopicProducer:
         self._producer = producer
         self._codec = codec
         self._batch_size = batch_size
-        self._now_ms = now_ms
         self._delivery_s = delivery_s
         self._turn = first_partition
         self._partitions: dict[str, int] = {}
@@ -94,7 +91,7 @@ class TopicProducer:
         if gathered.size and gathered.size + size > self._batch_size:
             self.flush()
             gathered = self._gathered.setdefault(key, UnsentRecords())
-        timestamp = self._now_ms() if record.timestamp_ms is None else record.timestamp_ms
+        timestamp = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
         gathered.records.append(Record(record.key, record.value, timestamp, record.headers))
         gathered.size += size
         self._size += size

@@ -132,7 +132,7 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
     markers = AbortMarkers(wanted) if wanted.finds_markers else None
     for found in batches_of(wanted):
         header = found[1]
-        if header.is_control or not has_offsets_of(wanted, header):
+        if header.is_control or header.last_offset < wanted.start_offset or header.base_offset >= wanted.end_offset:
             continue
         if not header.records_count and header.size == HEADER_SIZE:  # Compaction has removed all of its records.
             continue
@@ -154,10 +154,6 @@ def expand_batch(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[
         return expander.expand(header.codec, memoryview(piece)[inside + HEADER_SIZE : inside + header.size])
     except MalformedMessage as malformed:
         raise MalformedMessage(f"{wanted}: {wanted.path}, position {position}: {malformed}") from None
-
-
-def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:
-    return header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset
 
 
 def check_checksum(piece: BytesLike, position: int, header: BatchHeader) -> None:

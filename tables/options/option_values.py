@@ -126,19 +126,19 @@ def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
     limits = TriggerLimits(
         positive("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
         positive("minOffsetsPerTrigger", given.get("minoffsetspertrigger")),
-        _duration_ms("maxTriggerDelay", given.get("maxtriggerdelay")),
+        _trigger_delay_ms(given.get("maxtriggerdelay")),
     )
     if limits.offsets_max is not None and limits.offsets_min is not None and limits.offsets_max < limits.offsets_min:
         raise Refused(f"minOffsetsPerTrigger {limits.offsets_min} is above maxOffsetsPerTrigger {limits.offsets_max}")
     return limits
 
 
-def _duration_ms(name: str, value: str | None) -> int:
+def _trigger_delay_ms(value: str | None) -> int:
     """Parse a duration into ms: a number with one of Spark's units, or milliseconds if there is no unit. None gives the
     default. Raises `Refused`."""
     if value is None:
         return DELAY_MS_DEFAULT
     parsed = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
     if parsed is None or parsed[2] not in _UNITS_MS:
-        raise Refused(f"{name}: {value} is not a duration such as 30s, 15m or 1h")
+        raise Refused(f"maxTriggerDelay: {value} is not a duration such as 30s, 15m or 1h")
     return int(parsed[1]) * _UNITS_MS[parsed[2]]

@@ -252,7 +252,7 @@ def topics_of(selection: TopicSelection) -> list[str] | None:
     return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
 
 
-def open_origins(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None = None) -> list[Origin]:
+def open_origins(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None) -> list[Origin]:
     """Open the log directories and tiered storages that the options name, as sources of segments. A directory with the
     manifest of a cluster is a tiered storage. `metadata`: the metadata of the cluster, if the caller keeps them;
     otherwise they are read anew. Raises `Refused`, `RemoteStorageError` and OSError."""

@@ -12,10 +12,10 @@ user has no right or cannot log in, 5 if no broker can be reached."""
 
 
 def add_action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, *, example: str = ""
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str
 ) -> argparse.ArgumentParser:
     """Declare one action of a command, with the arguments that every action takes."""
-    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", epilog=example)
+    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
     action.formatter_class = _formatter_of(actions)
     add_connection(action)
     return action

@@ -120,18 +120,14 @@ def _summary(
     topic: MetadataResponseTopic, settings: dict[str, str | None], size: int | None
 ) -> Iterable[tuple[str, str]]:
     row = _row(topic)
+    replicas = max((len(each.replica_nodes) for each in topic.partitions), default=0)
     yield "id", str(row["topic_id"])
-    yield "partitions", f"{len(topic.partitions):,}, {count_with_noun(max_replicas(topic), 'replica')} each"
+    yield "partitions", f"{len(topic.partitions):,}, {count_with_noun(replicas, 'replica')} each"
     if row["under_replicated"] or row["offline"]:
         yield "state", f"{row['under_replicated']} under-replicated, {row['offline']} offline"
     if size is not None:
         yield "size", f"{size_text(size)} at the leaders"
     yield "settings", ", ".join(f"{name}={value}" for name, value in sorted(settings.items())) or "the defaults"
-
-
-def max_replicas(topic: MetadataResponseTopic) -> int:
-    """The number of replicas of the partition that has the most."""
-    return max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
 
 def partitions_of(topics: Iterable[MetadataResponseTopic]) -> list[MetadataResponsePartition]:

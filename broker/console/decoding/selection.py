@@ -160,9 +160,9 @@ class _Progress:
         self.effort = 0
         """The effort so far: the number of bytes that could have been decoded in the same time."""
 
-    def note_decoded(self, size: int, records_count: int = 1) -> None:
+    def note_decoded(self, size: int) -> None:
         self.expanded += size
-        self.effort += size + RECORD_EFFORT * records_count
+        self.effort += size + RECORD_EFFORT
 
     def note_tested(self, size: int, records_count: int) -> None:
         self.expanded += size

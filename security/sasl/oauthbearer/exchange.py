@@ -78,12 +78,9 @@ def bearer_message(token: str, extensions: dict[str, str]) -> bytes:
     return ("n,,\x01" + SEPARATOR.join(parts) + "\x01\x01").encode()
 
 
-def refusal_message(status: str) -> bytes:
-    return json.dumps({"status": status}, separators=(",", ":")).encode()
-
-
 NAME: Final = "OAUTHBEARER"
-INVALID_TOKEN: Final = "invalid_token"
+REFUSAL: Final = '{"status":"invalid_token"}'
+"""The server's answer to a refused token (RFC 7628, section 3.2.2)."""
 
 
 class KeysWanted(NamedTuple):
@@ -111,7 +108,7 @@ class BearerServer(Mechanism):
 
     def step(self, message: bytes) -> Step:
         if self._reason is not None:
-            return Failed(refusal_message(INVALID_TOKEN).decode(), self._reason)
+            return Failed(REFUSAL, self._reason)
         if self._token is not None:
             return Failed("Authentication failed", "the client goes on after the end of the exchange")
         try:
@@ -140,7 +137,7 @@ class BearerServer(Mechanism):
 
     def _refuse(self, reason: str) -> Challenge:
         self._reason = reason
-        return Challenge(refusal_message(INVALID_TOKEN))
+        return Challenge(REFUSAL.encode())
 
 
 RESPONSE_SIZE_MAX: Final = 1 << 20

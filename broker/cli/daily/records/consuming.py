@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.groups.changes import EMPTY_STATES, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
-from moldau.broker.cli.daily.records.printing import FieldsSeen, Place, filter_of, formatter_of, header_line_of
+from moldau.broker.cli.daily.records.printing import CSV_COLUMNS, FieldsSeen, Place, filter_of, formatter_of
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.protocol.batch_iterator import iterate_batches
@@ -39,7 +39,8 @@ def consume(session: Session) -> int:
     group = _group(session)
     reading = Reading(session, _begin(session, keys, group), _ends(session, keys))
     try:
-        printing.write(header_line_of(form))
+        if form == "csv":
+            printing.write((",".join(CSV_COLUMNS) + "\n").encode())
         while reading.positions and not printing.is_done:
             reading.fetch_round(printing)
         printing.seen.tell(session)

@@ -45,11 +45,6 @@ def formatter_of(form: str) -> Formatter:
     return _by_tokens(form)
 
 
-def header_line_of(form: str) -> bytes:
-    """The line before the first record: the names of the columns for CSV, nothing for other forms."""
-    return (",".join(CSV_COLUMNS) + "\n").encode() if form == "csv" else b""
-
-
 def _value(place: Place) -> bytes:
     return (place.record.value or b"") + b"\n"
 
