@@ -65,7 +65,7 @@ from moldau.storage.tiered.metadata.remote_segment import (
 )
 from moldau.storage.tiered.pins import pinned_segments
 from moldau.storage.tiered.port import RemoteStorageError
-from moldau.storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
+from moldau.storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest, remove_segment
 
 log = logging.getLogger("moldau.tiering")
 
@@ -276,8 +276,7 @@ class SegmentCopier:
         """
         place = (followed.key, segment.start_offset, segment.segment_id)
         with contextlib.suppress(RemoteStorageError):
-            await remove_manifest(self._opened.storage, *place)
-            await remove_data(self._opened.storage, *place)
+            await remove_segment(self._opened.storage, *place)
 
     async def _delete_some(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
         """Delete the remote segments that the retention of both tiers deletes, and continue deletions that have begun.
