@@ -40,11 +40,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.records.metadata import FeatureLevelRecord
-from moldau.storage.checkpoints.meta_properties import (
-    RESERVED_DIRECTORY_IDS,
-    MetaProperties,
-    write_meta_properties,
-)
+from moldau.storage.checkpoints.meta_properties import MetaProperties, new_directory_id, write_meta_properties
 from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, write_offsets
 from moldau.storage.files.log_paths import METADATA_DIRECTORY, partition_directory_name
 from moldau.storage.files.port import FileSystem, make_durable_directory
@@ -204,7 +200,7 @@ class _Restoring:
         self._check_topics()
         self.nodes = restored_node_ids(self._image, self._quorum, self._placement)
         if self._target is not None:
-            self._directories = {node: _directory_id(self._target.entropy) for node in self.nodes}
+            self._directories = {node: new_directory_id(self._target.entropy) for node in self.nodes}
         report, kept = (
             self.report,
             [topic for topic in self._manifest.topics if self._placement.includes_topic(topic.name)],
@@ -462,14 +458,6 @@ class _Restoring:
         """Close the files of all logs."""
         for writer in self._writers.values():
             writer.close()
-
-
-def _directory_id(entropy: Callable[[int], bytes]) -> bytes:
-    """Make the id of a new log directory."""
-    while True:
-        directory_id = entropy(16)
-        if int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS and directory_id[0] >> 2 != 62:
-            return directory_id
 
 
 def _write_file(fs: FileSystem, path: str, parts: Iterator[bytes]) -> None:

@@ -28,9 +28,9 @@ from moldau.kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
 from moldau.protocol.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from moldau.storage.checkpoints.meta_properties import (
     META_PROPERTIES_FILE,
-    RESERVED_DIRECTORY_IDS,
     InvalidMetaProperties,
     MetaProperties,
+    new_directory_id,
     read_meta_properties,
     write_meta_properties,
 )
@@ -162,13 +162,6 @@ def is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> bo
             f" not of node {node_id} in cluster {cluster_id}"
         )
     return True
-
-
-def new_directory_id(entropy: Entropy) -> bytes:
-    while True:
-        directory_id = entropy(16)
-        if int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS and directory_id[0] >> 2 != 62:
-            return directory_id
 
 
 def write_bootstrap(

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.refusals import IsolationDiffers, Refused, TopicRecreated
 
 DIRECTORY: Final = "_moldau"
@@ -147,7 +148,7 @@ class ExportLedger:
             file.flush()
             os.fsync(file.fileno())
         os.link(document, self._home / f"{run.number:08}.json")
-        _sync(self._home)
+        LocalFiles.sync_directory(str(self._home))
         self._move(run)
         self._remove_replaced()
         shutil.rmtree(staging)
@@ -166,7 +167,7 @@ class ExportLedger:
         for file in run.files:
             if (staging / file.name).exists():
                 os.replace(staging / file.name, self.output / file.name)
-        _sync(self.output)
+        LocalFiles.sync_directory(str(self.output))
 
 
 def check_topic_id(what: str, topic: str, known: str | None, topic_id: str | None) -> None:
@@ -203,11 +204,3 @@ def _parsed(path: Path) -> ExportRun:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise Refused(f"{path} is not the document of a run: {type(problem).__name__} {problem}") from None
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

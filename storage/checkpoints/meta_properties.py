@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from moldau.protocol.late_dataclass import dataclass
 from moldau.storage.checkpoints.java_properties import MalformedProperties, read_properties
@@ -75,6 +75,14 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | Non
     if not node_id.isdigit():
         raise InvalidMetaProperties(f"{path}: node.id {node_id!r} is not a number from 0 on")
     return MetaProperties(cluster_id, int(node_id), parse_directory_id(path, values.get("directory.id")))
+
+
+def new_directory_id(entropy: Callable[[int], bytes]) -> bytes:
+    """Make the id of a new log directory. Its text does not begin with a dash, which tools take for an option."""
+    while True:
+        directory_id = entropy(16)
+        if int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS and directory_id[0] >> 2 != 62:
+            return directory_id
 
 
 def parse_directory_id(path: str, text: str | None) -> bytes | None:

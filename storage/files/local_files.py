@@ -334,7 +334,8 @@ class LocalFiles:
                 os.unlink(entry.path)
         os.rmdir(path)
 
-    def sync_directory(self, path: str) -> None:
+    @staticmethod
+    def sync_directory(path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

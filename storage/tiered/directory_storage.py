@@ -21,7 +21,7 @@ import aiofiles
 from aiofiles import os as aio_os
 
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.files.local_files import DIRECTORY_MODE, FILE_MODE
+from moldau.storage.files.local_files import DIRECTORY_MODE, FILE_MODE, LocalFiles
 from moldau.storage.tiered.port import (
     AccessRefused,
     Content,
@@ -130,7 +130,7 @@ class DirectoryStorage:
         for directory in reversed(missing):
             with suppress(FileExistsError):
                 os.mkdir(directory, DIRECTORY_MODE)
-            _sync_directory(os.path.dirname(directory))
+            LocalFiles.sync_directory(os.path.dirname(directory))
 
     def _install(self, temporary: str, path: str, must_create: bool) -> None:
         directory = os.path.dirname(path)
@@ -139,7 +139,7 @@ class DirectoryStorage:
             os.link(temporary, path)
         else:
             os.replace(temporary, path)
-        _sync_directory(directory)
+        LocalFiles.sync_directory(directory)
 
     def _list(self, prefix: str, after: str, limit: int) -> Sequence[ObjectEntry]:
         if not os.path.isdir(self._root):
@@ -270,13 +270,5 @@ def _read(path: str, position: int, size: int) -> bytes:
         while len(data) < size and (more := os.pread(descriptor, size - len(data), position + len(data))):
             data += more
         return data
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
