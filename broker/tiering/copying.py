@@ -114,8 +114,6 @@ class SegmentCopier:
         self._deletion_backoff = PartitionBackoffs(settings, environment)
         self._copies = PartitionTurns(spawn, "copy", self._limit("remote.log.manager.copier.thread.pool.size"))
         self._deletions = PartitionTurns(spawn, "expire", self._limit("remote.log.manager.expiration.thread.pool.size"))
-        self.segments_copied = 0
-        self.bytes_copied = 0
         self.segments_deleted = 0
         self.failures = 0
         """The number of turns that ended with an error, since the start."""
@@ -263,8 +261,6 @@ class SegmentCopier:
             # The next leader, of which this broker had not heard, took the copy for a leftover and deleted it.
             await self._take_back(followed, segment)
             raise NoLongerLeader
-        self.segments_copied += 1
-        self.bytes_copied += segment.size
         self._traffic.count(partition.topic, RemoteCount.COPY_BYTES, segment.size)
         its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
 

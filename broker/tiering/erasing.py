@@ -98,8 +98,6 @@ class RemoteEraser:
         self._replacements = replacements
         self._backoff = PartitionBackoffs(settings, environment)
         self._seen: dict[Partition, ErasedState] = {}
-        self.segments_erased = 0
-        """The number of remote segments that were rewritten without erased records, since the start."""
 
     async def go_on(self, partition: Partition, process: ErasingProcess) -> None:
         """Carry out in remote storage, as far as possible now, the erase orders that the local log of a partition has
@@ -330,7 +328,6 @@ class RemoteEraser:
                     await self._write(partition, each.receipt)
             lineage = replacing_lineage([segment], known.cleaned_end_offset, erased_end_offset)
             await self._replacements.replace(followed, [segment], _rewritten(erased), new_id, lineage, check)
-            self.segments_erased += 1
 
     async def _download(self, followed: FollowedRemoteLog, segment: RemoteSegment, directory: str) -> None:
         """Download the records and the aborted transactions of a remote segment, and write them as the files of a local

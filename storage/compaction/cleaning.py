@@ -62,7 +62,7 @@ def clean_segments(fs: FileSystem, request: CleaningRequest) -> Iterator[Cleanin
     for source in sources:
         aborted += source.aborted_transactions()
     step_size = PIECES_PER_EVENT * limits.io_buffer_size
-    yield from join_small_progress(build_offset_map(request, sources, aborted, offsets, statistics), step_size)
+    yield from join_small_progress(build_offset_map(request, sources, aborted, offsets), step_size)
     next_dirty_offset = max(offsets.latest_offset + 1, request.first_dirty_offset)
     cleaned_sources = [source for source in sources if source.base_offset < next_dirty_offset]
     groups = group_segments(
@@ -133,7 +133,6 @@ def build_offset_map(
     sources: list[SourceSegment],
     aborted: list[AbortedTransaction],
     offsets: OffsetMap,
-    statistics: CleaningStatistics,
 ) -> Iterator[BytesProcessed]:
     """Put the latest offset of each key of the dirty part into the offset map, until the map is full."""
     start_offset = request.first_dirty_offset
@@ -143,8 +142,7 @@ def build_offset_map(
         if end_offset <= start_offset:
             continue
         for piece in source.batch_pieces(source.position_at_or_before(start_offset), request.limits.io_buffer_size):
-            is_full = not index_piece(request, piece, transactions, offsets, statistics)
-            statistics.map_bytes_read += len(piece)
+            is_full = not index_piece(request, piece, transactions, offsets)
             yield BytesProcessed(len(piece), 0)
             if is_full:
                 return
@@ -152,11 +150,7 @@ def build_offset_map(
 
 
 def index_piece(
-    request: CleaningRequest,
-    piece: memoryview,
-    transactions: CleanedTransactions,
-    offsets: OffsetMap,
-    statistics: CleaningStatistics,
+    request: CleaningRequest, piece: memoryview, transactions: CleanedTransactions, offsets: OffsetMap
 ) -> bool:
     """Put the keys of a piece (whole batches of a segment) into the offset map. Returns False if the map is full before
     the end of the piece."""
@@ -167,7 +161,6 @@ def index_piece(
         elif not transactions.observe_data_batch(header):
             for run, count in record_runs_of(request, header, batch):
                 read_count = offsets.index_run(run, count, header.base_offset, start_offset)
-                statistics.map_messages_read += read_count
                 if read_count < count:
                     return False
         if offsets.latest_offset > header.last_offset:

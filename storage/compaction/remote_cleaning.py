@@ -123,7 +123,7 @@ def clean_remote_segments(fs: FileSystem, request: RemoteCleaningRequest) -> Ite
     """
     rules, statistics = request.base_request, CleaningStatistics()
     offsets = OffsetMap(rules.limits.dedupe_buffer_size, rules.limits.load_factor, rules.salt)
-    yield from _build_map(fs, request, offsets, statistics)
+    yield from _build_map(fs, request, offsets)
     map_end_offset = offsets.latest_offset + 1
     for number, group in enumerate(request.groups):
         cleaned_end_offset = group.cleaned_end_offset if group.is_copied else map_end_offset
@@ -133,9 +133,7 @@ def clean_remote_segments(fs: FileSystem, request: RemoteCleaningRequest) -> Ite
     yield RemoteCleaningDone(statistics)
 
 
-def _build_map(
-    fs: FileSystem, request: RemoteCleaningRequest, offsets: OffsetMap, statistics: CleaningStatistics
-) -> Iterator[RemoteCleaningEvent]:
+def _build_map(fs: FileSystem, request: RemoteCleaningRequest, offsets: OffsetMap) -> Iterator[RemoteCleaningEvent]:
     rules = request.base_request
     transactions = CleanedTransactions(each for each in request.aborted if each.last_offset >= rules.first_dirty_offset)
     offsets.raise_latest_offset(rules.first_dirty_offset - 1)
@@ -143,8 +141,7 @@ def _build_map(
         if source.is_downloaded:
             yield DownloadNeeded(source)
         for piece in _pieces(fs, source, rules.limits.io_buffer_size):
-            is_full = not index_piece(rules, piece, transactions, offsets, statistics)
-            statistics.map_bytes_read += len(piece)
+            is_full = not index_piece(rules, piece, transactions, offsets)
             yield BytesProcessed(len(piece), 0)
             if is_full:
                 return

@@ -290,8 +290,6 @@ class BytesProcessed(NamedTuple):
 class CleaningStatistics:
     """The counts of one round of cleaning, under the names of Kafka's cleaner."""
 
-    map_bytes_read: int = 0
-    map_messages_read: int = 0
     bytes_read: int = 0
     messages_read: int = 0
     bytes_written: int = 0

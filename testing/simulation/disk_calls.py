@@ -42,7 +42,6 @@ class DiskFaults:
     descriptors_max: int = 1 << 20  # The most files that may be open at a time.
     sync_ns_min: int = 50_000
     sync_ns_max: int = 2_000_000
-    cold_read_ns: int = 100_000
     slow_factor: int = 1
     write_stall_ns: int = 0  # The additional time of every write and sync.
 

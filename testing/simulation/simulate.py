@@ -69,9 +69,8 @@ class Outcome(NamedTuple):
 class Process:
     """An application or a node on a host of its own. When it ends, what it has in memory is lost."""
 
-    def __init__(self, simulation: Simulation, host: Host, main: Callable[[SimulatedEnvironment], Any]) -> None:
+    def __init__(self, host: Host, main: Callable[[SimulatedEnvironment], Any]) -> None:
         self.name: Final = host.name
-        self._simulation = simulation
         self._host = host
         self._main = main
 
@@ -125,7 +124,7 @@ class Simulation:
             host = world.add_host(name)
             host.may_halt = True
             properties = node_properties(number, names) | {key: str(value) for key, value in settings.items()}
-            self.nodes.append(Process(self, host, partial(serve, properties)))
+            self.nodes.append(Process(host, partial(serve, properties)))
 
     @property
     def now_s(self) -> float:
@@ -145,7 +144,7 @@ class Simulation:
             asyncio.get_running_loop().set_exception_handler(_pass_warnings)
             return await application(self)
 
-        process = Process(self, self._world.add_host(name), run)
+        process = Process(self._world.add_host(name), run)
         self.applications.append(process)
         process.start()
         return process
