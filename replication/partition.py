@@ -398,7 +398,7 @@ class Partition:
 
     def delete_records_before(self, offset: int) -> ErrorCode:
         """Delete the records below `offset`, by moving the log start offset. Returns OFFSET_OUT_OF_RANGE if `offset` is
-        above the high watermark, else NONE. Followers follow at their next fetch.
+        above the high watermark, else NONE. Followers get the new log start offset from their next fetch.
         """
         refusal = self.log.advance_log_start(offset, self.high_watermark)
         for listener in self._listeners:

@@ -226,7 +226,7 @@ class RemoteSource:
         partition: Partition,
         followed: FollowedRemoteLog,
     ) -> None:
-        """Remember where a fetch ended that was answered with the first `size` bytes of a read. If its reader is
+        """Remember the end of a fetch, which was answered with the first `size` bytes of a read. If its reader is
         sequential, begin the next read.
         """
         next_offset, end_position = _end_of(kept, size)

@@ -189,8 +189,7 @@ def normalise_join(event: Join) -> None:
 
 
 def join_error(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
-    """The error of a join that is refused in every state of the group; NONE if the join is not refused by these
-    checks."""
+    """The error of a join that is refused in every state of the group; NONE if the state decides."""
     error = invalid_join(step, event)
     if error is ErrorCode.NONE and event.request.member_id and group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

@@ -133,10 +133,10 @@ class Initialization(NamedTuple):
     """The former value of `ShareGroup.initialized_ms` for each topic of the command that had one."""
 
     def on_committed(self, step: GroupStep) -> None:
-        """Command the initialization. Share partitions that have been initialized since by an earlier command are left
+        """Command the initialization. Share partitions that an earlier command has initialized meanwhile are left
         out, because their state would be lost.
 
-        DIVERGES: Apache Kafka initializes it again, and forgets what was acknowledged.
+        DIVERGES: Apache Kafka initializes them again, and forgets what was acknowledged in them.
         """
         group = step.groups.get(self.command.group_id)
         if not isinstance(group, ShareGroup):  # The record of its first member made it.

@@ -174,7 +174,7 @@ def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
 
 
 def list_of(of_one: pa.DataType) -> pa.DataType:
-    """Make a list type. Its element has the name that Iceberg gives it."""
+    """Make a list type, whose elements have the name `element`, as Iceberg names them."""
     return pa.list_(pa.field("element", of_one))
 
 
