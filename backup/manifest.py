@@ -74,8 +74,6 @@ class PartitionBackup(NamedTuple):
 
 
 class TopicBackup(NamedTuple):
-    """A topic in a backup."""
-
     name: str
     topic_id: bytes
     partitions: tuple[PartitionBackup, ...]
@@ -94,8 +92,6 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackupManifest:
-    """The manifest of a backup."""
-
     backup_id: str
     cluster_id: str
     began_ms: int

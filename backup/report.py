@@ -51,7 +51,6 @@ class RestoreReport:
     """The topics whose retention deletes records as soon as a node starts."""
 
     def as_json_fields(self) -> Fields:
-        """The report as fields for JSON."""
         settlement = self.settlement
         return {
             "backup_id": self.backup_id,

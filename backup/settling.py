@@ -97,7 +97,6 @@ class NewMarker(NamedTuple):
     is_commit: bool
 
     def encode_batch(self, offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
-        """Encode the marker as a batch with this offset."""
         return end_transaction_marker(
             commits=self.is_commit,
             producer_id=self.producer_id,

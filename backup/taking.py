@@ -51,8 +51,6 @@ class DamagedLog(Exception):
 
 
 class BackupProgress(NamedTuple):
-    """The progress of a backup."""
-
     logs_done: int
     log_count: int
     copied_size: int

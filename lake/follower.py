@@ -68,8 +68,6 @@ class FollowProgress:
 
 @dataclass(frozen=True, slots=True)
 class FollowSettings:
-    """The settings of a follower."""
-
     round_size: int
     """About how many bytes of segments a round reads."""
     misfits: str = SUSPEND

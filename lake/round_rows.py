@@ -102,8 +102,6 @@ class CountedMisfits(Misfits):
 
 
 class RoundRows:
-    """Makes the rows of one round."""
-
     def __init__(self, columns: Columns, misfits: Misfits, grown: Callable[[Columns], None] = lambda _: None) -> None:
         """`grown`: called with the columns if a value needs further columns, before its rows are returned."""
         self._columns = columns

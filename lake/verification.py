@@ -58,8 +58,6 @@ Place: TypeAlias = "tuple[Any, ...]"
 
 @dataclass(slots=True)
 class VerificationResult:
-    """The result of a verification."""
-
     rows_count: int = 0
     letters_count: int = 0
     misfits_count: int = 0

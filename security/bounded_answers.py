@@ -22,8 +22,6 @@ class ConnectedSocket(Protocol):
 
 
 class AnswerLimits(NamedTuple):
-    """The limits of one answer."""
-
     size_max: int
     """The maximum size (bytes) of the head and the body together."""
     ends_s: float

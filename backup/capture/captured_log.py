@@ -63,7 +63,6 @@ class LogCapture:
         self.start_offset: int | None = None
         """The offset of the first record in the time window; None until that record was read."""
         self.record_count = 0
-        """The number of records that were captured from this log."""
 
     @property
     def needs_no_more_batches(self) -> bool:

@@ -82,8 +82,6 @@ class CaptureRules:
 
 
 class CaptureResult(NamedTuple):
-    """The result of a capture."""
-
     manifest: BackupManifest
     record_count: int
     commit_count: int

@@ -127,7 +127,6 @@ class LagBounds:
         self.lags = array("q")
         """For each partition: the number of offsets from `begins` to the end of the log."""
         self.sum = 0
-        """The sum of all lags."""
         self.behind_count = 0
         """The number of partitions with a lag."""
         self.furthest: list[int] = []

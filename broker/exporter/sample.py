@@ -67,8 +67,6 @@ class LagSummary(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class GroupLag:
-    """The lag of one group."""
-
     id: str
     kind: str
     offsets: GroupPartitions

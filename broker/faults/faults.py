@@ -24,8 +24,6 @@ FAULTS_LENGTH_MAX: Final = 32 << 20
 
 
 class TimelineEntry(NamedTuple):
-    """One entry of the timeline."""
-
     number: int
     at_ms: int
     """The time, in ms since 1970."""

@@ -35,8 +35,6 @@ class AssignedMember(NamedTuple):
 
 
 class AssignorInput(NamedTuple):
-    """The input of an assignor."""
-
     members: Mapping[str, AssignedMember]
     """The members by member id; at least one."""
     partition_counts: Mapping[bytes, int]

@@ -88,7 +88,6 @@ def partition_metadata_tombstone(group_id: str) -> RecordChange:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[RecordChange]:
-    """The tombstones of all records of a member."""
     return [
         RecordChange(group_id, key(group_id=group_id, member_id=member_id), None)
         for key in (

@@ -41,8 +41,6 @@ Remembered = dict[tuple[int, int, str | None], bool]
 
 
 class AuthorizerSettings(NamedTuple):
-    """The settings of the authorizer."""
-
     super_users: frozenset[str] = frozenset()
     """The super users, each as `User:alice`."""
     allows_without_acls: bool = False

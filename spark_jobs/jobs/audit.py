@@ -88,8 +88,6 @@ class AuditPlan:
 
 @dataclass(slots=True)
 class AuditResult:
-    """The result of an audit."""
-
     segments: int = 0
     batches: int = 0
     records: int = 0

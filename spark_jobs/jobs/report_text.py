@@ -59,7 +59,6 @@ def shown_rate(rate: float) -> str:
 
 
 def text_lines(report: Report, *, is_ascii: bool = False) -> Iterator[str]:
-    """The lines of a report as text."""
     blocks = Blocks(is_ascii)
     if len(report.topics) > 1:
         yield from overview_lines(report, blocks)

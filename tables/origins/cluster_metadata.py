@@ -102,7 +102,6 @@ class ClusterMetadata:
             self._topics, self._policies, self._next_offset, self.is_known = {}, {}, 0, False
 
     def topics(self) -> dict[str, KnownTopic]:
-        """The topics by name."""
         return {each.name: each for each in self._topics.values()}
 
     def is_compacted(self, topic: str) -> bool:

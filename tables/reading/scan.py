@@ -29,7 +29,6 @@ class Progress(NamedTuple):
     """The progress of a read, at the time when a batch is returned."""
 
     rows: int
-    """The number of rows that were returned."""
     tasks: int
     """The number of tasks that are done, out of `tasks_count`."""
     tasks_count: int

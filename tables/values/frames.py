@@ -45,7 +45,6 @@ class HeaderFramed(bytes):
         return found
 
     header: bytes
-    """The value of the header."""
 
 
 class FramedPayload(NamedTuple):

@@ -137,7 +137,6 @@ class SampleSummary:
         """Whether a double represents each integer exactly."""
 
     def add(self, value: Any) -> None:
-        """Add a value to the summary."""
         if isinstance(value, dict):
             self.kinds.add("object")
             self._add_object(value)

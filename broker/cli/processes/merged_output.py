@@ -37,7 +37,6 @@ class MergedOutput:
         self._terminal.say(f"{self._own:{self._width}} | {text}")
 
     def write_line(self, node_id: int, text: str) -> None:
-        """Write a line of a node."""
         style = NODE_STYLES[(node_id - 1) % len(NODE_STYLES)]
         prefix = self._terminal.styled(f"{f'node-{node_id}':{self._width}} |", style)
         self._terminal.say(f"{prefix} {self._shown(text)}")
@@ -75,7 +74,6 @@ class MergedLog(MergedOutput):
             self._terminal.say(f"{self._own:{self._width}} | {self._shown(line)}")
 
     def write_line(self, node_id: int, text: str) -> None:
-        """Write a line of a node."""
         if self._is_json:
             self._terminal.say(with_node(text, node_id))
         else:

@@ -101,7 +101,6 @@ class SegmentTable:
         )
 
     def remove(self, row: int) -> None:
-        """Remove the segment of a row."""
         hole = self._place(self._id(row))
         mask = len(self._ids) - 1
         self._ids[hole] = FREE

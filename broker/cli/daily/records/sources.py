@@ -42,7 +42,6 @@ class RecordShape:
     """The bytes that end a record of the format `lines`; None for a line end, LF or CR LF."""
 
     def record(self, key: bytes | None, value: bytes | None) -> OutgoingRecord:
-        """Make the record of a key and a value."""
         if self.has_tombstones and not value:
             value = None
         key = self.key if self.key is not None else key
