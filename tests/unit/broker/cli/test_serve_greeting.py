@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.cli.invocation import Invocation, Terminal, load_config
-from moldau.broker.cli.serve import as_json, console_settings, first_record, greet, is_free_port, recovery_text
+from moldau.broker.cli.processes.ports import is_free
+from moldau.broker.cli.serve import as_json, console_settings, first_record, greet, recovery_text
 from moldau.broker.node.start_messages import StartReport, report_of
 from moldau.broker.replicas.log_directories import OpeningResult
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
@@ -138,4 +139,4 @@ def test_a_port_in_use_is_not_free() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert not is_free_port(taken.getsockname()[1])
+        assert not is_free("127.0.0.1", taken.getsockname()[1])

@@ -58,7 +58,7 @@ class Stage:
             asyncio.get_running_loop(),
             cluster,
             brokers_behind(cluster, self._ask),
-            cast("Any", SimpleNamespace(shards=shards)),
+            cast("Any", shards),
             retry_ms=RETRY_MS,
             retry_ms_max=PATIENCE_MS,
         )
