@@ -146,6 +146,7 @@ class StandInConnection:
         self.served: dict[tuple[str | bytes, int], int] = {}
         self.heartbeat_broker_id = -1
         self.is_of_follower = False
+        self.on_lost: Callable[[], None] | None = None
         self.authentication: Authentication | None = None
 
     def close(self, reason: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final, cast
 
@@ -73,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self.served: dict[tuple[str | bytes, int], int] = {}
         self.heartbeat_broker_id = -1
         self.is_of_follower = False
+        self.on_lost: Callable[[], None] | None = None
         self.was_malformed = False
         """Whether the last frame was not a valid request, so that the connection is closed."""
         resources = listener.resources
@@ -337,6 +338,9 @@ class Connection(asyncio.BufferedProtocol):
         self.replies.abandon()
         if self.authentication is not None:
             self.authentication.closed()
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
 
     # Requests
 

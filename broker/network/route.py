@@ -102,6 +102,8 @@ class ClientConnection(Protocol):
     """The id of the broker whose heartbeats come through this connection; -1 for none."""
     is_of_follower: bool
     """Whether a broker that is allowed to replicate has fetched through this connection."""
+    on_lost: Callable[[], None] | None
+    """The function that is called when the connection is lost or closed; None if nothing depends on the connection."""
 
     access: Access
     """The permissions of the client's principal."""

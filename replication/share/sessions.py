@@ -43,11 +43,16 @@ class SessionKey(NamedTuple):
 class ShareSession:
     """The share session of a member: the epoch of its next request, and the partitions that it fetches."""
 
-    __slots__ = ("epoch", "partitions")
+    __slots__ = ("connection", "epoch", "partitions")
 
-    def __init__(self, partitions: Iterable[SessionPartition]) -> None:
+    def __init__(self, partitions: Iterable[SessionPartition], connection: object) -> None:
         self.epoch = INITIAL_EPOCH + 1
         """The epoch that the next request must have."""
+        self.connection = connection
+        """The connection of the last fetch. The session ends with it.
+
+        DIVERGES: in Apache Kafka it ends with the connection of its first fetch, even if its member has another one.
+        """
         self.partitions: dict[SessionPartition, bool] = dict.fromkeys(partitions, False)
         """The partitions that the member fetches, in serving order. The value says whether the next response must
         include the partition.
@@ -76,6 +81,8 @@ class ShareSessionParameters(NamedTuple):
     partitions: tuple[SessionPartition, ...]
     forgotten: tuple[SessionPartition, ...]
     has_acknowledgements: bool
+    connection: object = None
+    """The connection through which the request came."""
 
 
 class ShareFetchContext(NamedTuple):
@@ -117,7 +124,7 @@ class ShareSessions:
             self.remove(wish.key)
             if len(self._sessions) >= self._sessions_max:
                 return ShareFetchContext(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-            self._sessions[wish.key] = ShareSession(wish.partitions)
+            self._sessions[wish.key] = ShareSession(wish.partitions, wish.connection)
             return ShareFetchContext(ErrorCode.NONE, tuple(dict.fromkeys(wish.partitions)))
         if session is None:
             return ShareFetchContext(ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -131,6 +138,7 @@ class ShareSessions:
         for partition in wish.forgotten:
             session.partitions.pop(partition, None)
         session.advance_epoch()
+        session.connection = wish.connection
         return ShareFetchContext(ErrorCode.NONE, rotated_partitions(tuple(session.partitions), wish.epoch), session)
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ErrorCode:
@@ -156,6 +164,10 @@ class ShareSessions:
         if session is None:
             return ()
         return tuple(session.partitions)
+
+    def keys_of(self, connection: object) -> list[SessionKey]:
+        """The keys of the sessions whose last fetch came through a connection."""
+        return [key for key, session in self._sessions.items() if session.connection is connection]
 
     def has_group(self, group_id: str) -> bool:
         """Whether a member of the group has a session."""

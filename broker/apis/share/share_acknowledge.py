@@ -110,6 +110,12 @@ def release_session(services: Services, key: SessionKey) -> None:
         services.share_partitions.on_group_left(key.group_id)
 
 
+def release_sessions_of(services: Services, connection: object) -> None:
+    """End the share sessions of the members that fetched through a connection, because it is lost."""
+    for key in services.share_sessions.keys_of(connection):
+        release_session(services, key)
+
+
 def acknowledge(
     services: Services,
     context: RequestContext,

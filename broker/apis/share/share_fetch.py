@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -40,6 +41,7 @@ from moldau.broker.apis.share.share_acknowledge import (
     partitions_in,
     refusal_of,
     release_session,
+    release_sessions_of,
 )
 from moldau.broker.network.route import RequestContext
 from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, DelayedOperation
@@ -101,12 +103,13 @@ def handle(services: Services, context: RequestContext, request: ShareFetchReque
     if context.version >= RENEW_VERSION and request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
         return refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert group_id is not None and member_id is not None
-    wish = wish_of(request, SessionKey(group_id, member_id))
+    wish = wish_of(request, SessionKey(group_id, member_id), context.connection)
     found = services.share_sessions.open(wish)
     if found.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
         return refused_later(services, request, found.error)
     if found.error is not ErrorCode.NONE:
         return refused(found.error)
+    context.connection.on_lost = partial(release_sessions_of, services, context.connection)
     fetch = ShareFetch(services, context, request, wish, found, is_renewal=is_renewal)
     return services.long_requests.answer(context, fetch.answering())
 
@@ -123,7 +126,7 @@ def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCo
     return operation.reply
 
 
-def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareSessionParameters:
+def wish_of(request: ShareFetchRequest, key: SessionKey, connection: object) -> ShareSessionParameters:
     partitions = [*partitions_in(request)]
     return ShareSessionParameters(
         key,
@@ -135,6 +138,7 @@ def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareSessionParamete
             for index in each.partitions
         ),
         any(each.acknowledgement_batches for _, each in partitions),
+        connection,
     )
 
 
@@ -247,13 +251,8 @@ class ShareFetch:
             self._respond()
 
     def _abandon(self) -> None:
-        """End the member's share session, because its connection is lost.
-
-        DIVERGES: Apache Kafka also notices a lost connection while no ShareFetch waits; here the locks end then."""
         if self._operation is not None:
             self._operation.end()
-        if self._has_session:
-            release_session(self._services, self._wish.key)
 
     # Fetching
 

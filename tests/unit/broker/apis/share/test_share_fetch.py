@@ -96,7 +96,12 @@ async def end_session(node: Node, holder: Consumer) -> object:
 
 
 async def lose_connection(node: Node, holder: Consumer) -> object:
-    """A connection is only known to be lost while a request of it waits."""
+    """While no request of it waits, as that of a member that works on its records."""
+    holder.client.close()
+    return None
+
+
+async def lose_connection_of_a_fetch(node: Node, holder: Consumer) -> object:
     waiting = asyncio.ensure_future(holder.take(wait_ms=60_000))
     await asyncio.sleep(1)
     waiting.cancel()
@@ -117,6 +122,7 @@ LOCKS_MAX = 100
     [
         (end_session, [(0, 0, LOCKS_MAX - 1, 2)]),
         (lose_connection, [(0, 0, LOCKS_MAX - 1, 2)]),
+        (lose_connection_of_a_fetch, [(0, 0, LOCKS_MAX - 1, 2)]),
         (acknowledge_all, [(0, LOCKS_MAX, LOCKS_MAX, 1)]),
     ],
 )
@@ -137,6 +143,38 @@ def test_a_fetch_waits_for_another_member(wake: Wake, expected: list[tuple[int, 
         assert [(each.error, *run) for each in taken for run in each.acquired] == expected
 
     serve_and(story, **SETTINGS | {"group_share_partition_max_record_locks": LOCKS_MAX})
+
+
+def test_sessions_end_with_their_connections(tell: Callable[[Story], None]) -> None:
+    """A broker has a limit of sessions. Members that were killed must not use it up."""
+
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        sessions = node.broker.services.share_sessions
+        for number in range(SETTINGS["group_share_max_share_sessions"] + 1):
+            killed = Consumer(await node.connect(), topic_id, f"killed-{number}")
+            assert [each.error for each in await killed.take()] == [NONE]
+            killed.client.close()
+            await asyncio.sleep(1)
+            assert len(sessions) == 0
+
+    tell(story)
+
+
+def test_a_session_stays_with_the_connection_of_its_last_fetch(tell: Callable[[Story], None]) -> None:
+    """A member has connected again, and the loss of its former connection is noticed late."""
+
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        former = await node.connect()
+        member = Consumer(former, topic_id)
+        await member.take()
+        member.client = client
+        await member.take()
+        former.close()
+        await asyncio.sleep(1)
+        assert [each.error for each in await member.take()] == []
+        assert len(node.broker.services.share_sessions) == 1
+
+    tell(story)
 
 
 def test_a_fetch_that_waits_is_answered_when_its_broker_leads_no_more(tell: Callable[[Story], None]) -> None:
