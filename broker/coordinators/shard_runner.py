@@ -148,6 +148,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
                 self._environment.keep_allocated()
                 self._loading.note_progress(self._log.index, reader.next_offset - start_offset)
         except (OSError, MalformedMessage) as error:
+            if self.state is not RunnerState.LOADING:
+                return  # Another broker leads the partition, and this one may have truncated what was being read.
             if isinstance(error, MalformedMessage):
                 self._log.report_damage(str(error))
             else:

@@ -282,6 +282,30 @@ def test_a_log_that_cannot_be_read_is_left_to_another_leader() -> None:
     lives(scenario)
 
 
+def test_a_log_that_is_truncated_while_it_is_loaded_is_not_damaged() -> None:
+    """Another broker has become the leader, and this one takes over that broker's log while it reads a piece."""
+
+    async def scenario(node: GroupNode) -> None:
+        assert await commit(node, 1) == ErrorCode.NONE
+        partition, read = node.partitions[0], node.loop.create_future()
+
+        async def offload(work: Callable[[], object]) -> object:
+            await read
+            return work()
+
+        node.groups.shards.on_leadership_lost(0)
+        node.environment.offload = offload  # type: ignore[assignment, method-assign]
+        node.coordinators.on_leadership_gained(partition)
+        await pause(node, 1.0)
+        node.groups.shards.on_leadership_lost(0)
+        partition.log.truncate_to(0, node.environment.wall_ms())
+        read.set_result(None)
+        await node.loaded()
+        assert partition.log.failure is None
+
+    lives(scenario)
+
+
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
     async def first(node: GroupNode) -> None:
         assert await commit(node, 1) == ErrorCode.NONE
