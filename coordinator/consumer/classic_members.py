@@ -105,7 +105,7 @@ def join_classic(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
         return
     request = event.request
     member_id = request.member_id or event.fresh_id
-    if len(group.members) >= step.config.consumer.max_size and member_id not in group.members:
+    if not group.has_room(step.config.consumer.max_size, member_id, request.group_instance_id):
         refuse_join_request(step, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif not _supports(group, event):
         refuse_join_request(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

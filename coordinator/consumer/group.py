@@ -185,6 +185,15 @@ class ConsumerGroup:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
+    def has_room(self, limit: int, member_id: str, instance_id: str | None) -> bool:
+        """Whether a group of at most `limit` members admits the member. One that takes the place of a static member
+        needs no further room.
+
+        DIVERGES: a full group of Apache Kafka 4.3.1 refuses it, and the static member cannot restart until the session
+        of its former self ends (KAFKA-20601, mended after 4.3.1).
+        """
+        return len(self.members) < limit or member_id in self.members or instance_id in self.static_members
+
     def target_of(self, member: ConsumerMember) -> Assignment:
         """The target assignment of a member. A static member that has just joined under a new id has the target of the
         member that it replaces."""

@@ -36,8 +36,10 @@ from moldau.coordinator.group.membership import (
     Refusal,
     answer_heartbeat,
     first_invalid,
+    group_full_refusal,
     group_not_found,
     heartbeat_interval_of,
+    is_blank,
 )
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -173,10 +175,6 @@ def is_join(event: ConsumerHeartbeat) -> bool:
     return event.request.member_epoch == JOIN_EPOCH
 
 
-def is_blank(text: str | None) -> bool:
-    return text is not None and not text.strip()
-
-
 INVALID: Final[tuple[Invalid[ConsumerHeartbeat], ...]] = (
     Invalid(lambda event: needs_member_id(event) and is_blank(event.request.member_id), "MemberId can't be empty."),
     Invalid(lambda event: is_blank(event.request.group_id), "GroupId can't be empty."),
@@ -259,8 +257,8 @@ def join_or_stay(
         return converted
     group, changes = converted.group, [*converted.changes]
     limit = step.config.consumer.max_size
-    if len(group.members) >= limit and request.member_id not in group.members:
-        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has the {limit} members that it may have")
+    if not group.has_room(limit, request.member_id, request.instance_id):
+        return group_full_refusal("consumer", limit)
     member_id = request.member_id or event.fresh_id
     owned = _owned(request.topic_partitions)
     found = _member(group, member_id, request, owned, changes)

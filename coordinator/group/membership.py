@@ -30,6 +30,8 @@ its instance id."""
 WAITING_HEARTBEATS_PER_S: Final = 200
 NO_TIMEOUT_MS: Final = -1
 """The rebalance timeout in a heartbeat that does not state it."""
+BLANKS: Final = "".join(map(chr, range(0x21)))
+"""The characters that `String.trim` of Java removes."""
 
 
 class Refusal(NamedTuple):
@@ -46,6 +48,10 @@ class Invalid(NamedTuple, Generic[RequestT]):
     message: str | None
     """Apache Kafka's message, in which `{0.member_epoch}` stands for that field of the request; None if the error has
     no message."""
+
+
+def is_blank(text: str | None) -> bool:
+    return text is not None and not text.strip(BLANKS)
 
 
 def first_invalid(rows: Sequence[Invalid[RequestT]], request: RequestT) -> Refusal | None:

@@ -12,18 +12,13 @@ from moldau.coordinator.group.membership import (
     Invalid,
     Refusal,
     first_invalid,
+    is_blank,
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from moldau.protocol.records.record_frames import is_storable
 
 Condition: TypeAlias = Callable[[StreamsGroupHeartbeatRequest], bool]
-BLANKS: Final = "".join(map(chr, range(0x21)))
-"""The characters that `String.trim` of Java removes."""
-
-
-def is_blank(text: str | None) -> bool:
-    return text is not None and not text.strip(BLANKS)
 
 
 def when_joining(condition: Condition) -> Condition:

@@ -387,6 +387,14 @@ def test_a_classic_static_member_turns_into_one_of_the_consumer_protocol() -> No
 # Requests of classic members
 
 
+def test_a_classic_static_member_comes_back_to_a_full_group() -> None:
+    classic = Classic(max_size=1)
+    classic.stage.join("m1", instance_id="i1")
+    refused, joined = classic.join("", instance_id="i2"), classic.join("", instance_id="i1")
+    assert refused is not None and refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert joined is not None and joined.error_code == NONE
+
+
 def test_the_join_of_a_classic_member_is_refused_where_migration_is_off() -> None:
     classic = Classic(migration_policy=MigrationPolicy.DISABLED)
     classic.stage.join("m1")

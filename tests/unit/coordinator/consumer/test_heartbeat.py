@@ -354,8 +354,15 @@ def test_a_full_request_is_told_its_assignment() -> None:
 def test_a_full_group_refuses_new_members_only() -> None:
     stage = ConsumerStage(config=GroupConfig(consumer=ConsumerGroupSettings(max_size=1)))
     stage.join("m1")
-    assert stage.join("m2").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    refused = stage.join("m2")
+    assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert refused.error_message == "The consumer group has reached its maximum capacity of 1 members."
     assert stage.join("m1").error_code == NONE
+
+
+def test_a_blank_of_another_alphabet_is_no_blank() -> None:
+    """Java trims the characters up to the space, and no others."""
+    assert ConsumerStage().join("\u3000").error_code == NONE
 
 
 def test_a_member_without_an_id_is_given_one_in_version_0() -> None:
@@ -373,6 +380,7 @@ JOIN: dict[str, Any] = {
 }
 INVALID = {
     "no group id": {"group_id": " "},
+    "a group id of control characters": {"group_id": "\x1f\0"},
     "an empty instance id": {"instance_id": ""},
     "an empty rack": {"rack_id": ""},
     "no rebalance timeout": {"rebalance_timeout_ms": -1},
@@ -445,6 +453,17 @@ def test_a_static_member_that_does_not_come_back_is_removed() -> None:
     stage.heartbeat("m1", -2, instance_id="i1")
     stage.wait(45_000)
     assert stage.group.members == {}
+
+
+def test_a_static_member_comes_back_to_a_full_group() -> None:
+    """Its former self has the room that it needs."""
+    stage = ConsumerStage(config=GroupConfig(consumer=ConsumerGroupSettings(max_size=1)))
+    stage.join("m1", instance_id="i1")
+    assert stage.join("m2", instance_id="i1").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    stage.heartbeat("m1", -2, instance_id="i1")
+    assert stage.join("m2", instance_id="i2").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert stage.join("m2", instance_id="i1").error_code == NONE
+    assert [*stage.group.members] == ["m2"]
 
 
 def test_an_instance_id_belongs_to_one_member() -> None:
