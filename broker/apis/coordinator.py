@@ -108,14 +108,19 @@ def hash_then_submit(services: Services, topics: Iterable[str], submitted: Calla
 
 
 def heartbeat_hook(
-    event_of: Callable[[Services, RequestContext, Any], AboutGroup | None],
+    event_of: Callable[[Waiter, RequestContext, Any], AboutGroup], feature: str | None = None
 ) -> Callable[[Services, Route], HeartbeatHook]:
-    """Make the function that makes the hook of a connection. `event_of` makes the event of a heartbeat that the hook
-    may repeat. No hook answers if the audit log needs a line for each request."""
+    """Make the function that makes the hook of a connection. `event_of` makes the event of a heartbeat. No hook answers
+    if the audit log needs a line for each request, or if clients may not use the group protocol of the feature."""
 
     def hook(services: Services, route: Route) -> HeartbeatHook:
         logs_all = services.has_authorizer and services.config.flag("moldau.audit.log.allowed")
-        repeated = (lambda context, request: None) if logs_all else partial(event_of, services)
+
+        def repeated(context: RequestContext, request: object) -> AboutGroup | None:
+            if logs_all or (feature and not services.groups.serves(feature, services.cluster.image.features.levels)):
+                return None
+            return event_of(Waiter(None, context.version), context, request)
+
         return HeartbeatHook(route, services.groups, services.environment, repeated)
 
     return hook

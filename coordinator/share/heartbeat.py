@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.group import Group, GroupStep, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.group.membership import (
     JOIN_EPOCH,
@@ -26,6 +26,7 @@ from moldau.coordinator.group.membership import (
     first_invalid,
     group_full_refusal,
     heartbeat_interval_of,
+    is_blank,
     note_rebalance_begun,
     unknown_member,
     wrong_group_kind,
@@ -57,9 +58,9 @@ MEMBER_ID_LENGTH_MAX: Final = 36
 """The largest length of a member id (characters): that of a UUID as text."""
 INVALID: Final[tuple[Invalid[ShareGroupHeartbeatRequest], ...]] = (
     Invalid(lambda request: not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX, None),
-    Invalid(lambda request: not request.member_id.strip(), "MemberId can't be empty."),
-    Invalid(lambda request: not request.group_id.strip(), "GroupId can't be empty."),
-    Invalid(lambda request: request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),
+    Invalid(lambda request: is_blank(request.member_id), "MemberId can't be empty."),
+    Invalid(lambda request: is_blank(request.group_id), "GroupId can't be empty."),
+    Invalid(lambda request: is_blank(request.rack_id), "RackId can't be empty."),
     Invalid(
         lambda request: request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names,
         "SubscribedTopicNames must be set in first request.",
@@ -70,6 +71,46 @@ INVALID: Final[tuple[Invalid[ShareGroupHeartbeatRequest], ...]] = (
 
 def heartbeat(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> None:
     answer_heartbeat(step, event, first_invalid(INVALID, event.request) or decide(step, group, event), refused)
+
+
+def settled_heartbeat(step: GroupStep, group: ShareGroup, event: ShareHeartbeat) -> SettledHeartbeat | None:
+    """The heartbeat, if it only prolongs the session of its member: it states no field of the member, the member is at
+    the epoch of the group, and an earlier heartbeat found nothing to do for the group; otherwise None. `MemberUpdate`
+    would change nothing either.
+    """
+    request = event.request
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or request.rack_id is not None
+        or request.subscribed_topic_names is not None
+        or request.member_epoch != member.epoch
+        or (event.client_id, event.client_host) != (member.client_id, member.client_host)
+    ):
+        return None
+    settings = step.config.share.of_group(step.image.group_settings(group.group_id))
+    settled = SettledHeartbeat(
+        group,
+        member,
+        member.epoch,
+        None,
+        TimerKey(ShareTimer.SESSION, group.group_id, member.member_id),
+        settings.session_timeout_ms,
+        step.config,
+        step.image,
+        response_to(member.member_id, member.epoch, settings.heartbeat_interval_ms),
+    )
+    return settled if is_still_settled(group, settled) else None
+
+
+def is_still_settled(group: ShareGroup, heartbeat: SettledHeartbeat) -> bool:
+    """Whether the heartbeat still changes nothing. The member is a value: while it is the same object, all of it is the
+    same."""
+    return (
+        group.members.get(heartbeat.timer.member_id) is heartbeat.member
+        and heartbeat.epoch == group.assignment_epoch == group.epoch
+        and group.is_settled(heartbeat.image)
+    )
 
 
 def refused(refusal: Refusal) -> ShareGroupHeartbeatResponse:

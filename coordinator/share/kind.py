@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, get_args
 
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
@@ -25,6 +25,7 @@ from moldau.coordinator.share.events import (
     StatesInitialized,
 )
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
+from moldau.coordinator.share.heartbeat import is_still_settled, settled_heartbeat
 from moldau.coordinator.share.records import RECORDS
 from moldau.coordinator.share.state_topics import on_states_initialized, on_topics_deleted
 from moldau.coordinator.share.target import on_target_computed
@@ -82,6 +83,12 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
                 offsets.delete_states(step, group, event)
             case StatesDeleted():
                 offsets.on_states_deleted(step, group, event)
+
+    def settled_heartbeat(self, step: GroupStep, group: ShareGroup, event: AboutGroup) -> SettledHeartbeat | None:
+        return settled_heartbeat(step, group, event) if isinstance(event, ShareHeartbeat) else None
+
+    def is_settled(self, group: ShareGroup, heartbeat: SettledHeartbeat) -> bool:
+        return is_still_settled(group, heartbeat)
 
     def replay(self, group: ShareGroup | None, change: RecordChange, is_loaded: bool) -> ShareGroup | None:
         return replay.replay(group, change, is_loaded)

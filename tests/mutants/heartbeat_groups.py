@@ -259,6 +259,14 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         Hunt.SHARE_GROUPS,
     ),
     Mutant(
+        677,
+        "a heartbeat of a share member is repeated though its group has another epoch",
+        SHARE,
+        "        and heartbeat.epoch == group.assignment_epoch == group.epoch\n",
+        "",
+        Hunt.SHARE_GROUPS,
+    ),
+    Mutant(
         511,
         "a share member gets partitions of a topic to which it is not subscribed",
         SHARE,

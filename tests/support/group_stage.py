@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from moldau.coordinator.classic.events import Heartbeat
 from moldau.coordinator.classic.group import ClassicGroup
@@ -16,10 +16,13 @@ from moldau.coordinator.runtime.machine import Effects
 from moldau.coordinator.shard.kinds import change_of
 from moldau.coordinator.shard.record_reading import GroupRecordReader
 from moldau.coordinator.shard.shard import GroupShard
+from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.protocol.record_builder import Record
 from tests.support.drawn_steps import Violation
 from tests.support.machine_stage import MachineStage
 from tests.support.topics_image import image_of_topics
+
+RepeatedHeartbeat: TypeAlias = Heartbeat | ConsumerHeartbeat | ShareHeartbeat
 
 
 class GroupStage(MachineStage[GroupShard]):
@@ -30,14 +33,14 @@ class GroupStage(MachineStage[GroupShard]):
         self.config = config or GroupConfig()
         self.image = image
         """The cluster's metadata from now on."""
-        self.repeated: dict[tuple[str, str], tuple[Heartbeat | ConsumerHeartbeat, GroupShard, SettledHeartbeat]] = {}
+        self.repeated: dict[tuple[str, str], tuple[RepeatedHeartbeat, GroupShard, SettledHeartbeat]] = {}
         """The last heartbeat of each member that only prolonged its session, by group id and member id."""
         self.repeated_count = 0
         super().__init__()
 
     def step(self, event: Any) -> None:
         super().step(event)
-        if isinstance(event, Heartbeat | ConsumerHeartbeat):
+        if isinstance(event, RepeatedHeartbeat):
             key = event.group_id, event.request.member_id
             self.repeated.pop(key, None)
             settled = self.shard.settled_heartbeat(event)
@@ -45,7 +48,7 @@ class GroupStage(MachineStage[GroupShard]):
                 self.repeated[key] = event, self.shard, settled
 
     def _stepped(self, event: Any) -> Effects:
-        settled = self._prolonged(event) if isinstance(event, Heartbeat | ConsumerHeartbeat) else None
+        settled = self._prolonged(event) if isinstance(event, RepeatedHeartbeat) else None
         effects = super()._stepped(event)
         if settled is not None:
             self.repeated_count += 1
@@ -57,7 +60,7 @@ class GroupStage(MachineStage[GroupShard]):
                 raise Violation(f"{event} was answered without a step by {settled.response}, a step says {effects}")
         return effects
 
-    def _prolonged(self, event: Heartbeat | ConsumerHeartbeat) -> SettledHeartbeat | None:
+    def _prolonged(self, event: RepeatedHeartbeat) -> SettledHeartbeat | None:
         """The last heartbeat of the member, if `event` is equal to it and the shard prolonged the session by it."""
         former = self.repeated.get((event.group_id, event.request.member_id))
         if former is None or former[1] is not self.shard or former[0][1:] != event[1:]:

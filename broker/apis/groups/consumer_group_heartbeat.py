@@ -36,15 +36,13 @@ from moldau.security.access import AclOperation
 def handle(services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> object:
     if not services.groups.serves(GROUP_VERSION, services.cluster.image.features.levels):
         return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
-    client_id, client_host = context.client_id or "", f"/{context.client_host}"
     fresh_id = "" if request.member_id else services.groups.fresh_id()
-    access = context.access
 
     def submitted() -> Reply[ConsumerGroupHeartbeatResponse]:
         return submit_event(
             services.groups.runner_of(request.group_id),
             context.version,
-            lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, fresh_id, access),
+            lambda waiter: event_of(waiter, context, request, fresh_id),
             lambda error: refused(Refusal(error if request.group_id else ErrorCode.INVALID_REQUEST)),
         )
 
@@ -59,13 +57,11 @@ def handle(services: Services, context: RequestContext, request: ConsumerGroupHe
     return submit_heartbeat(services, context, request.subscribed_topic_names, with_regex)
 
 
-def repeated_event(
-    services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerHeartbeat | None:
-    if not services.groups.serves(GROUP_VERSION, services.cluster.image.features.levels):
-        return None
-    waiter, client_host = Waiter(None, context.version), f"/{context.client_host}"
-    return ConsumerHeartbeat(waiter, request, context.client_id or "", client_host, "", context.access)
+def event_of(
+    waiter: Waiter, context: RequestContext, request: ConsumerGroupHeartbeatRequest, fresh_id: str = ""
+) -> ConsumerHeartbeat:
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+    return ConsumerHeartbeat(waiter, request, client_id, client_host, fresh_id, context.access)
 
 
 API: Final = Api(
@@ -79,5 +75,5 @@ API: Final = Api(
         at_most(MEMBER_TOPICS_MAX, "subscribed_topic_names", "topic_partitions"),
         at_most(NEW_PARTITIONS_MAX, "topic_partitions.partitions"),
     ],
-    hook=heartbeat_hook(repeated_event),
+    hook=heartbeat_hook(event_of, GROUP_VERSION),
 )

@@ -14,7 +14,6 @@ from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.classic.events import Heartbeat
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.security.access import AclOperation
@@ -36,13 +35,9 @@ def refusal(group_id: str, error: ErrorCode) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error if group_id else ErrorCode.INVALID_GROUP_ID)
 
 
-def repeated_event(services: Services, context: RequestContext, request: HeartbeatRequest) -> Heartbeat:
-    return Heartbeat(Waiter(None, context.version), request)
-
-
 API: Final = Api(
     HeartbeatRequest,
     broker=handle,
     needs=needs(on_group, AclOperation.READ, "group_id"),
-    hook=heartbeat_hook(repeated_event),
+    hook=heartbeat_hook(lambda waiter, _context, request: Heartbeat(waiter, request)),
 )

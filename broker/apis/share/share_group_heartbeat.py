@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import submit_event, submit_heartbeat
+from moldau.broker.apis.coordinator import heartbeat_hook, submit_event, submit_heartbeat
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, needs, needs_each, on_group, on_topic
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.group.membership import Refusal
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.heartbeat import refused
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -30,17 +31,20 @@ from moldau.security.access import AclOperation
 def handle(services: Services, context: RequestContext, request: ShareGroupHeartbeatRequest) -> object:
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
-    client_id, client_host = context.client_id or "", f"/{context.client_host}"
 
     def submitted() -> Reply[ShareGroupHeartbeatResponse]:
         return submit_event(
             services.groups.runner_of(request.group_id),
             context.version,
-            lambda waiter: ShareHeartbeat(waiter, request, client_id, client_host),
+            lambda waiter: event_of(waiter, context, request),
             lambda error: refused(Refusal(error)),
         )
 
     return submit_heartbeat(services, context, request.subscribed_topic_names, submitted)
+
+
+def event_of(waiter: Waiter, context: RequestContext, request: ShareGroupHeartbeatRequest) -> ShareHeartbeat:
+    return ShareHeartbeat(waiter, request, context.client_id or "", f"/{context.client_host}")
 
 
 API: Final = Api(
@@ -51,4 +55,5 @@ API: Final = Api(
         needs_each(on_topic, AclOperation.DESCRIBE, "subscribed_topic_names"),
     ),
     lists=[at_most(ENTRIES_MAX, "subscribed_topic_names")],
+    hook=heartbeat_hook(event_of, SHARE_VERSION),
 )

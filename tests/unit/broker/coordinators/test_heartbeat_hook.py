@@ -17,6 +17,7 @@ from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from moldau.protocol.messages.list_groups import ListGroupsRequest
+from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
@@ -94,8 +95,20 @@ async def classic(client: Client) -> Beat:
     return Beat(beat, 4, leave, 5)
 
 
+async def share(client: Client) -> Beat:
+    """The only member of the share group `g`, once its share partitions are initialized and assigned."""
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+    for _ in range(20):
+        answer = await client.ask(request, 1)
+        assert answer.error_code == ErrorCode.NONE, answer
+        request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=answer.member_epoch)
+        await asyncio.sleep(0.5)
+    leave = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=-1)
+    return Beat(request, 1, leave, 1)
+
+
 Join = Callable[[Client], Awaitable[Beat]]
-each_kind = pytest.mark.parametrize("join", [consumer, classic])
+each_kind = pytest.mark.parametrize("join", [consumer, classic, share])
 
 
 @pytest.fixture
@@ -118,7 +131,8 @@ def live(join: Join, story: Callable[[Node, Client, Beat], Awaitable[None]], **p
         await prepare(client)
         await story(node, client, await join(client))
 
-    serve_secured_and(run, {name.replace("_", "."): value for name, value in properties.items()})
+    named = {"share_coordinator_state_topic_replication_factor": "1", "share_coordinator_state_topic_min_isr": "1"}
+    serve_secured_and(run, {name.replace("_", "."): value for name, value in (named | properties).items()})
 
 
 async def prepare(client: Client) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from moldau.coordinator.group.events import ShardRequest, TopicsDeleted
@@ -148,6 +150,52 @@ def test_a_heartbeat_looks_at_the_group_again_only_where_something_has_changed(
     assert len(looks) == 2
 
 
+@pytest.mark.parametrize(
+    ("news", "settled"),
+    [
+        ({}, True),
+        ({"rack_id": "r"}, False),
+        ({"subscribed_topic_names": ["t"]}, False),
+        ({"member_epoch": 2}, False),
+        ({"member_epoch": 0}, False),
+        ({"member_epoch": -1}, False),
+        ({"member_id": "b"}, False),
+    ],
+)
+def test_a_heartbeat_that_only_prolongs_the_session_is_found(news: dict[str, Any], settled: bool) -> None:
+    """The stage compares each that repeats the one before it with a step."""
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t")
+    assert stage.settle("a") == {"a": 3}
+
+    def is_settled(client_id: str = "cli", host: str = "/127.0.0.1") -> bool:
+        fields = {"group_id": GROUP, "member_id": "a", "member_epoch": 3, **news}
+        event = ShareHeartbeat(stage.waiter(1), ShareGroupHeartbeatRequest(**fields), client_id, host)
+        return stage.shard.settled_heartbeat(event) is not None
+
+    assert is_settled() is settled
+    assert not is_settled(client_id="other") and not is_settled(host="/other")
+    stage.set_topics({"t": 1, "u": 1})
+    assert not is_settled(), "the metadata has changed"
+    stage.beat("a", 3)
+    assert is_settled() is settled
+    stage.beat("b", 0, "t")
+    assert not is_settled(), "the group has another epoch"
+
+
+def test_a_heartbeat_without_a_step_prolongs_the_session() -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t")
+    stage.settle("a")
+    before = stage.repeated_count
+    for _ in range(3):
+        stage.wait(30_000)
+        assert stage.beat("a", 3).error_code == ErrorCode.NONE
+    assert stage.repeated_count == before + 3
+    stage.wait(45_000)
+    assert stage.share_group.members == {}
+
+
 def test_a_changed_subscription_takes_effect_at_once() -> None:
     stage = ShareGroupStage({"t": 1, "u": 1})
     stage.beat("a", 0, "t", "u")
@@ -187,7 +235,8 @@ def test_an_epoch_before_the_previous_one_is_fenced() -> None:
 def test_requests_that_make_no_sense() -> None:
     stage = ShareGroupStage({"t": 1})
     assert stage.beat("a", 0).error_message == "SubscribedTopicNames must be set in first request."
-    assert stage.beat(" ", 0, "t").error_message == "MemberId can't be empty."
+    for blanks in (" ", "\x1f\0"):
+        assert stage.beat(blanks, 0, "t").error_message == "MemberId can't be empty."
     assert stage.beat("", 0, "t").error_code == ErrorCode.INVALID_REQUEST
     assert stage.beat("m" * 37, 0, "t").error_code == ErrorCode.INVALID_REQUEST
     assert stage.beat("m" * 36, -2, "t").error_message == "MemberEpoch is invalid."
