@@ -76,6 +76,17 @@ EXPIRED_RECORDS_MAX: Final = 5_000
 batches."""
 
 
+class ExpiryContinued(NamedTuple):
+    """The outcome of a batch of tombstones if more offsets may have expired. If the log refuses the batch, the next
+    search is that of the next interval."""
+
+    def on_committed(self, step: GroupStep) -> None:
+        step.timers.schedule(EXPIRY_KEY, step.now_ms)
+
+    def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
+        pass
+
+
 class TimersRestored(NamedTuple):
     """The outcome of a step with a batch. If the log refuses the batch, the timers are restored to their state before
     the step, and a timer that fired in the step fires again."""
@@ -322,9 +333,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         if key is None:
             return
         if key == EXPIRY_KEY:
-            is_done = expire_offsets(step, self._offsets, EXPIRED_RECORDS_MAX)
-            interval_ms = self.config.offsets_retention_check_interval_ms if is_done else 0
-            self._timers.schedule(EXPIRY_KEY, step.now_ms + interval_ms)
+            if not expire_offsets(step, self._offsets, EXPIRED_RECORDS_MAX):
+                step.when_committed(ExpiryContinued())
+            self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
             return
         group = self._groups.get(key.group_id)
         if group is not None:
