@@ -264,8 +264,8 @@ class ConsumerGroup:
         former = self.members.pop(member_id)
         self._count(former, None)
         self._release(former)
-        if former.instance_id is not None:
-            self.static_members.pop(former.instance_id, None)
+        if former.instance_id is not None and self.static_members.get(former.instance_id) == member_id:
+            del self.static_members[former.instance_id]
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """Store the topics that a regular expression matches. If `resolved` is None, remove the expression, which no

@@ -1,8 +1,12 @@
 """Replay of the records of a consumer group. A consumer group changes only here, both in a loaded shard and while a
 shard loads.
 
-Records that contradict the log before them are refused if Apache Kafka 4.3.1 refuses them: a tombstone of a group
-that has members or targets, and a tombstone of a member that has partitions or a target.
+A coordinator may load its log while that is being compacted. Records that were superseded later are then missing, and
+the group comes right with the records that supersede them. So a tombstone removes a member or a group with all that it
+has, and a partition belongs to the member that was written last.
+
+DIVERGES: Apache Kafka 4.3.1 refuses to load a log in which the tombstone of a member or of a group comes before those
+of its partitions, targets and members (KAFKA-21102).
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ from moldau.coordinator.consumer.member import (
 )
 from moldau.coordinator.group.membership import LEAVE_EPOCH, NO_ASSIGNMENT_EPOCH
 from moldau.coordinator.group.records import RecordChange
-from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.records.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -41,27 +44,13 @@ from moldau.protocol.records.consumer_groups import (
 
 def replay(group: ConsumerGroup | None, change: RecordChange) -> ConsumerGroup | None:
     """The group after a record is applied; None if the record is a tombstone of the group. A tombstone about a group
-    that does not exist is ignored.
-
-    Raises `MalformedMessage` if the record contradicts the group.
-    """
-    if group is None:
-        if change.value is None:
-            return None
-        group = ConsumerGroup(change.group_id)
-    if isinstance(change.key, ConsumerGroupMetadataKey) and change.value is None:
-        _check_removal(group)
+    that does not exist is ignored."""
+    if change.value is None and (group is None or isinstance(change.key, ConsumerGroupMetadataKey)):
         return None
+    if group is None:
+        group = ConsumerGroup(change.group_id)
     REPLAYS[type(change.key)](group, change.key, change.value)
     return group
-
-
-def _check_removal(group: ConsumerGroup) -> None:
-    if group.members or group.targets or group.assignment_epoch != NO_ASSIGNMENT_EPOCH:
-        raise MalformedMessage(
-            f"a tombstone of the consumer group {group.group_id!r}, which has {len(group.members)} members, "
-            f"{len(group.targets)} targets and the assignment epoch {group.assignment_epoch}"
-        )
 
 
 def _replay_epoch(group: ConsumerGroup, _key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue) -> None:
@@ -82,8 +71,7 @@ def _replay_member(
     if value is not None:
         group.put_member(with_metadata(member or ConsumerMember(key.member_id), value))
     elif member is not None:
-        if member.epoch != LEAVE_EPOCH or key.member_id in group.targets:
-            raise MalformedMessage(f"a tombstone of the member {key.member_id!r}, which has partitions or a target")
+        group.targets.pop(key.member_id, None)
         group.remove_member(key.member_id)
 
 
@@ -118,12 +106,10 @@ def _replay_target_epoch(
     _key: ConsumerGroupTargetAssignmentMetadataKey,
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    if value is not None:
+    if value is None:
+        group.assignment_epoch, group.assignment_ms = NO_ASSIGNMENT_EPOCH, 0
+    else:
         group.assignment_epoch, group.assignment_ms = value.assignment_epoch, value.assignment_timestamp
-        return
-    if group.targets:
-        raise MalformedMessage(f"a tombstone of the assignment epoch of {group.group_id!r}, which has targets")
-    group.assignment_epoch, group.assignment_ms = NO_ASSIGNMENT_EPOCH, 0
 
 
 def _replay_regex(

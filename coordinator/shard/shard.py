@@ -59,7 +59,6 @@ from moldau.coordinator.shard.kinds import (
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListedGroup
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
-from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 
 
@@ -164,7 +163,13 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     def _replay_record(self, change: RecordChange, end_offset: int) -> None:
         """Apply a record of one kind of group. A group that only has offsets is replaced by a group of the record's
-        kind. Raises `MalformedMessage` if the record contradicts the log before it."""
+        kind; while the shard loads, so is any group of another kind.
+
+        DIVERGES: Apache Kafka 4.3.1 cannot load a log in which a record of a consumer group follows a classic group
+        that has members (KAFKA-21117). That is what a coordinator reads while the log cleaner is at work: a segment
+        before it was cleaned, and a later one without the tombstone of the classic group, because the group has become
+        a classic one again.
+        """
         kind = KIND_OF_KEY[type(change.key)]
         former = self._groups.get(change.group_id)
         own = former if isinstance(former, kind.group_class) else None
@@ -173,8 +178,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             if own is not None:
                 self._forget(own)
             return
-        if own is None and former is not None and not former.is_simple:
-            raise MalformedMessage(f"a {group.type_name} record of the {former.type_name} group {change.group_id!r}")
+        assert own is not None or former is None or former.is_simple or not self.is_loaded, "tombstones come first"
         self._groups[change.group_id] = group
         if group.visible_from is None:
             group.visible_from = end_offset if own is not None or former is None else former.visible_from

@@ -165,6 +165,13 @@ class StreamsGroup:
             self.shutdown_member_id = None
         self._state = None
 
+    def find_owners(self) -> None:
+        """Find out anew which processes have each task, once the log is loaded. The log may lack the record by which a
+        member gave up a task before another member of its process got it, if it was compacted meanwhile."""
+        self.owners = TaskOwners()
+        for member in self.members.values():
+            self.owners.add(member)
+
     # What is in no record
 
     def note_configured(self, configured: ConfiguredTopology, image: CoordinatorImage) -> None:

@@ -124,6 +124,7 @@ class StreamsGroupReplaced(NamedTuple):
 def on_loaded(step: GroupStep, group: StreamsGroup) -> None:
     """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
     coordinator."""
+    group.find_owners()
     settings = step.config.streams.of_group(step.image.group_settings(group.group_id))
     for member in group.members.values():
         step.schedule(StreamsTimer.SESSION, group, settings.session_timeout_ms, member.member_id)

@@ -1,8 +1,10 @@
 """Replay of the records of a streams group. A streams group changes only here, both in a loaded shard and while a shard
 loads.
 
-Records that contradict the log before them are refused if Apache Kafka 4.3.1 refuses them: a tombstone of a group
-that has members or a target, and a tombstone of a member that has tasks or a target.
+A tombstone removes a member or a group with all that it has, for the reason in `coordinator/consumer/replay.py`.
+
+DIVERGES: Apache Kafka 4.3.1 refuses to load a log in which the tombstone of a member or of a group comes before those
+of its tasks, targets and members (KAFKA-21102).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from moldau.coordinator.group.membership import LEAVE_EPOCH, NO_ASSIGNMENT_EPOCH
+from moldau.coordinator.group.membership import NO_ASSIGNMENT_EPOCH
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member
@@ -37,22 +39,14 @@ def replay(group: StreamsGroup | None, change: RecordChange) -> StreamsGroup | N
     """The group after a record is applied; None if the record is a tombstone of the group. A tombstone about a group
     that does not exist is ignored.
 
-    Raises `MalformedMessage` if the record contradicts the group.
+    Raises `MalformedMessage` for a topology that no release writes.
     """
-    if group is None:
-        if change.value is None:
-            return None
-        group = StreamsGroup(change.group_id)
-    if isinstance(change.key, StreamsGroupMetadataKey) and change.value is None:
-        _check_removal(group)
+    if change.value is None and (group is None or isinstance(change.key, StreamsGroupMetadataKey)):
         return None
+    if group is None:
+        group = StreamsGroup(change.group_id)
     REPLAYS[type(change.key)](group, change.key, change.value)
     return group
-
-
-def _check_removal(group: StreamsGroup) -> None:
-    if group.members or group.assignment_epoch != NO_ASSIGNMENT_EPOCH:
-        raise MalformedMessage(f"a tombstone of the group {group.group_id!r}, which has members or a target")
 
 
 def _epoch(group: StreamsGroup, _key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
@@ -78,8 +72,7 @@ def _member(
     if value is not None:
         group.put_member(with_metadata(member or Member(key.member_id), value))
     elif member is not None:
-        if member.epoch != LEAVE_EPOCH or key.member_id in group.targets:
-            raise MalformedMessage(f"a tombstone of the member {key.member_id!r}, which has tasks or a target")
+        group.targets.pop(key.member_id, None)
         group.remove_member(key.member_id)
 
 
@@ -88,12 +81,10 @@ def _target_epoch(
     _key: StreamsGroupTargetAssignmentMetadataKey,
     value: StreamsGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    if value is not None:
+    if value is None:
+        group.set_assignment_epoch(NO_ASSIGNMENT_EPOCH, 0)
+    else:
         group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
-        return
-    if group.targets:
-        raise MalformedMessage(f"a tombstone of the target of the group {group.group_id!r}, in which members have one")
-    group.set_assignment_epoch(NO_ASSIGNMENT_EPOCH, 0)
 
 
 def _target(

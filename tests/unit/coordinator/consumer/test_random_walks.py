@@ -11,15 +11,19 @@ from random import Random
 
 import pytest
 
+from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from tests.support.consumer_stage import ConsumerStage, assigned, id_of
+from tests.support.compacted_reading import loaded_from, readings
+from tests.support.consumer_stage import ConsumerStage, assigned, check_owners, id_of, snapshot
 from tests.unit.coordinator.consumer.test_conversion import Classic, given
 
 pytestmark = pytest.mark.slow
 
 STEPS = 120
+READINGS = 60
+"""The number of times that the log of a walk is read while it is being compacted."""
 NONE = ErrorCode.NONE
 GONE = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
 GONE_CLASSIC = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION}
@@ -193,6 +197,23 @@ def test_no_partition_has_two_owners_and_the_log_tells_the_truth(seed: int) -> N
     except Exception as error:
         error.add_note(f"seed {seed}")
         raise
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_log_that_is_being_compacted_gives_the_same_group(seed: int) -> None:
+    """Also if the group turned from one protocol into the other and back meanwhile, or was emptied and made again."""
+    walk = Walk(seed)
+    walk.run()
+    stage = walk.stage
+    expected = stage.loaded_copy().group("g")
+    for number, read in enumerate(readings(stage.log, walk.random, READINGS)):
+        group = loaded_from(read, stage.config, stage.image, stage.wall_ms).group("g")
+        assert type(group) is type(expected), f"reading {number} of seed {seed}"
+        assert snapshot(group) == snapshot(expected), f"reading {number} of seed {seed}"
+        if isinstance(group, ConsumerGroup):
+            check_owners(group)
+        elif isinstance(group, ClassicGroup) and isinstance(expected, ClassicGroup):
+            assert (group.generation, [*group.members]) == (expected.generation, [*expected.members])
 
 
 def test_the_walks_reach_every_state() -> None:

@@ -1,4 +1,4 @@
-"""Logs that Apache Kafka 4.3.1 wrote, taken over; and logs that contradict themselves."""
+"""Logs that Apache Kafka 4.3.1 wrote, taken over; and logs that lack what was compacted away."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from moldau.coordinator.runtime.machine import Loaded, Waiter
 from moldau.coordinator.shard.kinds import change_of, record_of
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -157,7 +156,7 @@ def test_the_topics_that_a_release_before_4_1_wrote_are_removed() -> None:
     assert not stage.group.has_partition_metadata
 
 
-# Logs that contradict themselves
+# Logs that are being compacted
 
 
 def loaded(*changes: Change) -> GroupShard:
@@ -177,25 +176,23 @@ GROUP = (
 )
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_a_group_is_not_removed_before_all_that_it_has(count: int) -> None:
-    tombstones = group_tombstones("g", ["m"], [])
-    assert loaded(*GROUP, *tombstones).group("g") is None
-    del tombstones[-count - 1 : -1]
-    if count == 1:  # the tombstone of the old record of topics, which this group does not have
-        assert loaded(*GROUP, *tombstones).group("g") is None
-    else:
-        with pytest.raises(MalformedMessage, match="tombstone"):
-            loaded(*GROUP, *tombstones)
+@pytest.mark.parametrize("kept", range(6))
+def test_the_tombstone_of_a_group_removes_all_of_it(kept: int) -> None:
+    """Also if the tombstones of its members, targets and partitions were compacted away: it may be made again then."""
+    *others, group_tombstone = group_tombstones("g", ["m"], [])
+    others = others[:kept]
+    assert loaded(*GROUP, *others, group_tombstone).group("g") is None
+    again = loaded(*GROUP, *others, group_tombstone, *GROUP).group("g")
+    assert isinstance(again, ConsumerGroup)
+    assert (again.epoch, [*again.members], [*again.targets]) == (2, ["m"], ["m"])
 
 
-def test_a_member_is_not_removed_before_its_partitions_and_its_target() -> None:
+def test_the_tombstone_of_a_member_removes_its_partitions_and_its_target() -> None:
     current, target, metadata = member_tombstones("g", "m")
-    group = loaded(*GROUP, current, target, metadata).group("g")
-    assert isinstance(group, ConsumerGroup) and not group.members
-    for before in ([], [current], [target]):
-        with pytest.raises(MalformedMessage, match="partitions or a target"):
-            loaded(*GROUP, *before, metadata)
+    for before in ([], [current], [target], [current, target]):
+        group = loaded(*GROUP, *before, metadata).group("g")
+        assert isinstance(group, ConsumerGroup)
+        assert not group.members and not group.targets and not group.is_owned(A, 0)
 
 
 def test_a_member_without_its_last_record_has_left() -> None:

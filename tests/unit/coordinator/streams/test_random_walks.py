@@ -11,11 +11,14 @@ from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.streams.tasks import task_ids_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskIds
+from tests.support.compacted_reading import loaded_from, readings
 from tests.support.streams_stage import StreamsStage, group_in, image_of, subtopology, topology
 
 pytestmark = pytest.mark.slow
 
 STEPS = 150
+READINGS = 60
+"""The number of times that the log of a walk is read while it is being compacted."""
 MEMBERS = "abcde"
 PROCESS_OF = {"a": "P", "b": "P", "c": "Q", "d": "R", "e": "R"}
 TOPOLOGY = topology(subtopology("0", ["in"], "c"), subtopology("1", ["other"]))
@@ -153,6 +156,18 @@ def test_a_walk(seed: int) -> None:
     for _ in range(STEPS):
         walk.go()
     walk.settle()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_log_that_is_being_compacted_gives_the_same_group(seed: int) -> None:
+    """Also the same owners of tasks, although members of one process pass tasks to each other."""
+    walk = Walk(seed)
+    for _ in range(STEPS):
+        walk.go()
+    stage = walk.stage
+    for number, read in enumerate(readings(stage.log, walk.random, READINGS)):
+        group = group_in(loaded_from(read, stage.config, stage.image, stage.wall_ms))
+        assert image_of(group) == image_of(stage.group), f"reading {number} of seed {seed}"
 
 
 def test_the_check_sees_a_task_with_two_owners() -> None:
