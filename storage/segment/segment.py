@@ -9,6 +9,7 @@ never gets an entry, because a lookup without an entry begins at position 0.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -235,9 +236,9 @@ class Segment(SegmentFiles):
 
     @classmethod
     def create(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """Make an empty .log file with an empty offset index and time index. Raises OSError.
-
-        Files of these names may exist already, from an attempt that failed half-way: they are emptied.
+        """Make an empty .log file with an empty offset index and time index. Raises OSError, and then leaves no file
+        behind: the next start would take the name of a .log file for the end of the segment before it, to which smaller
+        batches may still be appended.
         """
         segment = cls(fs, directory, base_offset, config, now_ms, 0)
         try:
@@ -247,8 +248,19 @@ class Segment(SegmentFiles):
             segment.time_index.entries.create()
         except OSError:
             segment.close()
+            segment._remove_half_made()
             raise
         return segment
+
+    def _remove_half_made(self) -> None:
+        """Remove the files of a segment that could not be made. Raises OSError with EIO if one of them stays, because
+        the log must not go on beside it."""
+        try:
+            for suffix in self.existing_suffixes():
+                self._fs.unlink(self.path(suffix))
+        except OSError as error:
+            path = self.path(LOG_SUFFIX)
+            raise OSError(errno.EIO, f"{path} is half made and cannot be removed: {error}") from error
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:

@@ -220,3 +220,31 @@ def test_a_flush_that_must_not_wait_says_that_it_was_put_off() -> None:
     with pytest.raises(OSError) as refused:
         log.flush(NOW_MS)
     assert refused.value.errno == errno.EMFILE and log.failure is None
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("spare", range(5))
+def test_a_segment_that_could_not_be_made_does_not_hide_what_goes_into_the_one_before_it(
+    spare: int, is_clean: bool
+) -> None:
+    """Its .log file would begin in the midst of the records that came later, and the next start would cut these."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    while log.size < 600:
+        append(log, "small")
+    log.release_files()
+    log.release_files()
+    exhaust(disk)
+    disk.faults.descriptors_max += spare
+    large = log.append_as_leader(batch("large" * 60), 0, NOW_MS)
+    relax(disk)
+    assert log.failure is None and (large.error is ErrorCode.NONE) == (spare == 4)
+    append(log, "small again")
+    assert len(log.segments) == (2 if spare == 4 else 1)
+    records = read_all(log)
+    assert len(records) == log.end_offset
+    if is_clean:
+        log.close(NOW_MS, clean=True)
+    disk.end_process()
+    again = open_log(disk, "/d/t-0", clean=is_clean)
+    assert read_all(again) == records and again.end_offset == log.end_offset
