@@ -462,17 +462,18 @@ class Segment(SegmentFiles):
         """
         if self._timestamps_loaded:
             return
-        self._timestamps_loaded = True
-        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry()
+        max_timestamp, its_offset = self.time_index.last_entry()
         last_offset, position = self.offset_index.last_entry()
-        if not self._has_timestamp(self.max_timestamp, self.offset_of_max_timestamp):
-            self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-            position = 0
+        if not self._has_timestamp(max_timestamp, its_offset):
+            max_timestamp, its_offset, position = NO_TIMESTAMP, self.base_offset, 0
         elif position and not self._has_batch(position, last_offset):
             position = 0
         for _, header in iterate_batch_headers(self.file(), position, self.size):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, its_offset = header.max_timestamp, header.last_offset
+        # Only now: if the process has no file descriptor left, the next call reads them.
+        self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, its_offset
+        self._timestamps_loaded = True
 
     def _has_timestamp(self, timestamp: int, offset: int) -> bool:
         """Whether the batch that contains `offset` has `timestamp` as its largest timestamp. Raises OSError and

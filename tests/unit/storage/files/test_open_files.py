@@ -248,3 +248,23 @@ def test_a_segment_that_could_not_be_made_does_not_hide_what_goes_into_the_one_b
     disk.end_process()
     again = open_log(disk, "/d/t-0", clean=is_clean)
     assert read_all(again) == records and again.end_offset == log.end_offset
+
+
+@pytest.mark.parametrize("spare", range(3))
+def test_timestamps_that_could_not_be_read_are_read_at_the_next_look(spare: int) -> None:
+    """Retention would take the time of the file for them, and a search by time would leave the segment out."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(40):
+        append(log, f"value {number}", timestamp=NOW_MS + number)
+    log.close(NOW_MS, clean=True)
+    again = open_log(disk, "/d/t-0", clean=True)
+    exhaust(disk)
+    disk.faults.descriptors_max += spare
+    with pytest.raises(OSError):
+        again.offset_of_max_timestamp()
+    relax(disk)
+    first, second = again.segments[:2]
+    assert first.largest_timestamp() == NOW_MS + second.base_offset - 1
+    found = again.offset_of_max_timestamp()
+    assert found is not None and found.offset == 39
