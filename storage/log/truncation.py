@@ -5,6 +5,9 @@ The cut itself is not durable until the next flush, so that a loss of power may 
 recognizes them because batches that are appended after a truncation go into a new segment, whose base offset is the end
 of the valid bytes before it.
 
+The part of a tiered log before its local files is in remote storage, and a truncation of the local files leaves it as
+it is: the log keeps its log start offset, its leader epochs and the producer snapshot at its end.
+
 A follower whose log ends before the leader's local log begins starts after the remote part (`start_after_remote`): its
 local files begin where the leader's local log begins, or a little before.
 
@@ -39,10 +42,15 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         # No batch is removed, but an epoch without batches may begin at the end of the log.
         log.epochs.truncate_from_end(offset)
         return False
-    if offset <= log.segments[0].base_offset:
+    first_offset = log.segments[0].base_offset
+    has_remote_part = log.config.is_tiered and log.log_start_offset < offset
+    if offset <= first_offset and not has_remote_part:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
     try:
+        if offset < first_offset:
+            remove_local_part(log, offset, now_ms)
+            return True
         remove_files(log.fs, drop_segments_from(log, offset))
         log.active = log.segments[-1]
         size_before = log.active.size
@@ -58,6 +66,20 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         log.fail_log(error)
         raise
     return True
+
+
+def remove_local_part(log: LogState, offset: int, now_ms: int) -> None:
+    """Remove all batches of a tiered log whose batches before `offset` are in remote storage. The log then ends at
+    `offset`, and keeps its log start offset and leader epochs. Raises OSError and `MalformedMessage`.
+
+    DIVERGES: in Apache Kafka such a log begins at `offset`, without leader epochs. If the replica leads later, it
+    deletes the remote segments before that offset.
+    """
+    remove_files(log.fs, log.segments)
+    log.segments[:] = [Segment.create(log.fs, log.directory, offset, log.config, now_ms)]
+    log.active = log.segments[0]
+    log.end_offset = offset
+    truncate_derived_state(log, now_ms)
 
 
 def drop_segments_from(log: LogState, offset: int) -> list[Segment]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from moldau.broker.tiering.copying import expired_segments
@@ -100,6 +101,23 @@ def test_delete_records_deletes_remote_segments_that_lie_wholly_before() -> None
         await until(lambda: copied(node)[0] == second, "the first segment is deleted")
         assert log.log_start_offset == second.start_offset + 1
         assert (await client.fetch("t", second.start_offset + 1, max_wait_ms=100)).error_code == 0
+
+    serve_tiered(story)
+
+
+def test_a_truncation_of_all_local_records_deletes_no_remote_segment() -> None:
+    """The log start offset stays, before which a leader deletes remote segments."""
+
+    async def story(node: Node) -> None:
+        client = await remote_topic(node)
+        partition, before = partition_of(node), copied(node)
+        log = partition.log
+        log.truncate_to(log.active.base_offset, node.host.wall_ms())
+        partition.adapt_to_truncation()
+        assert log.size == 0 and log.log_start_offset == 0
+        await asyncio.sleep(30)
+        assert copied(node) == before and stored(node) == {each.segment_id for each in before}
+        assert (await client.fetch("t", 0, max_wait_ms=500)).records
 
     serve_tiered(story)
 

@@ -6,13 +6,20 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from moldau.protocol.errors import ErrorCode
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_snapshot import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, encode_snapshot
 from tests.support.segments import EPOCH, mixed_batches
 
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1_000, is_tiered=True, local_retention_bytes=0)
+
+
+def decode_entries(snapshot: bytes) -> list[tuple[int, ...]]:
+    return list(SNAPSHOT_ENTRY.iter_unpack(snapshot[SNAPSHOT_HEADER.size :]))
 
 
 def written(tmp_path: Path, config: LogConfig = CONFIG) -> Log:
@@ -70,6 +77,37 @@ def test_local_retention_keeps_what_it_allows(tmp_path: Path) -> None:
     second = log.segments[1].base_offset
     assert log.delete_old_segments(0, log.end_offset)
     assert log.local_start_offset == second
+
+
+@pytest.mark.parametrize("back", [0, 1, 7])
+def test_a_truncation_of_all_local_files_leaves_the_remote_part(tmp_path: Path, back: int) -> None:
+    """Otherwise this replica, as a later leader, would delete the remote segments before its log start offset."""
+    log = written(tmp_path)
+    first = log.active.base_offset
+    log.tiered_end_offset = first
+    log.delete_old_segments(0, log.end_offset)
+    assert log.local_start_offset == first
+    epochs, snapshot = list(log.epochs.entries), LocalFiles().read(log.snapshots.path(first))
+    end = first - back
+    log.lower_recovery_point(end)
+    assert log.truncate_to(end, 0)
+    killed = Log.open(LocalFiles(), log.directory, CONFIG, recovery_point=log.recovery_point, now_ms=0)
+    for each in (log, killed):
+        assert (each.log_start_offset, each.local_start_offset, each.end_offset) == (0, end, end)
+        assert each.epochs.entries == epochs and each.snapshots.offsets == ([first] if not back else [])
+        moved = each.read(end - 1, 1000, end_offset=end, at_least_one=True)
+        assert moved is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+        if not back:
+            assert sorted(decode_entries(encode_snapshot(each.producers))) == sorted(decode_entries(snapshot))
+
+
+def test_a_truncation_to_the_log_start_offset_leaves_nothing(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    log.advance_log_start(log.active.base_offset, log.end_offset)
+    log.delete_old_segments(0, log.end_offset)
+    start = log.log_start_offset
+    assert log.truncate_to(start, 0)
+    assert (log.log_start_offset, log.end_offset, log.epochs.entries, log.snapshots.offsets) == (start, start, [], [])
 
 
 def test_delete_records_deletes_segments_that_have_no_copy(tmp_path: Path) -> None:
