@@ -118,7 +118,7 @@ def finish_flush(log: LogState, work: FlushWork, now_ms: int) -> None:
         return postpone_flush(log, work)
     log.synced_end_offset = max(log.synced_end_offset, log.flush_end_offset)
     if work.is_complete:
-        log.recovery_point = max(log.recovery_point, log.flush_end_offset)
+        log.recovery_point = max(log.recovery_point, min(log.flush_end_offset, log.recovery_point_max))
     else:
         _checkpoints_not_written(log, work)
     log.flush_in_flight = None

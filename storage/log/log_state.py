@@ -28,7 +28,7 @@ from moldau.storage.files.port import TRANSIENT_ERRNOS, FileSystem
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.loading import LoadedLog
 from moldau.storage.log.pending_orders import erase_order_at
-from moldau.storage.log_config import LogConfig
+from moldau.storage.log_config import INT64_MAX, LogConfig
 from moldau.storage.segment.segment import Segment
 
 NO_FLUSH = -1
@@ -69,6 +69,7 @@ class LogState:
         "partition",
         "producers",
         "recovery_point",
+        "recovery_point_max",
         "segments",
         "snapshots",
         "synced_end_offset",
@@ -92,16 +93,16 @@ class LogState:
         self.log_start_offset = loaded.log_start_offset
         self.lowered_start_offset: int | None = None
         """The log start offset after a truncation in preparation; None if it does not change. It is checkpointed before
-        the truncation, because the old start would hide records that are appended later.
-        """
+        the truncation, because the old start would hide records that are appended later."""
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         """The offset at which recovery begins after a crash. Everything before it is durable, and so are the
         checkpointed leader epochs up to it."""
+        self.recovery_point_max = INT64_MAX
+        """A limit of the recovery point: the new end of the log, while a truncation is in preparation."""
         self.synced_end_offset = loaded.recovery_point
         """The offset below which every record is durable. It exceeds the recovery point if a full disk had no room for
-        a checkpoint.
-        """
+        a checkpoint."""
         self.first_dirty_offset = loaded.first_dirty_offset
         """The offset up to which the log is cleaned, durably; None if it was never cleaned."""
         self.tiered_end_offset = 0
@@ -119,8 +120,7 @@ class LogState:
         self.failure: OSError | None = None
         """The error that forbids writes to this log until the broker restarts; None if there is none."""
         self.on_failure: Callable[[OSError], None] | None = None
-        """Called with the error of the disk that failed this log. Such an error takes the whole log
-        directory offline."""
+        """Called with the error of the disk that failed this log. Such an error takes the log directory offline."""
         self.on_change: Callable[[], None] | None = None
         self.is_change_noted = False
         self.on_damage: Callable[[str], None] | None = None
@@ -137,8 +137,7 @@ class LogState:
         """The paths of files, besides those of the segments, that the next flush has to sync."""
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
         self.cut_segments = loaded.rebuilt + ([] if loaded.was_clean else before[-1:])
-        """Segments below the recovery point that were truncated since the last flush, perhaps by the
-        previous process."""
+        """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
         for segment in [] if loaded.was_clean else self.segments[max(len(before) - 1, 0) :]:
             segment.note_not_synced()  # entries that were removed would come back with a loss of power
         self.flush_end_offset = NO_FLUSH
@@ -218,17 +217,23 @@ class LogState:
 
     def lower_recovery_point(self, offset: int) -> None:
         """Prepare a truncation to `offset`: lower the recovery point and the other offsets that are checkpointed to the
-        new end. The caller makes the checkpoints durable, and then truncates.
+        new end. The caller makes the checkpoints durable, and then truncates, or calls `end_truncation`.
 
         If a batch spans the offset, the whole batch is removed, so the offsets are lowered to its base offset. If the
         recovery point stayed past the new end, recovery would report a torn append there as damage of flushed data.
         """
-        offset = self._end_after_truncation(offset)
+        offset = self.recovery_point_max = self._end_after_truncation(offset)
         self.recovery_point = min(self.recovery_point, offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.lowered_start_offset = offset if offset < self.log_start_offset else None
         self.truncation_count += 1
+        self.note_change()
+
+    def end_truncation(self) -> None:
+        """End a truncation: it was carried out, or it is given up after it was prepared."""
+        self.recovery_point_max = INT64_MAX
+        self.lowered_start_offset = None
         self.note_change()
 
     def _end_after_truncation(self, offset: int) -> int:
@@ -254,6 +259,7 @@ class LogState:
         self.boundaries.clear()
         self.flush_end_offset = min(self.flush_end_offset, self.end_offset)
         self.lower_recovery_point(self.end_offset)
+        self.end_truncation()
         self.synced_end_offset = min(self.synced_end_offset, self.end_offset)
         self.directory_is_dirty = True
 

@@ -41,6 +41,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     if offset >= log.end_offset:
         # No batch is removed, but an epoch without batches may begin at the end of the log.
         log.epochs.truncate_from_end(offset)
+        log.end_truncation()
         return False
     first_offset = log.segments[0].base_offset
     has_remote_part = log.config.is_tiered and log.log_start_offset < offset

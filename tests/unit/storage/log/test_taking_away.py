@@ -113,6 +113,34 @@ def test_a_flush_under_way_does_not_vouch_for_what_replaced_its_bytes(log: Log) 
     assert log.recovery_point == 30
 
 
+def test_a_flush_that_ends_while_a_truncation_is_prepared_does_not_undo_the_preparation(log: Log) -> None:
+    """A checkpoint with the recovery point past the new end would make a start after a crash report damage."""
+    work = log.pending_flush()
+    assert work is not None
+    work.sync_files()
+    log.lower_recovery_point(30)
+    log.finish_flush(work, NOW_MS)
+    assert log.recovery_point == 30
+    log.flush(NOW_MS)
+    assert (log.recovery_point, log.synced_end_offset) == (30, COUNT)
+    log.truncate_to(30, NOW_MS)
+    append(log, "new")
+    log.flush(NOW_MS)
+    assert log.recovery_point == 31
+
+
+@pytest.mark.parametrize("offset", [30, COUNT])
+def test_after_a_truncation_that_removed_nothing_the_recovery_point_moves_on(log: Log, offset: int) -> None:
+    log.lower_recovery_point(offset)
+    if offset == COUNT:
+        assert not log.truncate_to(offset, NOW_MS)
+    else:
+        log.end_truncation()  # Another leader was elected in between.
+    append(log, "new")
+    log.flush(NOW_MS)
+    assert log.recovery_point == COUNT + 1 and log.start_offset_to_checkpoint == 0
+
+
 def test_deleted_records_are_not_read_and_their_segments_go_later(log: Log) -> None:
     assert log.advance_log_start(35, 40) is ErrorCode.NONE
     assert log.advance_log_start(41, 40) is ErrorCode.OFFSET_OUT_OF_RANGE
