@@ -550,6 +550,8 @@ def start_log_at_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: 
     """
     if log.end_offset != log.log_start_offset or len(records) < HEADER_SIZE or log.failure is not None:
         return
+    if log.is_checkpoint_under_way:
+        return  # The batches are fetched again.
     with suppress(MalformedMessage, OSError):
         header = parse_header(records, 0)
         is_whole = header.size <= len(records) and crc_is_valid(records, 0, header)

@@ -416,6 +416,13 @@ class ReplicaFetcher:
         followed.failure_count += 1
         self._delayed[followed.key] = followed
 
+    def awaits(self, effect: TruncateLog | RestartLogAt | RebuildFromRemote) -> bool:
+        """Whether an effect must still be carried out. It must not if the partition is followed in another leader epoch
+        by now, or not any more: another log may have the paths of its files then.
+        """
+        state = FetchState.REBUILDING if isinstance(effect, RebuildFromRemote) else FetchState.TRUNCATING
+        return self._current(effect.partition, effect.leader_epoch, state) is not None
+
     # Outcomes of effects. One of an earlier leader epoch is ignored: the partition was followed anew since.
 
     def on_truncated(self, partition: Partition, leader_epoch: int) -> None:

@@ -268,6 +268,8 @@ class LogEraser:
 
         environment, its_log, fs = self._environment, partition.log, self._environment.fs
         orders = await self._orders_at(its_log, offsets)
+        if not self._is_served(partition):
+            raise LogChanged  # Another log may have the paths of its files.
         is_tiered = self._remote is not None and its_log.config.is_tiered
         undone = [each for each in orders if each.receipt.done_ms is None]
         if undone:

@@ -240,15 +240,11 @@ class RunningFetcher:
         partition, ports = effect.partition, self._ports
         try:
             start = await remote_start(ports.remote_state, effect)
-            partition.log.lower_recovery_point(partition.log.segments[0].base_offset)
-            if not await ports.logs.checkpoint():
-                raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
-            if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
-                partition.log.start_after_remote(start, ports.environment.wall_ms())
-                partition.adapt_to_truncation()
-                log.info(
-                    "%s-%d begins at offset %d, after its remote part", partition.topic, partition.index, start.offset
-                )
+            if not await self._has_prepared(effect, partition.log.segments[0].base_offset):
+                return
+            partition.log.start_after_remote(start, ports.environment.wall_ms())
+            partition.adapt_to_truncation()
+            log.info("%s-%d begins at offset %d, after its remote part", partition.topic, partition.index, start.offset)
         except MalformedMessage as malformed:
             partition.log.mark_damaged(str(malformed))
             return
@@ -260,25 +256,42 @@ class RunningFetcher:
         self._machine.on_rebuilt(partition, effect.leader_epoch)
         self.fetch_next()
 
-    async def _truncate(self, effect: TruncateLog | RestartLogAt) -> None:
-        """Truncate a follower's log as the effect says.
+    async def _has_prepared(self, effect: TruncateLog | RestartLogAt | RebuildFromRemote, offset: int) -> bool:
+        """Prepare a truncation of a log to `offset`. Returns whether it must still be carried out, which the caller
+        then does without waiting. Raises OSError.
 
         The lowered recovery point is made durable first, because otherwise a recovery after a crash would report the
-        truncated batches as damage.
+        truncated batches as damage. When this returns, no flush is in progress: it would write the same leader epoch
+        checkpoint as the truncation.
         """
+        ports, its_log = self._ports, effect.partition.log
+        if not self._machine.awaits(effect):
+            return False
+        its_log.lower_recovery_point(offset)
+        preparation, is_due = its_log.truncation_count, False
+        try:
+            if not await ports.logs.checkpoint():
+                raise OSError(errno.ENOSPC, "the recovery point is not durable", its_log.directory)
+            await ports.flusher.wait_for_flush(its_log)
+            is_due = self._machine.awaits(effect)
+        finally:
+            if not is_due and its_log.truncation_count == preparation:
+                its_log.end_truncation()
+        return is_due
+
+    async def _truncate(self, effect: TruncateLog | RestartLogAt) -> None:
+        """Truncate a follower's log as the effect says."""
         partition, ports = effect.partition, self._ports
         try:
-            partition.log.lower_recovery_point(effect.offset)
-            if not await ports.logs.checkpoint():
-                raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)
-            if partition.leader_epoch == effect.leader_epoch and not partition.is_leader:
-                now_ms = ports.environment.wall_ms()
-                if isinstance(effect, TruncateLog):
-                    partition.log.truncate_to(effect.offset, now_ms)
-                else:
-                    partition.log.truncate_fully_and_start_at(effect.offset, now_ms)
-                partition.adapt_to_truncation()
-                log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
+            if not await self._has_prepared(effect, effect.offset):
+                return
+            now_ms = ports.environment.wall_ms()
+            if isinstance(effect, TruncateLog):
+                partition.log.truncate_to(effect.offset, now_ms)
+            else:
+                partition.log.truncate_fully_and_start_at(effect.offset, now_ms)
+            partition.adapt_to_truncation()
+            log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
         except MalformedMessage as malformed:
             partition.log.mark_damaged(str(malformed))
             return

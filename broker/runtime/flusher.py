@@ -40,6 +40,8 @@ class Flusher:
         self._writes_back = False
         self._epochs_to_write: dict[Log, None] = {}
         self._writes_epochs = False
+        self._ends: dict[Log, asyncio.Future[None]] = {}
+        """For each log, the future that completes with its flush in progress, if a truncation waits for it."""
         self._idle: asyncio.Future[None] | None = None
         self.write_back_count = 0
         self.sync_count = 0
@@ -74,6 +76,11 @@ class Flusher:
         while self._waiting or self._writes_back or self._writes_epochs:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
+
+    async def wait_for_flush(self, log: Log) -> None:
+        """Wait until no flush of a log is in progress."""
+        while log.flush_in_flight is not None:
+            await self._ends.setdefault(log, asyncio.get_running_loop().create_future())
 
     def forget_log(self, log: Log) -> None:
         """Forget a log that is about to be deleted: it need not be durable. The callbacks that wait for it are called
@@ -165,6 +172,10 @@ class Flusher:
         else:
             log.finish_flush(work, self._environment.wall_ms())
             self._flushed(log)
+        finally:
+            ended = self._ends.pop(log, None)
+            if ended is not None and not ended.done():
+                ended.set_result(None)
 
     async def _sync(self, log: Log) -> None:
         while callbacks := self._waiting.get(log):

@@ -135,6 +135,14 @@ class LeaderEpochs:
         self.entries = []
         self._changed()
 
+    def remove_file(self) -> None:
+        """Remove all epochs and the checkpoint file, which takes no space on the disk. The next flush writes the file
+        again, because one that is in progress may still put it back. Blocks for the sync. Raises OSError."""
+        self.clear()
+        if self._fs.exists(self.path):
+            self._fs.unlink(self.path)
+        self._fs.sync_directory(self._directory)
+
     def encode(self) -> bytes:
         """The content of the leader-epoch-checkpoint file for the current entries."""
         return format_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in self.entries])

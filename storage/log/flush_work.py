@@ -66,6 +66,11 @@ class FlushWork:
         self.is_postponed = False
         """Whether the work gave up because too many files were open. Another flush can sync the remaining files."""
 
+    @property
+    def writes_checkpoints(self) -> bool:
+        """Whether this writes checkpoint files of the log, such as that of the leader epochs."""
+        return bool(self._checkpoints)
+
     def sync_files(self) -> None:
         """Sync the files and write the checkpoints. Blocks until the disk is done. Raises OSError if a sync failed,
         after which the log has failed."""
@@ -85,6 +90,8 @@ class FlushWork:
                 self._sync_path(file)
         for path in self.paths:
             self._sync_path(path)
+        if self.is_abandoned:
+            return  # Another log may have the paths of the checkpoints: its topic has the same name.
         # After the batches: epochs of batches that a loss of power takes must not survive them.
         written = [self._write_checkpoint(*each) for each in self._checkpoints]
         self.is_complete = all(written)

@@ -40,8 +40,8 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
     The caller removes the files after file.delete.delay.ms. The call also closes the descriptors of the remaining
     segments, which the next reader opens again. Raises OSError if the log has failed, or too many files were open.
     """
-    if log.failure is not None:
-        return []
+    if log.failure is not None or (log.config.is_tiered and log.is_checkpoint_under_way):
+        return []  # The leader epochs of what is deleted have to be durable first: the next check deletes it.
     try:
         log.release_files()
         count = deletable_count(

@@ -162,6 +162,12 @@ class LogState:
         """The size in bytes of all .log files."""
         return sum(segment.size for segment in self.segments)
 
+    @property
+    def is_checkpoint_under_way(self) -> bool:
+        """Whether the flush in progress writes the leader epoch checkpoint. No other write of the file may overlap it:
+        one would remove the temporary file of the other."""
+        return self.flush_in_flight is not None and self.flush_in_flight.writes_checkpoints
+
     def note_change(self) -> None:
         """Note that an offset, the high watermark or the configuration changed.
 

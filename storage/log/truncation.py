@@ -99,10 +99,8 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
         log.segments[:] = [Segment.create(log.fs, log.directory, offset, log.config, now_ms)]
         log.active = log.segments[0]
         log.end_offset = log.log_start_offset = offset
-        log.epochs.clear()
-        # The epochs are made durable at once: otherwise the next start would take the last old epoch for the one in
-        # which this log begins.
-        log.epochs.write()
+        # Durably, at once: otherwise the next start would take the last old epoch for the one in which this log begins.
+        log.epochs.remove_file()
         for snapshot_offset in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot_offset)
         truncate_derived_state(log, now_ms)

@@ -61,6 +61,8 @@ class Host(LeaderSide):
         self.is_up = True
         self.now_ms = now_ms
         self.effects: list[tuple[ReplicaFetcher, Effect]] = []
+        self.preparation: int | None = None
+        """The truncation count of the log whose truncation is prepared, and is the next effect."""
         self.asks: list[tuple[Any, Callable[[Any], None]]] = []
         """For the controller."""
         self.later: list[Callable[[], None]] = []
@@ -117,6 +119,8 @@ class Host(LeaderSide):
         """SIGTERM: everything is written out."""
         for work in self.flushes:
             self.partition.log.finish_flush(work, self.now_ms)
+        if self.preparation is not None:
+            self.partition.log.end_truncation()  # Its task is cancelled.
         self.directory.close(self.now_ms, self.epoch, self._high_watermarks().get)
         self.kill()
 
@@ -193,18 +197,26 @@ class Host(LeaderSide):
     def perform(self, bounds: tuple[int, int] | None) -> None:
         """The next effect, as `broker/replicas/replica_fetchers.py` does. `bounds`: of the leader's log, if
         it can be asked."""
-        fetcher, effect = self.effects.pop(0)
+        fetcher, effect = self.effects[0]
         partition = effect.partition if not isinstance(effect, LogWarning) else self.partition
+        is_first = self.preparation is None
+        if isinstance(effect, TruncateLog | RestartLogAt) and is_first and fetcher.awaits(effect):
+            partition.log.lower_recovery_point(effect.offset)
+            self.checkpoint()
+            self.preparation = partition.log.truncation_count
+            return  # Anything may happen before the truncation.
+        self.effects.pop(0)
+        preparation, self.preparation = self.preparation, None
         match effect:
             case TruncateLog(_, epoch, offset) | RestartLogAt(_, epoch, offset):
-                partition.log.lower_recovery_point(offset)
-                self.checkpoint()
-                if partition.leader_epoch == epoch and not partition.is_leader:
+                if fetcher.awaits(effect):
                     if isinstance(effect, TruncateLog):
                         partition.log.truncate_to(offset, self.now_ms)
                     else:
                         partition.log.truncate_fully_and_start_at(offset, self.now_ms)
                     partition.adapt_to_truncation()
+                elif partition.log.truncation_count == preparation:
+                    partition.log.end_truncation()
                 fetcher.on_truncated(partition, epoch)
             case FlushLog():
                 self.awaiting_flush.append((partition.log.end_offset, fetcher, effect))

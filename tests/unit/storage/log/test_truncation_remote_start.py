@@ -123,3 +123,17 @@ def test_local_retention_makes_the_epochs_durable_first() -> None:
     _, again = opened(disk)
     assert again.local_start_offset == first
     assert [again.epochs.epoch_of(offset) for offset in range(first)] == [offset // 4 for offset in range(first)]
+
+
+def test_local_retention_waits_for_a_flush_that_writes_the_epochs() -> None:
+    disk = SimulatedDisk(seed=1)
+    _, log = opened(disk)
+    for number in range(12):
+        append(log, f"value {number}", leader_epoch=number // 4)
+    log.config = replace(CONFIG, local_retention_bytes=0)
+    log.tiered_end_offset = log.end_offset
+    work = log.pending_flush()
+    assert work is not None and log.delete_old_segments(NOW_MS, log.end_offset) == []
+    work.sync_files()
+    log.finish_flush(work, NOW_MS)
+    assert log.delete_old_segments(NOW_MS, log.end_offset)
