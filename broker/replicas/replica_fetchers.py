@@ -291,6 +291,8 @@ class RunningFetcher:
             else:
                 partition.log.truncate_fully_and_start_at(effect.offset, now_ms)
             partition.adapt_to_truncation()
+            if partition.log.has_uncut_files:
+                ports.flusher.flush(partition.log)
             log.info("truncated %s-%d to offset %d", partition.topic, partition.index, effect.offset)
         except MalformedMessage as malformed:
             partition.log.mark_damaged(str(malformed))

@@ -24,6 +24,7 @@ class FlushWork:
 
     __slots__ = (
         "_checkpoints",
+        "_cuts",
         "_directories",
         "_files",
         "_fs",
@@ -49,6 +50,7 @@ class FlushWork:
     ) -> None:
         self._fs = fs
         self.segments = segments
+        self._cuts = [(each, each.uncut_file, each.size) for each in segments if each.uncut_file is not None]
         self._files = [file for segment in segments for file in segment.files_to_sync()]
         self.paths = paths
         self._checkpoints = checkpoints
@@ -82,7 +84,18 @@ class FlushWork:
             elif not self.is_abandoned or not isinstance(error, FileNotFoundError):
                 raise
 
+    def note_cut(self) -> None:
+        """Note the files that were cut, after the work has run. A segment that was truncated again meanwhile is left to
+        the next flush."""
+        for segment, opened, size in self._cuts:
+            if segment.uncut_file is opened and segment.size == size:
+                segment.uncut_file = None
+
     def _sync(self) -> None:
+        for _, opened, size in self._cuts:
+            if not self.is_abandoned:
+                opened.file.truncate(size)
+                sync_or_evict(opened.file)
         for file in self._files:
             if isinstance(file, OpenFile):
                 sync_or_evict(file.file)

@@ -116,6 +116,7 @@ def finish_flush(log: LogState, work: FlushWork, now_ms: int) -> None:
     """
     if work.is_postponed:
         return postpone_flush(log, work)
+    work.note_cut()
     log.synced_end_offset = max(log.synced_end_offset, log.flush_end_offset)
     if work.is_complete:
         log.recovery_point = max(log.recovery_point, min(log.flush_end_offset, log.recovery_point_max))

@@ -168,6 +168,11 @@ class LogState:
         one would remove the temporary file of the other."""
         return self.flush_in_flight is not None and self.flush_in_flight.writes_checkpoints
 
+    @property
+    def has_uncut_files(self) -> bool:
+        """Whether a truncation has left the removed end of a large file to the next flush."""
+        return any(segment.uncut_file is not None for segment in self.cut_segments)
+
     def note_change(self) -> None:
         """Note that an offset, the high watermark or the configuration changed.
 

@@ -20,6 +20,7 @@ from moldau.storage.files.log_paths import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
+    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
@@ -50,6 +51,10 @@ WRITE_BACK_SIZE = 32 << 20
 Otherwise the kernel would write all of them at a time of its own choice, and block appends meanwhile."""
 
 
+CUT_LATER_SIZE_MIN = 1 << 20
+"""The bytes of a removed end from which on the next flush cuts it off: to free them takes 0.1 ms for each MiB."""
+
+
 class SegmentFiles:
     """The .log file and the three index files of a segment, as files. `Segment` adds what depends on the batches in
     them. `close` writes nothing. `release` writes pending index entries before it closes the index files.
@@ -65,6 +70,7 @@ class SegmentFiles:
         "size",
         "time_index",
         "transaction_index",
+        "uncut_file",
         "write_back_at",
     )
 
@@ -81,6 +87,8 @@ class SegmentFiles:
         self.time_index = TimeIndex(fs, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
         self._open_file: OpenFile | None = None
+        self.uncut_file: OpenFile | None = None
+        """The .log file while it has removed batches behind `size`, which the next flush cuts off; else None."""
         self._is_used = False
         """Whether the .log file was used since `close_if_unused` was last called."""
 
@@ -186,10 +194,27 @@ class SegmentFiles:
 
     def close(self) -> None:
         """Close all files without writing anything."""
+        self.uncut_file = None
         self.offset_index.entries.close()
         self.time_index.entries.close()
         self.transaction_index.close()
         self._close_file()
+
+    def cut_file(self, size: int, *, cuts_later: bool) -> None:
+        """Remove the bytes past `size` from the .log file. With `cuts_later` nothing may be appended any more unless
+        `size` is 0, and the event loop does not wait for the blocks of a large end to be freed. Raises OSError."""
+        opened = self.open_file()
+        if not cuts_later or (self.size - size < CUT_LATER_SIZE_MIN and self.uncut_file is None):
+            opened.file.truncate(size)
+        elif size:
+            self.uncut_file = opened
+        else:  # An empty file takes the name. The last user of the old file closes it, which frees the blocks.
+            path = self.path(LOG_SUFFIX)
+            self._fs.open(path + TEMPORARY_SUFFIX, create=True).close()
+            self._fs.rename(path + TEMPORARY_SUFFIX, path)
+            self.uncut_file = None
+            self._close_file()
+        self.size = size
 
     def _close_file(self) -> None:
         if self._open_file is not None:
@@ -500,9 +525,8 @@ class Segment(SegmentFiles):
     # Truncating and recovering
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove the batch that contains `offset` and everything after it. Returns the new end offset.
-
-        Raises OSError and `MalformedMessage`.
+        """Remove the batch that contains `offset` and everything after it. Unless the segment is empty then, the next
+        append goes into another one. Returns the new end offset. Raises OSError and `MalformedMessage`.
         """
         place = self.find_batch(offset)
         position = place.position if place else self.size
@@ -511,17 +535,18 @@ class Segment(SegmentFiles):
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        self.truncate_file(position, now_ms)
+        self.truncate_file(position, now_ms, cuts_later=True)
         return min(offset, place.base_offset) if place else offset
 
-    def truncate_file(self, position: int, now_ms: int) -> None:
-        """Truncate the .log file to `position`; the caller truncates the indexes.
+    def truncate_file(self, position: int, now_ms: int, *, cuts_later: bool = False) -> None:
+        """Truncate the .log file to `position`, as `cut_file` does; the caller truncates the indexes.
 
         Raises OSError and `MalformedMessage`.
         """
         if position < self.size:
-            self.file().truncate(position)
-            self.size = position
+            self.cut_file(position, cuts_later=cuts_later)
+            if cuts_later:
+                self._indexes_are_full = position > 0
         if not position:
             self.created_ms = now_ms
             self._first_timestamp = None

@@ -29,8 +29,8 @@ LOG_TRANSACTION_MUTANTS: Final = (
         192,
         "the transaction index is not cut with the log",
         "storage/segment/segment.py",
-        "        self.transaction_index.truncate_to(offset)\n        self.truncate_file(position, now_ms)\n",
-        "        self.truncate_file(position, now_ms)\n",
+        "        self.transaction_index.truncate_to(offset)\n        self.truncate_file(",
+        "        self.truncate_file(",
         Hunt.REPLICAS,
     ),
     Mutant(

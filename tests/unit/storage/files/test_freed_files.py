@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.runtime.environment import LocalEnvironment
-from moldau.storage.files.local_files import FREED_SIZE_MIN
+from moldau.storage.files.local_files import FREED_SIZE_MIN, LocalFiles
 from moldau.storage.files.open_files import OpenFile
+from moldau.storage.log_config import LogConfig
+from tests.unit.storage.stories import NOW_MS, append, open_log, read_all
 
 LARGE, SMALL = b"x" * FREED_SIZE_MIN, b"x" * (FREED_SIZE_MIN - 1)
+LARGE_BATCHES = LogConfig(max_message_bytes=2 * FREED_SIZE_MIN)
 
 
 class Closes:
@@ -147,3 +150,58 @@ def test_a_name_goes_also_if_the_process_has_no_descriptor_left(
     monkeypatch.setattr(os, "open", refuse)
     on_a_loop(lambda environment: environment.fs.unlink(str(path)))
     assert not path.exists()
+
+
+def test_the_end_that_a_truncation_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    ftruncate = os.ftruncate
+
+    def noted(descriptor: int, size: int) -> None:
+        if os.fstat(descriptor).st_size - size >= FREED_SIZE_MIN:
+            threads.append(threading.get_ident())
+        ftruncate(descriptor, size)
+
+    monkeypatch.setattr(os, "ftruncate", noted)
+
+    async def main() -> None:
+        environment = LocalEnvironment(asyncio.get_running_loop())
+        log = open_log(environment.fs, str(tmp_path / "t-0"), LARGE_BATCHES)
+        append(log, "small")
+        append(log, "x" * FREED_SIZE_MIN)
+        assert log.truncate_to(1, NOW_MS) and log.has_uncut_files
+        append(log, "next")
+        log.release_files()
+        assert read_all(log) == {0: "small", 1: "next"} and not threads
+        work = log.pending_flush()
+        assert work is not None
+        await environment.offload(work.sync_files)
+        log.finish_flush(work, NOW_MS)
+        assert len(threads) == 1 and threads != [threading.get_ident()]
+        path = log.segments[0].path(".log")
+        assert os.stat(path).st_size == log.segments[0].size and not log.has_uncut_files
+        log.close(NOW_MS, clean=False)
+        environment.close()
+        again = open_log(LocalFiles(), str(tmp_path / "t-0"), LARGE_BATCHES, recovery_point=2)
+        assert read_all(again) == {0: "small", 1: "next"}
+
+    asyncio.run(main())
+
+
+def test_a_segment_that_a_truncation_empties(closes: Closes, tmp_path: Path) -> None:
+    def truncate(environment: LocalEnvironment) -> None:
+        log = open_log(environment.fs, str(tmp_path / "t-0"), LARGE_BATCHES)
+        append(log, "small")
+        log.roll(NOW_MS)
+        append(log, "x" * FREED_SIZE_MIN, "y")
+        path = Path(log.active.path(".log"))
+        closes.inode = path.stat().st_ino
+        assert log.truncate_to(2, NOW_MS) and log.end_offset == 1
+        assert path.stat().st_size == log.active.size == 0
+        append(log, "next")
+        assert read_all(log) == {0: "small", 1: "next"}
+        log.flush(NOW_MS)
+        log.close(NOW_MS, clean=False)
+
+    loop_thread = on_a_loop(truncate)
+    assert len(closes.threads) == 1 and closes.threads != [loop_thread]
+    assert not list(tmp_path.glob("*/*.tmp"))

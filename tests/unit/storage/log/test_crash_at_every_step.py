@@ -9,6 +9,7 @@ import pytest
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from moldau.storage.segment import segment as segment_files
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.disk_calls import SimulatedCrash
 from tests.unit.storage.stories import NOW_MS, append, batch, read_all
@@ -135,8 +136,12 @@ def diverge(disk: SimulatedDisk, promise: Promise) -> None:
 DIVERGENCE = 13
 
 
+@pytest.mark.parametrize("cut_later_size_min", [0, 1 << 20])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_power_cut_around_a_truncation_never_mixes_two_histories(seed: int) -> None:
+def test_a_power_cut_around_a_truncation_never_mixes_two_histories(
+    seed: int, cut_later_size_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_files, "CUT_LATER_SIZE_MIN", cut_later_size_min)
     disk = SimulatedDisk()
     diverge(disk, Promise())
     old = {offset: f"old {offset}" for offset in range(30)}

@@ -11,8 +11,11 @@ from moldau.protocol.errors import ErrorCode
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig
+from moldau.storage.segment import segment as segment_files
 from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, batch, read_all
+
+CUT_LATER_SIZE_MIN = segment_files.CUT_LATER_SIZE_MIN
 
 
 class LogAgainstAModel(RuleBasedStateMachine):
@@ -22,8 +25,10 @@ class LogAgainstAModel(RuleBasedStateMachine):
         segment_bytes=st.integers(200, 1500),
         index_interval_bytes=st.sampled_from([0, 100, 4096]),
         seed=st.integers(0, 1 << 16),
+        cut_later_size_min=st.sampled_from([0, 300, 1 << 20]),
     )
-    def begin(self, segment_bytes: int, index_interval_bytes: int, seed: int) -> None:
+    def begin(self, segment_bytes: int, index_interval_bytes: int, seed: int, cut_later_size_min: int) -> None:
+        segment_files.CUT_LATER_SIZE_MIN = cut_later_size_min
         self.disk = SimulatedDisk(seed=seed)
         self.disk.make_directories("/d")
         self.disk.sync_directory("/")
@@ -37,6 +42,9 @@ class LogAgainstAModel(RuleBasedStateMachine):
         self.epoch = 0
         self.written = 0
         self.open(clean=False, recovery_point=0)
+
+    def teardown(self) -> None:
+        segment_files.CUT_LATER_SIZE_MIN = CUT_LATER_SIZE_MIN
 
     def open(self, *, clean: bool, recovery_point: int) -> None:
         self.log = Log.open(
