@@ -2,8 +2,9 @@
 
     validate (protocol/record_validation.py)    batches of clients only: sizes, checksum, timestamps, codec
     append_batch                                check against the producer state; assign offset and leader epoch
-    store_batch                                 roll the segment if due, write in one call, add index entries
-    note_appended                               update end offset, epochs, producers, aborted transactions
+    store_batch                                 roll the segment if due, note an aborted transaction, write in one
+                                                call, add index entries
+    note_appended                               update end offset, epochs and producers
 
 Batches of one client that have arrived together are validated one by one, and then written in one call
 (`append_run_from_client`). Nothing is noted before the write has succeeded, so a refused or failed append leaves the
@@ -330,14 +331,36 @@ def store_batch(
     if segment.must_roll(size, last_offset, header.max_timestamp, now_ms, log.config):
         # Before the write, so that a snapshot of the producers covers exactly the segments before the new one.
         segment = log.roll(now_ms, base_offset)
-    segment.append(buffers, size, last_offset, header.max_timestamp)
+    is_indexed = marker is not None and has_indexed(log, segment, header.producer_id, marker, base_offset)
+    try:
+        segment.append(buffers, size, last_offset, header.max_timestamp)
+    except OSError:
+        if is_indexed:
+            segment.transaction_index.truncate_to(base_offset)
+        raise
     note_appended(log, header, base_offset, leader_epoch, marker)
+
+
+def has_indexed(log: LogState, segment: Segment, producer_id: int, marker: TransactionMarker, base_offset: int) -> bool:
+    """Add the transaction that a marker aborts to the transaction index, before the marker itself is written. So if the
+    disk has no room for the entry, the marker is refused, and nothing has changed. Returns whether there is an entry,
+    which the caller removes if the marker cannot be written. Raises OSError.
+
+    After a crash in between recovery removes the entry, as it removes all entries past the recovery point. Commits are
+    not indexed: a read_committed consumer has to skip only what was aborted.
+    """
+    aborted = log.producers.transaction_aborted_by(producer_id, marker, base_offset)
+    if aborted is None:
+        return False
+    segment.transaction_index.append(aborted)
+    return True
 
 
 def note_appended(
     log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
 ) -> None:
-    """Update the log end offset, leader epochs and producer state for a batch that has been written."""
+    """Update the log end offset, leader epochs and producer state for a batch that has been written. The transaction
+    index has the transaction already that a marker aborts (`has_indexed`)."""
     log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
     # Compared before the call: the epoch changes with a new leader only, and this runs for every batch.
     if leader_epoch != log.epochs.latest_epoch:
@@ -347,10 +370,7 @@ def note_appended(
         if not header.attributes & CONTROL_BIT:
             producers.apply_data_batch(header, base_offset)
         elif marker is not None:
-            completed = producers.apply_marker(header, marker, base_offset)
-            # Commits are not indexed: a read_committed consumer has to skip only what was aborted.
-            if completed is not None and completed.is_aborted:
-                log.active.transaction_index.append(producers.transaction_index_entry(completed))
+            producers.apply_marker(header, marker, base_offset)
     elif header.attributes & CONTROL_BIT:
         log.note_control_batch(base_offset)
     producers.map_end_offset = end_offset
@@ -427,8 +447,9 @@ def check_fetched(
 
 def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
     """Write the batches from index `first` on, as many as fit into one segment, in one call. Returns the index after
-    the last written batch."""
-    position, header = batches[first].position, batches[first].header
+    the last written batch. A marker that aborts a transaction begins a run: it is indexed before the write, and the
+    batches of its transaction must be noted by then."""
+    position, header, marker = batches[first].position, batches[first].header, batches[first].marker
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
         # If compaction on the leader has left a gap, the segment still begins at the end of this log: after a crash,
@@ -437,13 +458,23 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
         segment = log.roll(now_ms, log.end_offset if is_near else header.base_offset)
     size = header.batch_length + LOG_OVERHEAD
     end = first + 1
-    while end < len(batches) and not must_roll(log, segment, batches[end].header, size, now_ms):
-        size += batches[end].header.batch_length + LOG_OVERHEAD
+    while end < len(batches):
+        later = batches[end]
+        is_abort = later.marker is not None and not later.marker.is_commit
+        if is_abort or must_roll(log, segment, later.header, size, now_ms):
+            break
+        size += later.header.batch_length + LOG_OVERHEAD
         end += 1
-    segment.append_run(
-        [memoryview(records)[position : position + size]],
-        [(each.header.size, each.header.last_offset, each.header.max_timestamp) for each in batches[first:end]],
-    )
+    is_indexed = marker is not None and has_indexed(log, segment, header.producer_id, marker, header.base_offset)
+    try:
+        segment.append_run(
+            [memoryview(records)[position : position + size]],
+            [(each.header.size, each.header.last_offset, each.header.max_timestamp) for each in batches[first:end]],
+        )
+    except OSError:
+        if is_indexed:
+            segment.transaction_index.truncate_to(header.base_offset)
+        raise
     for each in batches[first:end]:
         header = each.header
         note_appended(log, header, header.base_offset, header.partition_leader_epoch, each.marker)

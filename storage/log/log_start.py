@@ -38,7 +38,8 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
     """Remove the segments that retention deletes from the log. Returns the paths of their files, renamed to `.deleted`.
 
     The caller removes the files after file.delete.delay.ms. The call also closes the descriptors of the remaining
-    segments, which the next reader opens again. Raises OSError if the log has failed, or too many files were open.
+    segments, which the next reader opens again. Raises OSError if the log has failed, and after a transient error,
+    which changes nothing.
     """
     if log.failure is not None or (log.config.is_tiered and log.is_checkpoint_under_way):
         return []  # The leader epochs of what is deleted have to be durable first: the next check deletes it.
@@ -67,6 +68,10 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
     try:
         if log.config.is_tiered and log.epochs.is_dirty:
             log.epochs.write()  # A later start cannot read the epochs from batches that are removed here.
+    except OSError as error:
+        log.fail_unless_transient(error)
+        raise
+    try:
         deleted = log.segments[:count]
         del log.segments[:count]
         if not log.config.is_tiered or log.config.remote_log_copy_disable:

@@ -23,7 +23,9 @@ from __future__ import annotations
 
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.files.port import TRANSIENT_ERRNOS
 from moldau.storage.log.loading import remove_files
+from moldau.storage.log.log_start import try_roll
 from moldau.storage.log.log_state import LogState
 from moldau.storage.log.producer_replay import load_producers
 from moldau.storage.segment.segment import Segment
@@ -60,9 +62,11 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         truncate_derived_state(log, now_ms)
         if log.active.size < size_before:
             # The truncation is not durable yet. Later appends go to a new segment. Should a crash restore the truncated
-            # bytes, the name of that segment tells recovery from which offset on they are invalid.
+            # bytes, the name of that segment tells recovery from which offset on they are invalid. On a full disk the
+            # next append makes it.
             log.cut_segments.append(log.active)
-            log.roll(now_ms)
+            if not try_roll(log, now_ms) and log.failure is not None:
+                raise log.failure
     except OSError as error:
         log.fail_log(error)
         raise
@@ -135,7 +139,8 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
     """Remove all batches. The log then continues at `start.offset`, with the state at the end of the remote part.
 
     Before the call, the caller must have made a recovery point durable that is at or below the base offset of the first
-    local segment. Raises OSError, after which the log has failed.
+    local segment. Raises OSError. After a transient error the log is empty, as after a crash, and may be started again;
+    after any other it has failed.
     """
     try:
         remove_files(log.fs, log.segments)
@@ -156,5 +161,7 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
         log.recovery_point = log.synced_end_offset = start.offset
         log.note_change()
     except OSError as error:
-        log.fail_log(error)
+        if error.errno in TRANSIENT_ERRNOS:
+            truncate_fully_and_start_at(log, log.log_start_offset, now_ms)
+        log.fail_unless_transient(error)
         raise

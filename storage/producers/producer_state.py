@@ -415,6 +415,18 @@ class ProducerStates:
         for first_offset in decided:
             del self.undecided_transactions[first_offset]
 
+    def transaction_aborted_by(
+        self, producer_id: int, marker: TransactionMarker, offset: int
+    ) -> AbortedTransaction | None:
+        """The entry of the transaction index for the transaction that a marker at `offset` aborts; None if the marker
+        commits one, or the producer has none open. Changes nothing."""
+        entry = self.entries.get(producer_id)
+        if marker.is_commit or entry is None or entry.open_transaction_offset == NO_OFFSET:
+            return None
+        return self.transaction_index_entry(
+            CompletedTransaction(producer_id, entry.open_transaction_offset, offset, True)
+        )
+
     def transaction_index_entry(self, completed: CompletedTransaction) -> AbortedTransaction:
         """The entry of the transaction index for an aborted transaction."""
         return AbortedTransaction(

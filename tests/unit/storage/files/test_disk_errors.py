@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from random import Random
 
 import pytest
 
+from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.transaction_index import AbortedTransaction
 from moldau.testing.simulation.disk import SimulatedDisk, SimulatedFile
-from moldau.testing.simulation.disk_calls import DiskFaults, Operation
+from moldau.testing.simulation.disk_calls import DiskFaults, Operation, SimulatedCrash
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 TOPIC_ID = bytes(range(1, 17))
@@ -93,6 +97,83 @@ def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() -> None:
     log.close(NOW_MS, clean=True)
     again = open_log(disk, "/d/t-0", clean=True)
     assert read_all(again) == dict(enumerate([*taken, "room again"])) and len(again.segments) > 3
+
+
+@pytest.mark.parametrize("room", [0, 33, 34, 77, 78, 111])
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_full_disk_refuses_the_marker_that_aborts_a_transaction(room: int, follows: bool) -> None:
+    """The marker takes 78 bytes, and its entry in the transaction index 34, in a file of its own."""
+    sent = batch("x", producer=(7, 0, 0), is_transactional=True)
+    marker = end_transaction_marker(
+        commits=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=NOW_MS
+    )
+    whole = new_log(SimulatedDisk(), LogConfig())
+    for each in (sent, marker):
+        assert not whole.append_as_leader(each, 0, NOW_MS, origin=AppendOrigin.COORDINATOR).error
+    fetched = whole.active.file().pread(whole.size, 0)
+
+    disk = SimulatedDisk()
+    log = new_log(disk, LogConfig())
+
+    def take_marker() -> ErrorCode:
+        if follows:
+            return log.append_as_follower(fetched[len(sent) :] if log.end_offset else fetched, 0, NOW_MS).error
+        return log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR).error
+
+    if not follows:
+        assert not log.append_as_leader(sent, 0, NOW_MS, origin=AppendOrigin.COORDINATOR).error
+    disk.faults.capacity_bytes = disk.used_bytes + (len(sent) if follows else 0) + room
+    for _ in range(2):
+        assert take_marker() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.failure is None and log.end_offset == 1
+        assert log.last_stable_offset(1) == 0 and log.aborted_transactions(0, 2) == []
+    disk.faults.capacity_bytes = 1 << 30
+    assert take_marker() is ErrorCode.NONE
+    aborted = [AbortedTransaction(7, 0, 1, 2)]
+    assert log.last_stable_offset(2) == 2 and log.aborted_transactions(0, 2) == aborted
+    disk.end_process()
+    assert open_log(disk, "/d/t-0", LogConfig()).aborted_transactions(0, 2) == aborted
+
+
+def test_a_kill_between_an_entry_of_the_transaction_index_and_its_marker_leaves_neither() -> None:
+    for step in range(1, 5):
+        disk = SimulatedDisk()
+        log = new_log(disk, LogConfig())
+        sent = batch("x", producer=(7, 0, 0), is_transactional=True)
+        assert not log.append_as_leader(sent, 0, NOW_MS, origin=AppendOrigin.COORDINATOR).error
+        marker = end_transaction_marker(
+            commits=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=NOW_MS
+        )
+        disk.crash_at_step = disk.steps + step
+        with suppress(SimulatedCrash):
+            log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+        disk.end_process()
+        disk.power_on()
+        again = open_log(disk, "/d/t-0", LogConfig())
+        assert len(again.aborted_transactions(0, 2)) == again.end_offset - 1, step
+        assert again.last_stable_offset(again.end_offset) == (0 if again.end_offset == 1 else 2)
+
+
+@pytest.mark.parametrize("room", range(0, 200, 20))
+def test_a_truncation_on_a_full_disk_is_carried_out(room: int) -> None:
+    """The segment for what comes next is made when there is room; until then appends are refused."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(20):
+        append(log, f"value {number}", leader_epoch=1)
+    disk.faults.capacity_bytes = disk.used_bytes - log.active.size + room
+    base_offset = log.active.base_offset
+    assert log.truncate_to(base_offset + 2, NOW_MS) and log.failure is None
+    log.append_as_leader(batch("refused, or not"), 2, NOW_MS)
+    assert log.failure is None
+    log.truncate_to(base_offset + 2, NOW_MS)
+    disk.faults.capacity_bytes = 1 << 30
+    append(log, "new", leader_epoch=2)
+    assert log.active.base_offset == base_offset + 2, "a crash that restores what was cut must find where it ended"
+    records = {**{offset: f"value {offset}" for offset in range(base_offset + 2)}, base_offset + 2: "new"}
+    assert read_all(log) == records
+    disk.end_process()
+    assert read_all(open_log(disk, "/d/t-0")) == records
 
 
 def test_a_flush_on_a_full_disk_makes_the_batches_durable_all_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -125,6 +126,24 @@ def test_local_retention_makes_the_epochs_durable_first() -> None:
     assert [again.epochs.epoch_of(offset) for offset in range(first)] == [offset // 4 for offset in range(first)]
 
 
+def test_a_full_disk_puts_local_retention_off_and_ends_no_log() -> None:
+    """Retention is what makes room there, but it must not lose the epochs of what it deletes."""
+    disk = SimulatedDisk(seed=1)
+    _, log = opened(disk)
+    for number in range(12):
+        append(log, f"value {number}", leader_epoch=number // 4)
+    assert log.epochs.is_dirty
+    log.config = replace(CONFIG, local_retention_bytes=0)
+    log.tiered_end_offset = log.end_offset
+    bases = [segment.base_offset for segment in log.segments]
+    disk.faults.capacity_bytes = disk.used_bytes
+    with pytest.raises(OSError, match="No space"):
+        log.delete_old_segments(NOW_MS, log.end_offset)
+    assert log.failure is None and [segment.base_offset for segment in log.segments] == bases
+    disk.faults.capacity_bytes = 1 << 30
+    assert log.delete_old_segments(NOW_MS, log.end_offset) and not log.epochs.is_dirty
+
+
 def test_local_retention_waits_for_a_flush_that_writes_the_epochs() -> None:
     disk = SimulatedDisk(seed=1)
     _, log = opened(disk)
@@ -137,3 +156,22 @@ def test_local_retention_waits_for_a_flush_that_writes_the_epochs() -> None:
     work.sync_files()
     log.finish_flush(work, NOW_MS)
     assert log.delete_old_segments(NOW_MS, log.end_offset)
+
+
+@pytest.mark.parametrize("room", range(0, 200, 25))
+def test_a_full_disk_lets_the_log_begin_behind_its_remote_part_later(room: int) -> None:
+    disk = SimulatedDisk(seed=1)
+    directory, log = opened(disk)
+    disk.faults.capacity_bytes = disk.used_bytes + room
+    try:
+        log.start_after_remote(START, NOW_MS)
+    except OSError as full:
+        assert full.errno == errno.ENOSPC and log.failure is None
+        assert (log.log_start_offset, log.end_offset, log.epochs.entries) == (0, 0, [])
+        disk.faults.capacity_bytes = 1 << 30
+        log.start_after_remote(START, NOW_MS)
+    assert is_restarted(log)
+    disk.faults.capacity_bytes = 1 << 30
+    directory.begin_checkpoint(lambda _: None).write_files()
+    disk.end_process()
+    assert is_restarted(opened(disk)[1])
