@@ -394,9 +394,10 @@ def load_producers_for_recovery(
 
 
 def remove_files(fs: FileSystem, segments: list[Segment]) -> None:
-    """Close segments and unlink their files at once. They are not renamed to `.deleted` first, as retention renames
-    them, because a truncated end of the log must not come back. Raises OSError."""
-    for segment in segments:
+    """Close segments and unlink their files at once, the newest first: a crash in between leaves a log without a gap.
+    They are not renamed to `.deleted` first, as retention renames them, because a truncated end of the log must not
+    come back. Raises OSError."""
+    for segment in reversed(segments):
         segment.close()
         for suffix in segment.existing_suffixes():
             fs.unlink(segment.path(suffix))

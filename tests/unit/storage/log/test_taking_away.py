@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_snapshot import decode_snapshot
+from moldau.storage.segment import segment as segment_files
 from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import SimulatedCrash
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 COUNT = 60
@@ -139,6 +142,35 @@ def test_after_a_truncation_that_removed_nothing_the_recovery_point_moves_on(log
     append(log, "new")
     log.flush(NOW_MS)
     assert log.recovery_point == COUNT + 1 and log.start_offset_to_checkpoint == 0
+
+
+@pytest.mark.parametrize("cut_later_size_min", [0, 1 << 20])
+def test_a_kill_within_a_truncation_leaves_a_log_without_a_gap(
+    cut_later_size_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gap counts as damage: the replica would be set aside, and fetched again."""
+    monkeypatch.setattr(segment_files, "CUT_LATER_SIZE_MIN", cut_later_size_min)
+    ends = set()
+    for step in range(1, 40):
+        disk = SimulatedDisk(seed=step)
+        disk.make_directories("/d")
+        log = open_log(disk, "/d/t-0", SMALL)
+        for number in range(COUNT):
+            append(log, f"value {number}")
+        log.flush(NOW_MS)
+        log.lower_recovery_point(25)
+        recovery_point = log.recovery_point
+        disk.crash_at_step = disk.steps + step
+        with suppress(SimulatedCrash):
+            log.truncate_to(25, NOW_MS)
+        disk.end_process()
+        disk.power_on()
+        again = Log.open(
+            disk, "/d/t-0", SMALL, recovery_point=recovery_point, now_ms=NOW_MS, may_have_lost_writes=False
+        )
+        assert read_all(again) == values(0, again.end_offset), step
+        ends.add(again.end_offset)
+    assert {25, COUNT} <= ends
 
 
 def test_deleted_records_are_not_read_and_their_segments_go_later(log: Log) -> None:
