@@ -275,6 +275,7 @@ class LogCleaner:
         segment is the old one, or the cleaned one that was swapped in.
         """
         began_ms, its_log = self._environment.monotonic_ms(), partition.log
+        await self._environment.offload(import_cleaning)
         await self.rewriting.make_durable(its_log, part.first_uncleanable_offset)
         now_ms, salt = self._environment.wall_ms(), self._environment.entropy(SALT_SIZE)
         # During the flush a truncation or retention may have removed segments of the request.
@@ -287,9 +288,7 @@ class LogCleaner:
         tombstones_end = INT64_MAX if self._remote is None else self._remote.tombstones_end_offset(partition)
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
         throttle = IoThrottle(self._settings, self._environment)
-        from moldau.storage.compaction.cleaning import (
-            clean_segments,  # here, because a node without compacted topics never cleans
-        )
+        from moldau.storage.compaction.cleaning import clean_segments
 
         work = self._environment.in_process(partial(clean_segments, request=request))
         with contextlib.closing(work):
@@ -363,3 +362,13 @@ class LogCleaner:
         log.error("%s was not cleaned, and is tried again: %s", its_log.directory, error)
         if error.errno is not None and error.errno != errno.ENOENT:
             its_log.fail_unless_transient(error)
+
+
+def import_cleaning() -> None:
+    """Import the modules with which a log is cleaned, and a process for it is started. Many brokers never need them.
+    The import takes milliseconds of CPU, for which the event loop must not wait.
+    """
+    import pickle  # noqa: F401
+
+    import moldau.broker.runtime.worker
+    import moldau.storage.compaction.cleaning  # noqa: F401
