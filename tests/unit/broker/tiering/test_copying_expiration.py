@@ -76,6 +76,21 @@ def test_retention_by_size_does_not_count_what_is_not_replicated() -> None:
     serve_tiered(story)
 
 
+def test_retention_by_time_deletes_a_remote_segment_once_it_is_as_old() -> None:
+    """The copy goes at `retention.ms` itself; a local segment stays for one more millisecond. So Apache Kafka does."""
+
+    async def story(node: Node) -> None:
+        await remote_topic(node)
+        log, remote_log = partition_of(node).log, followed_of(node).remote_log
+        log.config = replace(log.config, retention_bytes=-1, retention_ms=1000)
+        first = copied(node)[0]
+        due_ms = first.max_timestamp_ms + 1000
+        assert not expired_segments(log, remote_log, log.end_offset, due_ms - 1, 0).segments
+        assert first in expired_segments(log, remote_log, log.end_offset, due_ms, 0).segments
+
+    serve_tiered(story)
+
+
 def test_retention_by_time_counts_the_remote_segments() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
