@@ -205,7 +205,7 @@ def object_keys_of(manifest: BackupManifest) -> set[str]:
 
 def _age(backup_id: str) -> tuple[str, int]:
     moment, _, number = backup_id.rpartition("-")
-    return moment, int(number) if number.isdigit() else 0
+    return moment, int(number) if number.isdecimal() else 0
 
 
 async def _chain(*listings: AsyncIterator[ObjectEntry]) -> AsyncIterator[ObjectEntry]:

@@ -31,7 +31,7 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
     """Parse the name of a snapshot file; None for any other name."""
     stem = name.removesuffix(SUFFIX)
     offset, dash, epoch = stem.partition("-")
-    if stem == name or not dash or len(offset) != 20 or not (offset + epoch).isdigit():
+    if stem == name or not dash or len(offset) != 20 or not (offset + epoch).isdecimal():
         return None
     return SnapshotId(int(offset), int(epoch))
 

@@ -186,7 +186,7 @@ def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
     entries: list[EpochStart] = []
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")
-        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        if len(fields) != 2 or not all(field.isdecimal() for field in fields):
             raise CorruptCheckpoint(f"{path}: {line!r} is not an epoch and an offset")
         entries.append(EpochStart(int(fields[0]), int(fields[1])))
     if any(a.epoch >= b.epoch or a.start_offset >= b.start_offset for a, b in pairwise(entries)):

@@ -46,7 +46,7 @@ class ZooKeeperMetaProperties(InvalidMetaProperties):
             " to KRaft with Apache Kafka 3.9 first, or use an empty directory"
         )
         self.cluster_id = cluster_id
-        self.node_id = int(broker_id) if broker_id.isdigit() else None
+        self.node_id = int(broker_id) if broker_id.isdecimal() else None
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
@@ -72,7 +72,7 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | Non
     cluster_id, node_id = values.get("cluster.id", ""), values.get("node.id", "")
     if not cluster_id:
         raise InvalidMetaProperties(f"{path}: cluster.id is missing: format the directory again or restore the file")
-    if not node_id.isdigit():
+    if not node_id.isdecimal():
         raise InvalidMetaProperties(f"{path}: node.id {node_id!r} is not a number from 0 on")
     return MetaProperties(cluster_id, int(node_id), parse_directory_id(path, values.get("directory.id")))
 

@@ -42,7 +42,7 @@ def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
             raise CorruptPartitionMetadata(f"{path}: {line!r} is not a name and a value")
         values[name.strip()] = value.strip()
     version, topic_id = values.get("version", ""), values.get("topic_id", "")
-    if not version.isdigit():
+    if not version.isdecimal():
         raise CorruptPartitionMetadata(f"{path}: version {version!r}")
     try:
         uuid = parse_uuid(topic_id)

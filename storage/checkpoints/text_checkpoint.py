@@ -34,7 +34,7 @@ def parse_checkpoint(data: bytes, path: str) -> list[str]:
         raise CorruptCheckpoint(f"{path}: not a checkpoint") from None
     if version != str(VERSION):
         raise CorruptCheckpoint(f"{path}: version {version!r} is not {VERSION}")
-    if not count.isdigit() or int(count) != len(lines):
+    if not count.isdecimal() or int(count) != len(lines):
         raise CorruptCheckpoint(f"{path}: {len(lines)} lines, but {count!r} in the second line")
     return lines
 
@@ -57,7 +57,7 @@ def decode_offsets(data: bytes, path: str) -> OffsetsByPartition:
     offsets: OffsetsByPartition = {}
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")
-        if len(fields) != 3 or not fields[1].isdigit() or not fields[2].removeprefix("-").isdigit():
+        if len(fields) != 3 or not fields[1].isdecimal() or not fields[2].removeprefix("-").isdecimal():
             raise CorruptCheckpoint(f"{path}: {line!r} is not a topic, a partition and an offset")
         key = (fields[0], int(fields[1]))
         if key in offsets:

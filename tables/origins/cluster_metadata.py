@@ -206,4 +206,4 @@ class ClusterMetadata:
 def is_snapshot(name: str) -> bool:
     """Whether a file in the directory of the metadata log is a snapshot. The name of a snapshot begins with the offset
     at which it ends."""
-    return name.endswith(SNAPSHOT_SUFFIX) and name[:OFFSET_DIGITS].isdigit()
+    return name.endswith(SNAPSHOT_SUFFIX) and name[:OFFSET_DIGITS].isdecimal()

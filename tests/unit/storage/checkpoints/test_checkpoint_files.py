@@ -58,6 +58,8 @@ def test_a_missing_or_empty_offset_checkpoint_has_no_offsets(tmp_path: Path) -> 
         "0\n2\na 0 1\na 0 2\n",
         "x\n0\n",
         "\xff\n",
+        "0\n\u00c2\u00b2\na 0 1\na 1 1\n",  # a raised two, in UTF-8: a digit, but no number
+        "0\n1\na 0 \u00c2\u00b2\n",
     ],
 )
 def test_a_damaged_offset_checkpoint_is_refused_by_name(tmp_path: Path, text: str) -> None:
@@ -161,6 +163,7 @@ def test_meta_properties_of_apache_kafka_are_read(tmp_path: Path) -> None:
         ("version=1\nnode.id=1\n", "cluster.id is missing"),
         ("version=1\ncluster.id=x\nnode.id=-1\n", "node.id '-1'"),
         ("version=1\ncluster.id=x\n", "node.id ''"),
+        ("version=1\ncluster.id=x\nnode.id=\\u00b2\n", "node.id '\u00b2'"),
         ("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=zzz\n", "not a uuid"),
         ("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAg\n", "reserved"),
     ],
