@@ -263,6 +263,8 @@ class RunningFetcher:
         The lowered recovery point is made durable first, because otherwise a recovery after a crash would report the
         truncated batches as damage. When this returns, no flush is in progress: it would write the same leader epoch
         checkpoint as the truncation.
+
+        The producers at the new end are restored in steps, because that takes seconds for a segment of small batches.
         """
         ports, its_log = self._ports, effect.partition.log
         if not self._machine.awaits(effect):
@@ -272,6 +274,11 @@ class RunningFetcher:
         try:
             if not await ports.logs.checkpoint():
                 raise OSError(errno.ENOSPC, "the recovery point is not durable", its_log.directory)
+            if isinstance(effect, TruncateLog) and self._machine.awaits(effect):
+                for _ in its_log.prepare_producers(offset, ports.environment.wall_ms()):
+                    await asyncio.sleep(0)
+                    if not self._machine.awaits(effect):
+                        break
             await ports.flusher.wait_for_flush(its_log)
             is_due = self._machine.awaits(effect)
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_validation import PRODUCE_VERSION_OF_ZSTD, RejectedBatch, ValidBatch
@@ -192,6 +194,11 @@ class Log(LogState):
         """Remove everything at or past `offset`. Returns False if there is nothing to remove. Raises OSError and
         `MalformedMessage`."""
         return truncation.truncate_to(self, offset, now_ms)
+
+    def prepare_producers(self, offset: int, now_ms: int) -> Iterator[None]:
+        """Restore, in steps of about a millisecond, the producers of a truncation that is in preparation. Nothing may
+        be appended in between. `truncate_to` then does not read the headers of up to a whole segment."""
+        return truncation.prepare_producers(self, offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Remove all batches; the next batch gets `offset`. Raises OSError."""

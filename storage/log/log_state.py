@@ -29,6 +29,7 @@ from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.loading import LoadedLog
 from moldau.storage.log.pending_orders import erase_order_at
 from moldau.storage.log_config import INT64_MAX, LogConfig
+from moldau.storage.producers.producer_state import ProducerStates
 from moldau.storage.segment.segment import Segment
 
 NO_FLUSH = -1
@@ -67,6 +68,7 @@ class LogState:
         "on_shortage",
         "parent_is_dirty",
         "partition",
+        "prepared_producers",
         "producers",
         "recovery_point",
         "recovery_point_max",
@@ -115,6 +117,8 @@ class LogState:
         before can be recognized as stale."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
+        self.prepared_producers: ProducerStates | None = None
+        """The producers at the new end of the log, once they are restored for the truncation in preparation."""
         self.snapshots = loaded.snapshots
         self.erase_orders = loaded.erase_orders
         self.failure: OSError | None = None
@@ -233,7 +237,7 @@ class LogState:
         If a batch spans the offset, the whole batch is removed, so the offsets are lowered to its base offset. If the
         recovery point stayed past the new end, recovery would report a torn append there as damage of flushed data.
         """
-        offset = self.recovery_point_max = self._end_after_truncation(offset)
+        offset = self.recovery_point_max = self.end_after_truncation(offset)
         self.recovery_point = min(self.recovery_point, offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
@@ -244,10 +248,10 @@ class LogState:
     def end_truncation(self) -> None:
         """End a truncation: it was carried out, or it is given up after it was prepared."""
         self.recovery_point_max = INT64_MAX
-        self.lowered_start_offset = None
+        self.lowered_start_offset = self.prepared_producers = None
         self.note_change()
 
-    def _end_after_truncation(self, offset: int) -> int:
+    def end_after_truncation(self, offset: int) -> int:
         """Return the log end offset after a truncation to `offset`, which is lower if a batch spans `offset`. If the
         batch cannot be read, return the base offset of its segment."""
         if not self.segments[0].base_offset < offset < self.end_offset:

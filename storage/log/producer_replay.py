@@ -1,7 +1,7 @@
 """Restores the producer state of a log: from the newest snapshot, and then from the batches after it.
 
-This is needed when a log is opened and when it was truncated. A snapshot is written at each roll, so that at most about
-one segment of batch headers is read.
+This is needed when a log is opened and when it is truncated. A snapshot is written at each roll, so that at most about
+one segment of batch headers is read. That can take seconds, so a truncation has it done in steps (`load_in_steps`).
 
 A snapshot holds only the last batch of each producer; the batches before it are read from the log
 (`restore_earlier_batches`). If the broker restarts while a client has five requests in flight, the client sends all
@@ -31,6 +31,8 @@ from moldau.storage.segment.batch_run import TransactionalBatchFields
 from moldau.storage.segment.batch_scan import DamagedBatch, FilePieces, iterate_batch_headers, verified_batch
 from moldau.storage.segment.segment import Segment
 
+STEP_SIZE = 100
+"""The number of batch headers that one step reads."""
 HEADERS_MAX = 256
 """The most batch headers that `restore_earlier_batches` reads: clients repeat only their latest batches, and a start
 must not read whole logs."""
@@ -57,17 +59,42 @@ def load_producers(
     `snapshot_offset_max`: the highest offset of a snapshot that may be used (None: `end_offset`). `earlier`: the
     segments with the batches before the snapshot (None: `segments`). Raises OSError and `MalformedMessage`.
     """
-    latest = snapshots.load_latest(log_start_offset, end_offset if snapshot_offset_max is None else snapshot_offset_max)
-    if latest is None:
+    offset_max = end_offset if snapshot_offset_max is None else snapshot_offset_max
+    latest = snapshots.load_latest(log_start_offset, offset_max)
+    for _ in load_in_steps(segments, latest, producers, log_start_offset, end_offset, now_ms, earlier=earlier):
+        pass
+
+
+def load_in_steps(
+    segments: list[Segment],
+    snapshot: tuple[int, list[ProducerEntry]] | None,
+    producers: ProducerStates,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    *,
+    earlier: list[Segment] | None = None,
+    end_position: int | None = None,
+) -> Iterator[None]:
+    """Restore `producers` from a snapshot, which is given with its offset, to the state at `end_offset`. Each step
+    takes about a millisecond. Between the steps the segments may be removed from their log.
+
+    `end_position`: the end of the batches before `end_offset` in the last segment (None: its size). Raises OSError and
+    `MalformedMessage`.
+    """
+    if snapshot is None:
         producers.clear(log_start_offset)
     else:
-        producers.restore(latest[1], latest[0], now_ms)
+        producers.restore(snapshot[1], snapshot[0], now_ms)
         restore_earlier_batches(earlier or segments, producers)
     for segment, next_offset in zip(
         segments, [*(later.base_offset for later in segments[1:]), end_offset], strict=False
     ):
         if producers.map_end_offset < next_offset:
-            replay_producers(segment, producers, segment.size)
+            is_last = segment is segments[-1]
+            yield from _replay_in_steps(
+                segment, producers, segment.size if end_position is None or not is_last else end_position
+            )
     producers.map_end_offset = max(producers.map_end_offset, end_offset)
 
 
@@ -76,17 +103,26 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
 
     Raises OSError, and `MalformedMessage` if a replayed batch is damaged that the producer state remembers.
     """
+    for _ in _replay_in_steps(segment, producers, end_position):
+        pass
+
+
+def _replay_in_steps(segment: Segment, producers: ProducerStates, end_position: int) -> Iterator[None]:
     first_offset = producers.map_end_offset
-    for batch_position, header in segment.headers(segment.start_position(first_offset)):
+    opened, position = segment.open_file(), segment.start_position(first_offset)
+    headers = iterate_batch_headers(opened.file, position, segment.size)
+    for number, (batch_position, header) in enumerate(headers, start=1):
         if batch_position >= end_position:
             break
         # The log start offset may lie within a batch, whose later records may belong to a transaction.
         if header.next_offset > producers.map_end_offset:
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
-            batch = segment.file().pread(header.size, batch_position) if is_marker else None
+            batch = opened.file.pread(header.size, batch_position) if is_marker else None
             replay_batch(segment, producers, header, batch)
+        if not number % STEP_SIZE:
+            yield
     try:
-        check_remembered_batches(segment, producers, first_offset, end_position)
+        yield from _check_remembered_batches(segment, producers, first_offset, end_position)
     except DamagedBatch as damage:
         raise MalformedMessage(f"{segment.path('.log')}: {damage}") from damage
 
@@ -124,8 +160,11 @@ def replay_transactional(segment: Segment, producers: ProducerStates, batches: l
         replay_batch(segment, producers, header, marker_batch or None)
 
 
-def check_remembered_batches(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
-    """Verify the checksums of the batches that the producer state remembers. Raises OSError and `DamagedBatch`.
+def _check_remembered_batches(
+    segment: Segment, producers: ProducerStates, first_offset: int, end_position: int
+) -> Iterator[None]:
+    """Verify the checksums of the batches that the producer state remembers, in steps. Raises OSError and
+    `DamagedBatch`.
 
     Batches that end before `first_offset` or begin at or past `end_position` are left out, and so are producers whose
     last batch is more than `IDLE_MS_MAX` older than the newest batch in the producer state.
@@ -144,12 +183,16 @@ def check_remembered_batches(segment: Segment, producers: ProducerStates, first_
     }
     if not remembered:
         return
-    file = segment.file()
-    for position, header in segment.headers(segment.start_position(min(remembered))):
+    opened, start = segment.open_file(), segment.start_position(min(remembered))
+    headers = iterate_batch_headers(opened.file, start, segment.size)
+    for number, (position, header) in enumerate(headers, start=1):
         if position >= end_position:
             return
-        if header.last_offset in remembered:
-            verified_batch(FilePieces(file, position, position + header.size), position)
+        is_remembered = header.last_offset in remembered
+        if is_remembered:
+            verified_batch(FilePieces(opened.file, position, position + header.size), position)
+        if is_remembered or not number % STEP_SIZE:
+            yield
 
 
 def restore_earlier_batches(segments: Sequence[Segment], producers: ProducerStates) -> None:

@@ -21,13 +21,18 @@ segment of a tiered log as durable (`loading.py`), so it uses the snapshot and t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 from moldau.protocol.late_tuple import NamedTuple
+from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.files.port import TRANSIENT_ERRNOS
 from moldau.storage.log.loading import remove_files
 from moldau.storage.log.log_start import try_roll
 from moldau.storage.log.log_state import LogState
-from moldau.storage.log.producer_replay import load_producers
+from moldau.storage.log.producer_replay import load_in_steps, load_producers
+from moldau.storage.producers.producer_state import ProducerStates
 from moldau.storage.segment.segment import Segment
 
 
@@ -73,6 +78,30 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     return True
 
 
+def prepare_producers(log: LogState, offset: int, now_ms: int) -> Iterator[None]:
+    """Restore, in steps, the producers at the end that the log will have after `truncate_to(offset)`. Between the steps
+    nothing may be appended. After an error of the disk, or at a damaged batch, this ends without a result: the
+    truncation itself meets the error."""
+    end_offset = log.end_after_truncation(offset)
+    kept = [segment for segment in log.segments if segment.base_offset < end_offset]
+    if not kept or end_offset >= log.end_offset:
+        return
+    with suppress(OSError, MalformedMessage):
+        place = kept[-1].find_batch(end_offset)
+        snapshot = log.snapshots.up_to(end_offset).load_latest(log.log_start_offset, end_offset)
+        producers = ProducerStates(log.producers.expiration_ms)
+        yield from load_in_steps(
+            kept,
+            snapshot,
+            producers,
+            log.log_start_offset,
+            end_offset,
+            now_ms,
+            end_position=place.position if place else None,
+        )
+        log.prepared_producers = producers
+
+
 def remove_local_part(log: LogState, offset: int, now_ms: int) -> None:
     """Remove all batches of a tiered log whose batches before `offset` are in remote storage. The log then ends at
     `offset`, and keeps its log start offset and leader epochs. Raises OSError and `MalformedMessage`.
@@ -115,10 +144,14 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
 
 def truncate_derived_state(log: LogState, now_ms: int) -> None:
     """Truncate indexes, epochs and producer state to the new end of the log. Raises OSError and `MalformedMessage`."""
+    prepared = log.prepared_producers
     log.forget_state_past_end()
     log.epochs.truncate_from_end(log.end_offset)
     log.snapshots.remove_after(log.end_offset)
-    load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset, now_ms)
+    if prepared is not None and prepared.map_end_offset == log.end_offset:
+        log.producers.take_over(prepared)
+    else:
+        load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset, now_ms)
 
 
 class RemoteStart(NamedTuple):

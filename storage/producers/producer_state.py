@@ -462,6 +462,13 @@ class ProducerStates:
         for entry in sorted(open_entries, key=lambda each: each.open_transaction_offset):
             self._open_transactions[entry.open_transaction_offset] = entry.producer_id
 
+    def take_over(self, restored: ProducerStates) -> None:
+        """Replace the state by one that was restored apart from this one, and is not used any more."""
+        self.clear(restored.map_end_offset)
+        self.entries.update(restored.entries)
+        self._open_transactions.update(restored._open_transactions)
+        self.undecided_transactions.update(restored.undecided_transactions)
+
     def clear(self, end_offset: int) -> None:
         """Reset the state to that of an empty log that begins at `end_offset`."""
         self.entries.clear()

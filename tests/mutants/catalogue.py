@@ -259,9 +259,8 @@ MUTANTS: Final = (
         27,
         "producer state is not rebuilt after a truncation",
         "storage/log/truncation.py",
-        "    load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset,"
-        " now_ms)\n",
-        "",
+        "        log.producers.take_over(prepared)\n",
+        "        pass\n",
         faults=LEADERSHIP_MOVES,
     ),
     Mutant(

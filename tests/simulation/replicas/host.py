@@ -204,6 +204,9 @@ class Host(LeaderSide):
             partition.log.lower_recovery_point(effect.offset)
             self.checkpoint()
             self.preparation = partition.log.truncation_count
+            if isinstance(effect, TruncateLog):
+                for _ in partition.log.prepare_producers(effect.offset, self.now_ms):
+                    pass
             return  # Anything may happen before the truncation.
         self.effects.pop(0)
         preparation, self.preparation = self.preparation, None

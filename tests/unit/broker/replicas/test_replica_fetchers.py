@@ -16,7 +16,7 @@ from moldau.protocol.messages.fetch import EpochEndOffset, FetchableTopicRespons
 from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import RebuildFromRemote, TruncateLog
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.log.log import Log
+from moldau.storage.log import producer_replay, truncation
 from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_snapshot import encode_snapshot
@@ -159,3 +159,22 @@ def test_a_truncation_waits_for_the_flush_in_progress() -> None:
         assert log.end_offset == log.recovery_point == 2
 
     asyncio.run(story())
+
+
+def test_the_producers_of_a_truncated_log_are_restored_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a segment of small batches that takes seconds, which the event loop must not wait for."""
+    monkeypatch.setattr(producer_replay, "STEP_SIZE", 1)
+    monkeypatch.delattr(truncation, "load_producers")
+
+    async def story() -> int:
+        follower = Follower()
+        truncating = asyncio.ensure_future(follower.fetcher._truncate(follower.diverges()))
+        turns = 0
+        while not truncating.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await truncating
+        assert follower.partition.log.end_offset == 2
+        return turns
+
+    assert asyncio.run(story()) > 2
