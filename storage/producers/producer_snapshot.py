@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct
 
 from moldau.protocol.primitives import BytesLike, crc32c
@@ -93,7 +94,8 @@ class ProducerSnapshots:
 
     def write(self, states: ProducerStates) -> bool:
         """Write a snapshot of a producer state at its `map_end_offset`, which the caller syncs. Returns False if there
-        is already a snapshot at or past that offset. Raises OSError."""
+        is already a snapshot at or past that offset. Raises OSError, and then leaves no file behind: a start takes the
+        name of a snapshot for an offset that the log has reached."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False
@@ -102,6 +104,10 @@ class ProducerSnapshots:
         try:
             file.truncate(0)
             file.append([encode_snapshot(states)])
+        except OSError:
+            with suppress(OSError):
+                self._fs.unlink(path)
+            raise
         finally:
             file.close()
         self.offsets.append(offset)

@@ -12,6 +12,7 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
@@ -97,6 +98,36 @@ def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() -> None:
     log.close(NOW_MS, clean=True)
     again = open_log(disk, "/d/t-0", clean=True)
     assert read_all(again) == dict(enumerate([*taken, "room again"])) and len(again.segments) > 3
+
+
+@pytest.mark.parametrize("room", range(0, 90, 10))
+def test_a_producer_snapshot_that_a_full_disk_refuses_leaves_no_file(room: int) -> None:
+    """After a truncation a start would take its name for an offset that the log had reached, and miss the records."""
+    disk = SimulatedDisk(seed=1)
+    log = new_log(disk)
+    while log.size < 600:
+        sent = batch("x", producer=(7, 0, log.end_offset))
+        assert log.append_as_leader(sent, 0, NOW_MS).error is ErrorCode.NONE
+    log.flush(NOW_MS)
+    disk.faults.capacity_bytes = disk.used_bytes + room
+    assert log.append_as_leader(batch("large" * 60), 0, NOW_MS).error is ErrorCode.KAFKA_STORAGE_ERROR
+    names = [name for name in disk.list_directory("/d/t-0") if name.endswith(SNAPSHOT_SUFFIX)]
+    assert names == [offset_name(offset, SNAPSHOT_SUFFIX) for offset in log.snapshots.offsets]
+    disk.faults.capacity_bytes = 1 << 30
+    log.lower_recovery_point(1)
+    log.truncate_to(1, NOW_MS)
+    log.close(NOW_MS, clean=True)
+    again = Log.open(
+        disk,
+        "/d/t-0",
+        SMALL,
+        recovery_point=1,
+        high_watermark=1,
+        clean_shutdown=True,
+        closed_cleanly=True,
+        now_ms=NOW_MS,
+    )
+    assert read_all(again) == {0: "x"}
 
 
 @pytest.mark.parametrize("room", [0, 33, 34, 77, 78, 111])
