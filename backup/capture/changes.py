@@ -6,7 +6,8 @@
 |---------|-------------------------------------------------------------------------|-------------------------|
 | replace | `***`                                                                   |                         |
 | hash    | 32 hexadecimal digits; of a number, a number of up to 15 digits         | yes                     |
-| shape   | other letters, of the same case, and other digits; all else stays       | yes                     |
+| shape   | other letters, of the same case, and other digits; all else stays;      | yes                     |
+|         | bytes that are not text are replaced                                     |                         |
 | drop    | nothing: the field or the header is gone, a whole key or value is empty |                         |
 
 `hash` and `shape` depend on a secret key. A reader that has the key can test whether a guessed value is right, but
@@ -16,6 +17,7 @@ cannot compute the value.
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable
 from hashlib import shake_256
 from math import isfinite
@@ -29,6 +31,10 @@ NUMBER_SIZE: Final = 6
 """The size of a hashed number, in bytes. It is small enough for every JSON parser to read the number exactly."""
 MASK_KEY_SIZE: Final = 32
 """The smallest size of the key of the hashes, in bytes."""
+BINARY: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Control characters that do not occur in text. Bytes with one of them are numbers, or fields of Avro or Protobuf,
+which a change of letters and digits would leave readable.
+"""
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -39,6 +45,8 @@ class MaskFunctions:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        self.used_rules: set[str] = set()
+        """The texts of the rules that have changed a value."""
         self._named: dict[str, Change] = {
             "replace": hide_value,
             "hash": self.keyed_hash_of,
@@ -54,7 +62,12 @@ class MaskFunctions:
         change = self._named.get(name)
         if change is None:
             raise ValueError(f"{text}: {name} is not one of {', '.join(self._named)}")
-        return mask_rule(rule, change)
+
+        def noted(value: object) -> object:
+            self.used_rules.add(text)
+            return change(value)
+
+        return mask_rule(rule, noted)
 
     def keyed_hash_of(self, value: object) -> object:
         """Return a keyed hash of the value; None for null."""
@@ -76,9 +89,10 @@ class MaskFunctions:
             return self._shaped(value, _other_letter)
         if isinstance(value, bytes):
             try:
-                return self._shaped(value.decode(), _other_letter).encode()
+                text = value.decode()
             except UnicodeDecodeError:
                 return hide_value(value)
+            return hide_value(value) if BINARY.search(text) else self._shaped(text, _other_letter).encode()
         if isinstance(value, bool) or not isinstance(value, int | float):
             return hide_value(value)
         shaped = self._shaped(repr(value), _other_digit)

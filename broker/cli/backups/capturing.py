@@ -29,7 +29,7 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
         with failures(arguments.file), ZipStore.create_new(path, size_max) as store:
             output = Output(invocation.out, is_json=arguments.json)
             command = BackupCommand(arguments, invocation, BackupStore(store), output)
-            captured = asyncio.run(_capture(command))
+            captured, unused = asyncio.run(_capture(command))
             size = store.finish()
     except CaptureTooLarge as problem:
         raise Failure(f"{problem}: take a shorter time, fewer topics, --sample or --max-bytes") from None
@@ -37,29 +37,31 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
         raise Failure(str(problem), status=EXIT_UNKNOWN) from None
     finally:
         invocation.errors.erase()
-    _show(command, captured, size)
+    _show(command, captured, unused, size)
     return 0
 
 
-async def _capture(command: BackupCommand) -> CaptureResult:
+async def _capture(command: BackupCommand) -> tuple[CaptureResult, list[str]]:
+    """Take the capture. Returns its result, and the masks that have changed nothing."""
     source = await asyncio.to_thread(source_of, command)
-    rules = _rules(command.arguments, command.now_ms())
+    changes = MaskFunctions(_mask_key(command.arguments.mask_key))
+    rules = _rules(command.arguments, changes, command.now_ms())
     shell = CaptureShell(
         command.now_ms,
         asyncio.to_thread,
         lambda read, taken: command.progress(f"{size_text(read)} read, {size_text(taken)} captured"),
     )
-    return await take_capture(command.store, source, rules, shell)
+    captured = await take_capture(command.store, source, rules, shell)
+    return captured, [text for text in rules.mask_texts if text not in changes.used_rules]
 
 
-def _rules(given: argparse.Namespace, now_ms: int) -> CaptureRules:
+def _rules(given: argparse.Namespace, changes: MaskFunctions, now_ms: int) -> CaptureRules:
     begin = -1 if given.begin is None else time_ms(given.begin, "--from", now_ms)
     end = INT64_MAX if given.end is None else time_ms(given.end, "--to", now_ms)
     if begin >= end:
         raise WrongArguments(f"--from {given.begin} is not before --to {given.end}")
     if not 0 < given.sample <= 1:
         raise WrongArguments(f"--sample {given.sample:g} is not a share of the keys, above 0 and at most 1")
-    changes = MaskFunctions(_mask_key(given.mask_key))
     try:
         masks = tuple(changes.parse_rule(text) for text in given.mask)
     except ValueError as problem:
@@ -83,7 +85,7 @@ def _mask_key(file: str | None) -> bytes:
     return key
 
 
-def _show(command: BackupCommand, captured: CaptureResult, size: int) -> None:
+def _show(command: BackupCommand, captured: CaptureResult, unused: list[str], size: int) -> None:
     given, manifest = command.arguments, captured.manifest
     topics = [topic.name for topic in manifest.topics if not topic.name.startswith("__")]
     command.output.object(
@@ -94,8 +96,11 @@ def _show(command: BackupCommand, captured: CaptureResult, size: int) -> None:
             "records": captured.record_count,
             "positions": captured.position_count,
             "commits": captured.commit_count,
+            "unused_masks": unused,
         }
     )
+    for text in unused:
+        command.note(f"--mask {text} has changed nothing: no captured record has what it names", "yellow")
     command.output.say(
         f"{given.file}: {size_text(size)}; {count_with_noun(captured.record_count, 'record')} of"
         f" {count_with_noun(len(topics), 'topic')}, {count_with_noun(captured.position_count, 'position')} of groups"

@@ -58,6 +58,21 @@ def test_a_shape_keeps_length_case_and_punctuation() -> None:
     assert changed("*:value=shape", Record(value=b"\xff\x00")).value == b"***"
 
 
+@pytest.mark.parametrize("value", [(42).to_bytes(8), b"\x00\x00\x00\x00\x01\x24\x06Ada", b"\x08\x24\x12\x03Ada"])
+def test_bytes_that_are_no_text_have_no_shape(value: bytes) -> None:
+    """A number as a key, a value of Avro and one of Protobuf are UTF-8, and their numbers are no digits."""
+    assert value.decode()
+    record = changed("*:value=shape", changed("*:key=shape", Record(key=value, value=value)))
+    assert (record.key, record.value) == (b"***", b"***")
+
+
+def test_a_rule_that_has_changed_nothing_is_known() -> None:
+    changes = MaskFunctions(bytes(32))
+    rules = [changes.parse_rule(text) for text in ("orders:value.name", "orders:value.nmae=hash", "other:key")]
+    Masks(rules, "orders").mask_record(Record(key=b"k", value=json.dumps(SECRET).encode()))
+    assert changes.used_rules == {"orders:value.name"}
+
+
 @given(st.floats())
 def test_the_shape_of_a_float_is_a_float(value: float) -> None:
     shaped = CHANGES.same_shape_value(value)

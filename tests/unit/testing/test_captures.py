@@ -49,9 +49,12 @@ def total(amounts: list[int]) -> int:
 
 
 @pytest.mark.processes
-def test_a_node_serves_what_was_captured(tmp_path: Path) -> None:
+def test_a_node_serves_what_was_captured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tuesday.capture"
-    begin_ms = captured(path, "--mask", "orders:value.card=drop", "--mask", "*:key=hash")
+    masks = ("orders:value.card=drop", "*:key=hash", "orders:value.crad")
+    begin_ms = captured(path, *(word for mask in masks for word in ("--mask", mask)))
+    told = capsys.readouterr().err
+    assert "--mask orders:value.crad has changed nothing" in told and told.count("has changed nothing") == 1
     with Cluster.from_capture(path, control=True) as kafka:
         first, second = kafka.records("orders")
         assert [(each.offset, each.timestamp_ms) for each in (first, second)] == [
