@@ -114,16 +114,14 @@ class BackupStore:
         return await self.read_manifest(known[-1]) if known else None
 
     async def new_backup_id(self, now_ms: int) -> str:
-        """Make an unused backup id: the time in seconds, and a number for backups of the same second."""
+        """Make a new backup id: the time in seconds, and a number that is above those of the same second."""
         moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
-        taken = {
+        taken = [
             *await self.backup_ids(),
             *[backup_id_of(key) async for key, *_ in list_all(self.storage, UNFINISHED_PREFIX)],
-        }
-        number = 1
-        while f"{moment}-{number}" in taken:
-            number += 1
-        return f"{moment}-{number}"
+        ]
+        numbers = [number for begun, number in map(_age, taken) if begun == moment]
+        return f"{moment}-{max(numbers, default=0) + 1}"
 
     async def put_manifest(self, manifest: BackupManifest) -> None:
         """Complete a backup: write its manifest. All objects that the manifest names must be in the store. Raises

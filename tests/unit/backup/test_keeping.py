@@ -87,6 +87,14 @@ def test_each_backup_has_an_id_of_its_own() -> None:
     assert ids == [f"20261129T220640Z-{number}" for number in range(1, 6)]
 
 
+def test_a_backup_of_the_same_second_is_newer_than_those_that_were_kept() -> None:
+    bucket = SimulatedBucket()
+    for number in range(1, 5):
+        newest = backed_up(bucket, MemoryLog("orders", batches(0, 20 * number))).manifest.backup_id
+        kept(bucket, 1)
+        assert asyncio.run(store_of(bucket).backup_ids()) == [newest]
+
+
 def test_a_backup_that_is_not_there_is_told() -> None:
     bucket = SimulatedBucket()
     with pytest.raises(NotABackupStore):
