@@ -1,8 +1,8 @@
 """The metadata of a restored cluster: the metadata of the backup, with nodes that have not registered yet.
 
-Topics keep their ids; settings, permissions, users, quotas and feature levels stay. A restore writes the same log for
-every replica of a partition, so all replicas are in sync. No replica leads: the controller elects a leader when the
-broker of a replica has registered.
+Topics keep their ids; settings, permissions, users, quotas and feature levels stay. The settings of a renamed topic,
+and the permissions that name it, get its new name. A restore writes the same log for every replica of a partition, so
+all replicas are in sync. No replica leads: the controller elects a leader when the broker of a replica has registered.
 
 Each broker gets a fenced registration with the broker epoch -1. A restored node has no clean-shutdown file, so it
 reports -1 as its previous broker epoch. The two epochs are equal, so the controller knows that the node has lost no
@@ -20,10 +20,13 @@ from moldau.kraft.features import SUPPORTED_FEATURES
 from moldau.kraft.image.cluster import Broker, ClusterImage
 from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.security.acls import AclsImage
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.quorum.voter_set import Address, VoterNode, VoterSet
 from moldau.protocol.schema import ZERO_UUID
+from moldau.security.access import ResourceKind
+from moldau.security.acl.bindings import PatternType
 
 UNKNOWN_EPOCH: Final = -1
 """The previous broker epoch that a node reports when it has no clean-shutdown file."""
@@ -97,6 +100,7 @@ def restored_image(
         ),
         topics=_restored_topics(image.topics, placement, directories, last_epochs),
         configs=_restored_configs(image, placement),
+        acls=_restored_acls(image.acls, placement),
         next_producer_id=max(image.next_producer_id, next_producer_id),
     )
 
@@ -197,3 +201,14 @@ def _restored_configs(image: MetadataImage, placement: RestorePlacement) -> Conf
         elif placement.includes_topic(resource.name):
             kept[ConfigResource(resource.type, placement.restored_name_of(resource.name))] = settings
     return ConfigsImage(ConfigsImage().by_resource.with_changes(kept))
+
+
+def _restored_acls(acls: AclsImage, placement: RestorePlacement) -> AclsImage:
+    """The permissions of the restored cluster. Those that name a renamed topic get its new name."""
+    renamed = {
+        entry_id: binding._replace(name=placement.renames[binding.name])
+        for entry_id, binding in acls.by_id.items()
+        if (binding.kind, binding.pattern_type) == (ResourceKind.TOPIC, PatternType.LITERAL)
+        and binding.name in placement.renames
+    }
+    return AclsImage(acls.by_id.with_changes(renamed))

@@ -1,5 +1,5 @@
 """Corrects the committed offsets of groups in a restored log: an offset past the end of its partition is moved back to
-that end.
+that end, and an offset in a renamed topic is moved to the new name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moldau.protocol.primitives import BytesLike
 
 
 class MovedOffset(NamedTuple):
-    """A committed offset that a restore changes or removes."""
+    """A committed offset that a restore changes, removes, or moves to the new name of its topic."""
 
     group_id: str
     topic: str
@@ -29,13 +29,24 @@ class MovedOffset(NamedTuple):
     before: CommittedOffset
     after: int | None
     """The offset after the restore. None if the offset is removed, because its partition is not restored."""
+    renamed: str | None = None
+    """The new name of the topic; None if the topic keeps its name or is not restored."""
 
-    def offset_change(self) -> OffsetChange:
-        """Make the change for a record of `__consumer_offsets`. The record has no leader epoch, because the stored
-        epoch belongs to the old offset.
+    def removal(self) -> OffsetChange | None:
+        """The change that removes the offset under the name in the backup. None if it is not removed there."""
+        is_removed = self.after is None or self.renamed is not None
+        return OffsetChange(self.group_id, self.topic, self.partition, None) if is_removed else None
+
+    def correction(self) -> OffsetChange | None:
+        """The change that commits the restored offset. None if there is none. An offset that goes back has no leader
+        epoch, because the stored epoch belongs to the old offset.
         """
-        value = None if self.after is None else self.before._replace(offset=self.after, leader_epoch=-1)
-        return OffsetChange(self.group_id, self.topic, self.partition, value)
+        if self.after is None:
+            return None
+        before = self.before
+        epoch = before.leader_epoch if self.after == before.offset else -1
+        value = before._replace(offset=self.after, leader_epoch=epoch)
+        return OffsetChange(self.group_id, self.renamed or self.topic, self.partition, value)
 
 
 class RestoredGroupOffsets:
@@ -54,16 +65,19 @@ class RestoredGroupOffsets:
                 self._store.append(change, end_offset)
         self._store.commit(self._reader.next_offset)
 
-    def moved_offsets(self, ends: Mapping[TopicPartition, int]) -> list[MovedOffset]:
-        """Return the committed offsets that the restore changes or removes: those past the end of their partition, and
-        those of partitions that are not restored.
+    def moved_offsets(self, ends: Mapping[TopicPartition, int], renames: Mapping[str, str]) -> list[MovedOffset]:
+        """Return the committed offsets that the restore changes, removes or moves: those past the end of their
+        partition, those of partitions that are not restored, and those of renamed topics.
 
-        `ends`: the end offsets of all restored partitions.
+        `ends`: the end offsets of all restored partitions. `renames`: the new names of topics. Both are by the name in
+        the backup.
         """
         found = []
         for group_id in self._store.groups():
             for (topic, partition), committed in self._store.committed_offsets(group_id).offsets.items():
                 end_offset = ends.get((topic, partition))
-                if end_offset is None or committed.offset > end_offset:
-                    found.append(MovedOffset(group_id, topic, partition, committed, end_offset))
+                after = end_offset if end_offset is None or committed.offset > end_offset else committed.offset
+                renamed = None if end_offset is None else renames.get(topic)
+                if after != committed.offset or renamed is not None:
+                    found.append(MovedOffset(group_id, topic, partition, committed, after, renamed))
         return found

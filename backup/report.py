@@ -10,9 +10,11 @@ from typing import NamedTuple
 from moldau.backup.group_offsets import MovedOffset
 from moldau.backup.observed import RestoreMoment
 from moldau.backup.settling import AbortedTransaction, AppendedMarker, TransactionRepairs
+from moldau.backup.share_states import CutShareState
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.transaction import NAMES
 from moldau.kraft.image.configs import ConfigResource, ResourceType
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 Fields = Mapping[str, object]
 
@@ -45,6 +47,7 @@ class RestoreReport:
     cut_logs: list[CutLog] = field(default_factory=list)
     settlement: TransactionRepairs = field(default_factory=TransactionRepairs)
     moved_offsets: list[MovedOffset] = field(default_factory=list)
+    cut_share_states: list[CutShareState] = field(default_factory=list)
     lowered_settings: list[tuple[ConfigResource, str]] = field(default_factory=list)
     """The `min.insync.replicas` settings that are lowered to 1, with their previous values."""
     topics_with_expired_records: list[str] = field(default_factory=list)
@@ -76,6 +79,7 @@ class RestoreReport:
                 for change in changes
             ],
             "moved_group_offsets": [_moved_fields(each) for each in self.moved_offsets],
+            "cut_share_states": [_cut_state_fields(each) for each in self.cut_share_states],
             "lowered_settings": [
                 {"resource": _resource(resource), "min.insync.replicas": before}
                 for resource, before in self.lowered_settings
@@ -115,7 +119,15 @@ class RestoreReport:
                 )
         for moved in self.moved_offsets:
             where = f"group {moved.group_id}, {moved.topic}-{moved.partition}: offset {moved.before.offset}"
-            yield f"{where} goes back to {moved.after}" if moved.after is not None else f"{where} is removed"
+            if moved.renamed is not None:
+                yield f"{where} is offset {moved.after} of {moved.renamed}-{moved.partition}"
+            else:
+                yield f"{where} goes back to {moved.after}" if moved.after is not None else f"{where} is removed"
+        for state in self.cut_share_states:
+            yield (
+                f"share group {state.key.group_id}, topic id {uuid_text(state.key.topic_id)}, partition"
+                f" {state.key.partition}: what it had delivered from offset {state.end_offset} on is forgotten"
+            )
         for resource, before in self.lowered_settings:
             yield f"{_resource(resource)}: min.insync.replicas is 1, it was {before}"
         if self.topics_with_expired_records:
@@ -189,6 +201,18 @@ def _moved_fields(moved: MovedOffset) -> Fields:
         "partition": moved.partition,
         "from": moved.before.offset,
         "to": moved.after,
+        **({} if moved.renamed is None else {"renamed_to": moved.renamed}),
+    }
+
+
+def _cut_state_fields(cut: CutShareState) -> Fields:
+    return {
+        "group": cut.key.group_id,
+        "topic_id": uuid_text(cut.key.topic_id),
+        "partition": cut.key.partition,
+        "from": cut.before.start_offset,
+        "to": cut.after.start_offset,
+        "end_offset": cut.end_offset,
     }
 
 

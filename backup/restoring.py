@@ -1,8 +1,9 @@
 """Restores a backup: writes the log directories with which all nodes of the cluster can start.
 
 Everything is written below `DIR/.restoring` and moved into place at the end, so that a stopped restore leaves nothing
-with which a node would start. Each log is read and written once. Only `__consumer_offsets` is read again, because the
-offsets of its groups depend on the transactions that the restore aborts.
+with which a node would start. Each log is read and written once. Only `__consumer_offsets` and `__share_group_state`
+are read again, because the offsets of groups depend on the transactions that the restore aborts, and on the ends of all
+logs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from moldau.backup.cluster_image import (
     restored_node_ids,
     restored_quorum,
 )
-from moldau.backup.group_offsets import MovedOffset, RestoredGroupOffsets
+from moldau.backup.group_offsets import RestoredGroupOffsets
 from moldau.backup.log_writing import SEGMENT_BYTES_MAX, RestoredLogWriter
 from moldau.backup.manifest import BackupManifest, PartitionBackup, PartitionKey
 from moldau.backup.moment import has_all_decided_transactions, restore_moment
@@ -27,7 +28,10 @@ from moldau.backup.reading import read_batches, read_metadata
 from moldau.backup.report import CutLog, RestoreReport, utc_time_text
 from moldau.backup.settled_log import abort_marker_for, appended_markers, restored_batch
 from moldau.backup.settling import MarkerChanges, TransactionRepairs, find_transaction_repairs
+from moldau.backup.share_states import RestoredShareStates
+from moldau.backup.sources.order import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from moldau.coordinator.group.records import TopicPartition, offset_record
+from moldau.coordinator.share_coordinator.records import record_of as share_record_of
 from moldau.coordinator.transaction.records import record_of
 from moldau.kraft.features import METADATA_VERSION, TRANSACTION_VERSION
 from moldau.kraft.image.configs import ResourceType
@@ -46,8 +50,6 @@ from moldau.storage.files.log_paths import METADATA_DIRECTORY, partition_directo
 from moldau.storage.files.port import FileSystem, make_durable_directory
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-STATES_TOPIC: Final = "__transaction_state"
 UNFINISHED_DIRECTORY: Final = ".restoring"
 """The directory for the files of a restore that is not complete."""
 RETENTION_MS_DEFAULT: Final = 604_800_000
@@ -262,8 +264,9 @@ class _Restoring:
 
     async def run(self) -> None:
         """Read all logs, write them, and make each of their transactions whole or absent in all logs."""
-        internal = [each for each in self._manifest.partitions() if each[0].topic in (OFFSETS_TOPIC, STATES_TOPIC)]
-        others = [each for each in self._restored() if each[0].topic not in (OFFSETS_TOPIC, STATES_TOPIC)]
+        always = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+        internal = [each for each in self._manifest.partitions() if each[0].topic in always]
+        others = [each for each in self._restored() if each[0].topic not in always]
         total = sum(piece.size for _, each in (*internal, *others) for piece in each.pieces)
         for key, backup in (*internal, *others):
             await self._read(key, backup, total)
@@ -274,6 +277,7 @@ class _Restoring:
         settlement = self.report.settlement = find_transaction_repairs(self._logs, self._states, self._moment.time_ms)
         self._settle_logs(settlement)
         await self._settle_offsets(settlement)
+        await self._settle_share_states()
         self._settle_states(settlement)
         self._finish()
 
@@ -281,7 +285,7 @@ class _Restoring:
         """Read the log of a partition to its end, and write its batches up to the restored moment."""
         partition = key.topic, key.partition
         observed: LogObserver | TransactionStateObserver
-        if key.topic == STATES_TOPIC:
+        if key.topic == TRANSACTIONS_TOPIC:
             decided = backup.end_offset if self._is_sure else self._manifest.transaction_log_ends.get(key.partition)
             observed = self._states[key.partition] = TransactionStateObserver(
                 key.partition, backup.end_offset, decided, self._moment
@@ -359,18 +363,33 @@ class _Restoring:
                 offsets.add_batch(restored_batch(header, batch, changes))
             for marker in appended_markers(log, changes, self._moment.time_ms):
                 offsets.add_batch(marker)
-            moved = offsets.moved_offsets(self._ends)
+            moved = offsets.moved_offsets(self._ends, self._placement.renames)
             self.report.moved_offsets += moved
-            self._append(partition, log.last_epoch, [self._offset_record(each) for each in moved])
+            # First what is removed: the name may be the new name of another topic.
+            moves = [each.removal() for each in moved] + [each.correction() for each in moved]
+            records = [offset_record(each, self._moment.time_ms) for each in moves if each is not None]
+            self._append(partition, log.last_epoch, records)
 
-    def _offset_record(self, moved: MovedOffset) -> Record:
-        return offset_record(moved.offset_change(), self._moment.time_ms)
+    async def _settle_share_states(self) -> None:
+        """Cut the states of share groups that go past the end of a restored log."""
+        ids, time_ms = self._image.topics.ids, self._moment.time_ms
+        ends = {(ids[topic], index): end for (topic, index), end in self._ends.items()}
+        for key, backup in self._restored():
+            if key.topic != SHARE_STATE_TOPIC:
+                continue
+            log, states = self._logs[key.topic, key.partition], RestoredShareStates()
+            async for _, batch in read_batches(self._storage, key, backup, log.end_offset):
+                states.add_batch(batch)
+            cut = states.cut_states(ends, time_ms)
+            self.report.cut_share_states += cut
+            records = [share_record_of(each.change(), time_ms) for each in cut]
+            self._append((key.topic, key.partition), log.last_epoch, records)
 
     def _settle_states(self, settlement: TransactionRepairs) -> None:
         level = self._image.features.levels.get(TRANSACTION_VERSION, 0)
         for index, changes in settlement.state_changes_by_partition.items():
             records = [record_of(change, level, self._moment.time_ms) for change in changes]
-            self._append((STATES_TOPIC, index), self._states[index].last_epoch, records)
+            self._append((TRANSACTIONS_TOPIC, index), self._states[index].last_epoch, records)
 
     def _append(self, partition: TopicPartition, last_epoch: int, records: list[Record]) -> None:
         """Append records to a partition of an internal topic, if it is restored."""
@@ -413,7 +432,7 @@ class _Restoring:
         coordinator_epoch = max((log.coordinator_epoch for log in self._logs.values()), default=-1)
         epochs = {partition: log.last_epoch for partition, log in self._logs.items()}
         for index, states in self._states.items():
-            epochs[STATES_TOPIC, index] = max(states.last_epoch, coordinator_epoch)
+            epochs[TRANSACTIONS_TOPIC, index] = max(states.last_epoch, coordinator_epoch)
         return epochs
 
     def _write_node(self, target: RestoreTarget, node: int, image: MetadataImage) -> None:

@@ -11,9 +11,9 @@ RESTORE_MUTANTS: Final = (
         660,
         "the offset of a group stays beyond the end of its partition",
         "backup/group_offsets.py",
-        "                if end_offset is None or committed.offset > end_offset:\n",
-        "                if end_offset is None:\n",
-        Hunt.STORIES,
+        "end_offset if end_offset is None or committed.offset > end_offset else committed.offset",
+        "end_offset if end_offset is None else committed.offset",
+        Hunt.BACKUPS,
     ),
     Mutant(
         661,
@@ -21,7 +21,7 @@ RESTORE_MUTANTS: Final = (
         "backup/restoring.py",
         "            for offset in sorted(changes.aborted_marker_offsets):\n",
         "            for offset in ():\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         662,
@@ -29,7 +29,7 @@ RESTORE_MUTANTS: Final = (
         "backup/settling.py",
         "                if first is not None and offset > first and reader is not decision:\n",
         "                if first is not None and offset > first and reader is decision:\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         663,
@@ -37,7 +37,7 @@ RESTORE_MUTANTS: Final = (
         "backup/settling.py",
         "            if decision.offset >= self._states[decision.state_partition].moment_offset:\n",
         "            if decision.offset >= self._states[decision.state_partition].end_offset:\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         664,
@@ -45,7 +45,7 @@ RESTORE_MUTANTS: Final = (
         "backup/settling.py",
         "            elif span.has_records and span.first_offset < log.end_offset:\n",
         "            elif span.marker is not None and span.first_offset < log.end_offset:\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         665,
@@ -53,7 +53,7 @@ RESTORE_MUTANTS: Final = (
         "backup/cluster_image.py",
         "        leader_epoch=max(partition.leader_epoch, last_epoch),\n",
         "        leader_epoch=partition.leader_epoch,\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         666,
@@ -61,7 +61,7 @@ RESTORE_MUTANTS: Final = (
         "backup/settling.py",
         "        return min(epoch + 1, EPOCH_MAX)\n",
         "        return min(epoch, EPOCH_MAX)\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         667,
@@ -69,6 +69,30 @@ RESTORE_MUTANTS: Final = (
         "backup/cluster_image.py",
         "        epoch=UNKNOWN_EPOCH,\n",
         "        epoch=0,\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
+    ),
+    Mutant(
+        669,
+        "the start of a share group stays beyond the end of its partition",
+        "backup/share_states.py",
+        "            if state.start_offset > end_offset or any(",
+        "            if any(",
+        Hunt.BACKUPS,
+    ),
+    Mutant(
+        677,
+        "groups keep their offsets under the former name of a topic",
+        "backup/group_offsets.py",
+        "                renamed = None if end_offset is None else renames.get(topic)\n",
+        "                renamed = None\n",
+        Hunt.BACKUPS,
+    ),
+    Mutant(
+        678,
+        "a backup of the second in which older ones were removed is taken for an older one",
+        "backup/store.py",
+        '        return f"{moment}-{max(numbers, default=0) + 1}"\n',
+        '        return f"{moment}-{next(each for each in range(1, 1 << 20) if each not in numbers)}"\n',
+        Hunt.BACKUPS,
     ),
 )

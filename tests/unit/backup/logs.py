@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,13 +13,26 @@ from moldau.backup.sources.port import LogEnds, LogStartMoved, MetadataSnapshot
 from moldau.backup.store import BackupStore
 from moldau.backup.taking import BackupProgress, BackupResult, BackupShell, take_backup
 from moldau.backup.throttle import CopyThrottle
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.kraft.snapshot.batches import snapshot_batches
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.metadata import (
+    FeatureLevelRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
 from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
 from tests.unit.storage.tiered.storages import simulated
 
 T = TypeVar("T")
 CLUSTER = "GxYvZLWkQkO8LtvI8XHoYQ"
+NODES = (1, 2)
 PIECE_SIZE = 400
 NOW_MS = 1_795_990_000_000
 
@@ -92,6 +105,47 @@ class MemorySource:
 
     def list_log_ends(self) -> LogEnds:
         return LogEnds(NOW_MS, NOW_MS + 5, MetadataSnapshot(7, 1, b"metadata"), self.logs)
+
+
+def metadata_of(keys: Collection[tuple[str, int]], ids: Mapping[str, bytes]) -> bytes:
+    """The metadata of topics by name and partition: two brokers, of which 1 is the controller, and a user; every
+    partition is on both.
+    """
+    names = sorted({name for name, _ in keys})
+    replay = Replay()
+    records: list[object] = [
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+        *(RegisterBrokerRecord(broker_id=node, incarnation_id=bytes(16), broker_epoch=node) for node in NODES),
+        *(TopicRecord(name=name, topic_id=ids[name]) for name in names),
+        *(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=ids[name],
+                replicas=[*NODES],
+                isr=[*NODES],
+                leader=1,
+                leader_epoch=1,
+                directories=[bytes([9]) * 16] * 2,
+            )
+            for name, index in sorted(keys)
+        ),
+        UserScramCredentialRecord(
+            name="ada", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+        ),
+    ]
+    replay.replay(records, Provenance(50, 3))
+    voters = VoterSet.from_voters([VoterNode(1, b"v" * 16, (("CONTROLLER", ("localhost", 9093)),))])
+    return b"".join(
+        snapshot_batches(
+            replay.image.snapshot_records(),
+            QuorumDescription(1, voters),
+            metadata_version=25,
+            epoch=3,
+            last_contained_ms=0,
+            now_ms=0,
+        )
+    )
 
 
 async def inline(function: Callable[[], T], /) -> T:

@@ -12,6 +12,7 @@ from moldau.backup.cluster_image import (
 from moldau.kraft.image.configs import ConfigResource, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
+from moldau.kraft.image.security.acls import AclsImage
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
 from moldau.protocol.records.metadata import (
@@ -23,6 +24,8 @@ from moldau.protocol.records.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from moldau.security.access import ResourceKind
+from moldau.security.acl.bindings import AclBinding, PatternType
 from moldau.storage.directory.previous_run import UNKNOWN_BROKER_EPOCH
 
 ORDERS, AUDIT = b"o" * 16, b"a" * 16
@@ -135,6 +138,19 @@ def test_some_topics_under_other_names() -> None:
     assert not restored.configs.settings_of(ResourceType.TOPIC, "audit") and not restored.configs.settings_of(
         ResourceType.TOPIC, "orders"
     )
+
+
+def test_permissions_follow_a_topic_to_its_new_name() -> None:
+    """With allow.everyone.if.no.acl.found=true a topic that no permission names would be open to everyone."""
+    literal = AclBinding(ResourceKind.TOPIC, "orders", PatternType.LITERAL, "User:ada", "*", 3, 3)
+    prefixed = literal._replace(name="ord", pattern_type=PatternType.PREFIXED)
+    group = literal._replace(kind=ResourceKind.GROUP)
+    bindings = {bytes([number]) * 16: each for number, each in enumerate((literal, prefixed, group), 1)}
+    given = image()
+    given = given._replace(acls=AclsImage(given.acls.by_id.with_changes(bindings)))
+    restored = restored_image(given, RestorePlacement(renames={"orders": "orders.v1"}), DIRECTORIES, {}, 0)
+
+    assert {*restored.acls.by_id.values()} == {literal._replace(name="orders.v1"), prefixed, group}
 
 
 def test_voters_have_new_directories_and_the_addresses_that_are_given() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -25,33 +24,35 @@ from moldau.backup.moment import restore_moment
 from moldau.backup.report import RestoreReport
 from moldau.backup.restoring import RestoreRefused, RestoreRequest, RestoreTarget, restore_backup
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange, offset_record, read_offset
+from moldau.coordinator.share_coordinator.records import ShareStateChange
+from moldau.coordinator.share_coordinator.records import change_of as change_of_share
+from moldau.coordinator.share_coordinator.records import record_of as share_record_of
+from moldau.coordinator.share_coordinator.state import ShareKey, ShareState, StateBatch, StateUpdate, updated_state
 from moldau.coordinator.transaction.records import change_of
-from moldau.kraft.image.metadata_image import Provenance
-from moldau.kraft.image.replay import Replay
-from moldau.kraft.quorum.control_records import QuorumDescription
-from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
-from moldau.kraft.snapshot.batches import load_snapshot, snapshot_batches
+from moldau.kraft.snapshot.batches import load_snapshot
 from moldau.kraft.snapshot.names import snapshots_in
 from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.erase_orders import Run, erase_order_batch, new_erase_order
 from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
-from moldau.protocol.records.metadata import FeatureLevelRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from moldau.storage.checkpoints.meta_properties import read_meta_properties
 from moldau.storage.checkpoints.partition_metadata import read_topic_id
 from moldau.storage.checkpoints.text_checkpoint import read_offsets
 from moldau.storage.files.memory_files import MemoryFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from moldau.storage.tiered.port import CorruptObject
 from moldau.testing.simulation.storage import SimulatedBucket
 from tests.support.transaction_histories import OFFSETS, START_MS, Vector, World, ask, batches_below
+from tests.unit.backup.logs import CLUSTER, NODES, metadata_of
 from tests.unit.backup.settled import Restored
 from tests.unit.storage.tiered.storages import simulated
 
-CLUSTER = "GxYvZLWkQkO8LtvI8XHoYQ"
 STATES = "__transaction_state"
-TOPIC_IDS = {name: bytes([number + 1]) * 16 for number, name in enumerate(("in", "out", OFFSETS[0], STATES))}
-NODES = (1, 2)
+SHARES = "__share_group_state"
+TOPIC_IDS = {name: bytes([number + 1]) * 16 for number, name in enumerate(("in", "out", OFFSETS[0], STATES, SHARES))}
 DIRECTORY = "/restored"
 WHOLE = RestoreRequest()
 TopicPartition = tuple[str, int]
@@ -67,7 +68,7 @@ class Store:
     def __init__(self, logs: dict[TopicPartition, list[bytes]], began_ms: int, asked_ms: int) -> None:
         self.bucket = SimulatedBucket()
         names = sorted({name for name, _ in logs})
-        metadata = b"".join(snapshot(logs))
+        metadata = metadata_of(logs, TOPIC_IDS)
         piece = MetadataPiece(50, 3, len(metadata), crc32c(metadata, 0))
         self.bucket.store(metadata_key(piece), metadata)
         topics = tuple(
@@ -101,39 +102,6 @@ class Store:
         target = RestoreTarget(files, DIRECTORY, Random(7).randbytes)
         now_ms = self.manifest.ended_ms
         return asyncio.run(restore_backup(storage, self.manifest, request, target, now_ms)), files
-
-
-def snapshot(logs: dict[TopicPartition, list[bytes]]) -> Iterator[bytes]:
-    """The metadata: two brokers, of which 1 is the controller; every partition is on both."""
-    replay = Replay()
-    records: list[object] = [
-        FeatureLevelRecord(name="metadata.version", feature_level=25),
-        FeatureLevelRecord(name="transaction.version", feature_level=2),
-        *(RegisterBrokerRecord(broker_id=node, incarnation_id=bytes(16), broker_epoch=node) for node in NODES),
-        *(TopicRecord(name=name, topic_id=TOPIC_IDS[name]) for name in sorted({name for name, _ in logs})),
-        *(
-            PartitionRecord(
-                partition_id=index,
-                topic_id=TOPIC_IDS[name],
-                replicas=[*NODES],
-                isr=[*NODES],
-                leader=1,
-                leader_epoch=1,
-                directories=[bytes([9]) * 16] * 2,
-            )
-            for name, index in sorted(logs)
-        ),
-    ]
-    replay.replay(records, Provenance(50, 3))
-    voters = VoterSet.from_voters([VoterNode(1, b"v" * 16, (("CONTROLLER", ("localhost", 9093)),))])
-    return snapshot_batches(
-        replay.image.snapshot_records(),
-        QuorumDescription(1, voters),
-        metadata_version=25,
-        epoch=3,
-        last_contained_ms=0,
-        now_ms=0,
-    )
 
 
 def history(seed: int, pause: int = 12, *, asks_first: bool = False) -> tuple[World, Vector, Store]:
@@ -302,6 +270,98 @@ def test_a_time_cuts_every_log_before_the_first_batch_that_is_later() -> None:
     found = offsets_in(files)
     assert found["g", "in", 0] == CommittedOffset(2, 1, "note", START_MS)
     assert found["h", "in", 0] == CommittedOffset(2, -1, "note", START_MS)
+
+
+def shared(*changes: ShareStateChange) -> list[bytes]:
+    """A log of share states, a batch for each record."""
+    return [build_batch([share_record_of(each, START_MS)], base_offset=at) for at, each in enumerate(changes)]
+
+
+def share_states_in(files: MemoryFiles) -> dict[str, ShareState]:
+    """The states that a share coordinator loads, by group."""
+    states: dict[str, ShareState] = {}
+    for batch in stored_batches(files, f"{DIRECTORY}/1/{SHARES}-0"):
+        for record in records_of(batch):
+            change = change_of_share(record)
+            assert change is not None and change.value is not None
+            group, value = change.key.group_id, change.value
+            states[group] = value if isinstance(value, ShareState) else updated_state(states[group], value)
+    return states
+
+
+def test_share_groups_beyond_the_end_go_back_to_it() -> None:
+    """At the requested time the share groups had delivered records whose producers' clocks were ahead."""
+    ahead, within, half = (ShareKey(group, TOPIC_IDS["in"], 0) for group in ("ahead", "within", "half"))
+    logs = {
+        ("in", 0): plain(START_MS, START_MS + 1000, START_MS + 2000, START_MS + 2000),
+        (SHARES, 0): shared(
+            ShareStateChange(ahead, ShareState(4, 1, 7, 1, 0)),
+            ShareStateChange(within, ShareState(2, 1, 7, 1, 1, (StateBatch(1, 1, 2, 1),))),
+            ShareStateChange(half, ShareState(0, 3, 7, 0, 4, (StateBatch(0, 2, 2, 1), StateBatch(3, 3, 4, 5)))),
+            ShareStateChange(ahead, StateUpdate(4, 7, 4, 0)),
+        ),
+    }
+    report, files = Store(logs, START_MS + 5000, START_MS + 5001).restore_backup(
+        RestoreRequest(time_ms=START_MS + 1500)
+    )
+
+    found = share_states_in(files)
+    assert found["within"] == ShareState(2, 1, 7, 1, 1, (StateBatch(1, 1, 2, 1),))
+    assert found["ahead"][:6] == (5, 1, 7, 2, 0, ())
+    assert found["half"][:6] == (1, 3, 7, 0, 2, (StateBatch(0, 1, 2, 1),))
+    cut = report.as_json_fields()["cut_share_states"]
+    assert isinstance(cut, list)
+    assert sorted((each["group"], each["from"], each["to"], each["end_offset"]) for each in cut) == [
+        ("ahead", 4, 2, 2),
+        ("half", 0, 0, 2),
+    ]
+    (line,) = (each for each in report.as_sentences() if each.startswith("share group ahead"))
+    assert line.endswith("what it had delivered from offset 2 on is forgotten")
+
+
+def test_a_backup_of_one_moment_changes_no_share_state() -> None:
+    key = ShareKey("g", TOPIC_IDS["in"], 0)
+    logs = {
+        ("in", 0): plain(START_MS, START_MS),
+        (SHARES, 0): shared(ShareStateChange(key, ShareState(0, 1, 7, 2, 0))),
+    }
+    report, files = Store(logs, START_MS + 5000, START_MS + 5001).restore_backup()
+    assert not report.cut_share_states
+    assert stored_batches(files, f"{DIRECTORY}/2/{SHARES}-0") == logs[SHARES, 0]
+
+
+def test_offsets_of_groups_follow_a_topic_to_its_new_name() -> None:
+    placement = RestorePlacement(renames={"in": "gone"})
+    report, files = small().restore_backup(RestoreRequest(placement=placement))
+
+    found = offsets_in(files)
+    assert {key: None if value is None else value.offset for key, value in found.items()} == {
+        ("g", "in", 0): None,
+        ("h", "in", 0): None,
+        ("y", "in", 0): None,
+        ("g", "gone", 0): 2,
+        ("h", "gone", 0): 3,
+        ("y", "gone", 0): 3,
+        ("x", "gone", 0): None,
+    }
+    assert found["g", "gone", 0] == CommittedOffset(2, 1, "note", START_MS), "nothing else of the offset changes"
+    assert any("group h, in-0: offset 3 is offset 3 of gone-0" in line for line in report.as_sentences())
+    fields = report.as_json_fields()["moved_group_offsets"]
+    assert isinstance(fields, list) and {each.get("renamed_to") for each in fields} == {"gone", None}
+
+
+def test_a_restored_log_carries_its_erase_orders_out_again() -> None:
+    """The pieces are from before the erasure, and a later backup has taken them over."""
+    order = new_erase_order(b"o" * 16, b"h" * 32, [Run(1, 1)])
+    batch = bytearray(erase_order_batch(order, START_MS))
+    batch[:8] = (3).to_bytes(8, "big")
+    logs = {("in", 0): [*plain(START_MS, START_MS, START_MS), bytes(batch)]}
+    _, files = Store(logs, START_MS + 5000, START_MS + 5001).restore_backup()
+
+    log = Log.open(files, f"{DIRECTORY}/1/in-0", LogConfig(), now_ms=START_MS)
+    assert log.erase_orders.offsets == [3]
+    assert log.erase_orders.hidden_runs == (Run(1, 1),), "no consumer reads it before it is erased"
+    log.close(START_MS, clean=True)
 
 
 def test_a_batch_from_the_future_cuts_nothing() -> None:
