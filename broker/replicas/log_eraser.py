@@ -29,12 +29,14 @@ from moldau.broker.replicas.log_rewriting import IoThrottle, LogRewriting
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.erase_orders import packed_runs_of, runs_of, runs_within
 from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.compaction.request import LogChanged
+from moldau.storage.files.log_paths import DELETED_SUFFIX
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
@@ -130,8 +132,6 @@ class LogEraser:
         """The logs with pending erase orders, and the time (ms, monotonic clock) before which they are not tried
         again.
         """
-        self._replaced: dict[Log, list[str]] = {}
-        """The paths of the files with erased records that are replaced and not yet removed."""
         self.totals = EraserTotals()
 
     def begin(self) -> None:
@@ -199,8 +199,6 @@ class LogEraser:
         partition = self._replicas.partition_of_log(its_log)
         if partition is None or its_log.failure is not None or not has_erase_orders(its_log):
             del self._candidates[its_log]  # It is noted again when the log is served, or has another order.
-            if partition is None:
-                self._replaced.pop(its_log, None)
             return
         if its_log in self._rewriting.in_progress or self._environment.monotonic_ms() < self._candidates[its_log]:
             return
@@ -211,6 +209,8 @@ class LogEraser:
                 await self._remote.go_on(partition, self._process)
         except LogChanged:
             pass  # Truncated, or retention deleted a segment: the next visit looks again.
+        except RecordSizeExceeded as exceeded:
+            self._failed(its_log, str(exceeded))
         except MalformedMessage as malformed:
             self._failed(its_log, f"a batch is damaged: {malformed}")
         except OSError as error:
@@ -343,8 +343,7 @@ class LogEraser:
             self._settings.config.integer("log.cleaner.io.buffer.size"),
         )
         throttle = IoThrottle(self._settings, environment)
-        # The files of the records themselves, also those that a pass with an error has replaced.
-        replaced = self._replaced.setdefault(its_log, [])
+        replaced: list[str] = []  # The files with the erased records.
 
         async def on_event(event: EraseEvent) -> None:
             if isinstance(event, SegmentErased):
@@ -361,8 +360,7 @@ class LogEraser:
         if not self._is_served(partition):
             raise LogChanged
         # Readers that have one open read on.
-        await environment.offload(partial(remove_files, fs, replaced))
-        del self._replaced[its_log]
+        await environment.offload(partial(remove_deleted_files, fs, its_log.directory))
         if not self._is_served(partition) or request.truncation_count != its_log.truncation_count:
             raise LogChanged
 
@@ -384,6 +382,16 @@ class LogEraser:
 
 def has_erase_orders(its_log: Log) -> bool:
     return bool(its_log.erase_orders.offsets or its_log.erase_orders.tiered)
+
+
+def remove_deleted_files(fs: FileSystem, directory: str) -> None:
+    """Remove all `.deleted` files of a log, in an executor thread: those that this pass or an earlier one with an error
+    has replaced, and those of compaction and retention that wait for file.delete.delay.ms, because they may have
+    records that an order names. Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        names = fs.list_directory(directory)
+        remove_files(fs, [f"{directory}/{name}" for name in names if name.endswith(DELETED_SUFFIX)])
 
 
 def remove_files(fs: FileSystem, paths: Sequence[str]) -> None:

@@ -135,10 +135,10 @@ ERASURE_MUTANTS: Final = (
     ),
     Mutant(
         659,
-        "the files that a pass with an error has replaced are forgotten",
+        "an order is done while files of earlier swaps and of retention are there",
         "broker/replicas/log_eraser.py",
-        "        replaced = self._replaced.setdefault(its_log, [])\n",
-        "        replaced = self._replaced[its_log] = []\n",
+        "        await environment.offload(partial(remove_deleted_files, fs, its_log.directory))\n",
+        "        await environment.offload(partial(remove_files, fs, replaced))\n",
         Hunt.LOG_ERASER,
     ),
     Mutant(
@@ -156,7 +156,7 @@ ERASURE_MUTANTS: Final = (
         "storage/log/pending_orders.py",
         "        return min((each for each in self.tiered if each not in self.searched), default=INT64_MAX)\n",
         "        return INT64_MAX\n",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         731,
@@ -164,7 +164,7 @@ ERASURE_MUTANTS: Final = (
         "broker/replicas/log_eraser.py",
         "            if is_tiered:\n",
         "            if is_tiered and partition.is_leader:\n",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         732,
@@ -172,7 +172,7 @@ ERASURE_MUTANTS: Final = (
         "broker/tiering/erasing.py",
         "                if not _is_replaced(followed, segment):\n                    continue\n",
         "",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         733,
@@ -180,7 +180,7 @@ ERASURE_MUTANTS: Final = (
         "broker/tiering/erasing.py",
         "self._copier.remove(followed, segment, is_remain=is_remain)",
         "self._copier.remove(followed, segment, is_remain=is_remain, honours_pins=False)",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         734,
@@ -188,7 +188,7 @@ ERASURE_MUTANTS: Final = (
         "broker/tiering/erasing.py",
         "        if entries:\n",
         "        if False:\n",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         735,
@@ -196,7 +196,7 @@ ERASURE_MUTANTS: Final = (
         "broker/tiering/erasing.py",
         "        others = [segment for segment, _ in remote_log.superseded_copies()]\n",
         "        others: list[RemoteSegment] = []\n",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         750,
