@@ -39,6 +39,7 @@ from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.erase_orders import Run, erase_order_batch, new_erase_order
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.tables.client.cluster import TransientError
 
 if TYPE_CHECKING:
@@ -63,12 +64,14 @@ WAIT_S: Final = 300
 further segment in their receipts.
 """
 SALT_SIZE: Final = 16
-PRODUCE_VERSION: Final = 9
-"""The version of Produce in which erase orders are sent. It names topics by their names."""
+PRODUCE_VERSION: Final = 13
+"""The version of Produce in which erase orders are sent. It names topics by their ids: an order whose topic was deleted
+and created again after the search is refused, because other records are at its offsets now."""
 COPIES_NOT_ERASED: Final = (
     "copies that consumers have made",
     "mirrors, dead-letter topics and topics that were derived from this one",
     "backups, snapshots that are pinned, and files that were copied",
+    "directories that a broker has set aside (-stray), disks that are away, and versions that a bucket keeps",
 )
 TABLES: Final = "Iceberg and Delta tables that follow the topic"
 OTHER_TABLES: Final = "Delta tables, and other Iceberg tables, that follow the topic"
@@ -133,7 +136,7 @@ class Erasure:
         self._tables = tables
         self._not_reached = [*COPIES_NOT_ERASED, OTHER_TABLES if session.arguments.tables else TABLES]
         self._client: Client = session.client
-        self._topic = topic
+        self._topic, self._topic_id = topic, self._client.topic_id(topic)
         self._salt = secrets.token_bytes(SALT_SIZE)
         self._hash = predicate_hash(session.arguments, self._salt)
 
@@ -189,7 +192,9 @@ class Erasure:
             acks=-1,
             timeout_ms=client.settings.request_timeout_ms,
             topic_data=[
-                TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
+                TopicProduceData(
+                    topic_id=self._topic_id, partition_data=[PartitionProduceData(index=index, records=batch)]
+                )
             ],
         )
         reply = client.ask_broker(client.leader_of(key), request, ProduceResponse, version=PRODUCE_VERSION)
@@ -236,6 +241,7 @@ class Erasure:
             "version": 1,
             "cluster_id": self._client.cluster_id,
             "topic": self._topic,
+            "topic_id": uuid_text(self._topic_id),
             "asked_by": next((each.receipt["principal"] for each in done if each.receipt), None),
             "asked_ms": next((each.receipt["asked_ms"] for each in done if each.receipt), None),
             "predicate_sha256": self._hash.hex(),

@@ -18,6 +18,7 @@ from moldau.broker.cli.invocation import CommandError
 from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.erase_orders import Run
 from moldau.protocol.record_builder import Record
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 COLUMNS: Final = ("partition", "broker", "state", "records_read", "records_left", "newer")
 
@@ -47,6 +48,12 @@ def verify(session: Session) -> int:
     metadata = client.known_topics([topic])[topic]
     if receipt["cluster_id"] != client.cluster_id:
         raise Failure(f"the receipt is of cluster {receipt['cluster_id']}, and this is {client.cluster_id}")
+    topic_id = uuid_text(client.topic_id(topic))
+    if receipt.get("topic_id", topic_id) != topic_id:  # Receipts of earlier releases have none.
+        raise Failure(
+            f"the receipt is of the topic {topic} with the id {receipt['topic_id']}, and the id of the present one is"
+            f" {topic_id}: it was deleted and created again, and has other records at the offsets of the receipt"
+        )
     by_partition: dict[int, list[dict[str, Any]]] = {}
     for order in receipt["orders"]:
         by_partition.setdefault(order["partition"], []).append(order)

@@ -107,6 +107,17 @@ def test_an_order_that_is_too_large_for_the_topic_is_sent_in_parts(kafka: Namesp
     assert run("erase", "--verify", str(path)).status == 0
 
 
+def test_the_receipt_of_a_topic_that_was_made_again_is_refused(kafka: Namespace, tmp_path: Path) -> None:
+    run, topic, path = DailyCommand(kafka.bootstrap_servers), kafka.topic("erase-again", 1), tmp_path / "receipt.json"
+    run.done("produce", topic, "--key-separator", ":", given="ada:1\ngrace:2\n")
+    run.done("config", "set", "brokers", "moldau.erase.enable=true")
+    assert run("erase", topic, "--key", "ada", "--execute", "--receipt", str(path)).status == 0
+    run.done("topic", "delete", topic, "--execute")
+    run.done("topic", "create", topic, "-p", "1", "-r", "1")
+    said = run("erase", "--verify", str(path))
+    assert said.status == 1 and "it was deleted and created again" in said.failure
+
+
 def find_a_remainder(run: DailyCommand, path: Path, key: Path) -> None:
     """A receipt that claims more than was erased: `--verify` finds the record, and the signature does not fit."""
     receipt = json.loads(path.read_text())
