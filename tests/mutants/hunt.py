@@ -55,8 +55,8 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(stages.METADATA, seed)
             case Hunt.LOG_CLEANER:
                 yield Run(stages.LOG_CLEANER, seed)
-            case Hunt.LOG_ERASER:
-                yield Run(stages.LOG_ERASER, seed)
+            case Hunt.LOG_ERASER | Hunt.REMOTE_ERASER | Hunt.BACKUPS:
+                yield Run(mutant.hunt.value, seed)
             case Hunt.QUOTAS:
                 yield Run(stages.QUOTAS, seed)
             case Hunt.SESSIONS:

@@ -15,12 +15,14 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from tests.simulation import power_loss
+from tests.simulation.backups.swarm import Swarm as BackupsAlone
 from tests.simulation.cluster import histories, names, regressions, scenarios, sessions, turns, waiting
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.compaction.swarm import Swarm as LogCleanerAlone
 from tests.simulation.controller.swarm import Swarm as ControllerAlone
+from tests.simulation.erasure.remote_swarm import Swarm as RemoteEraserAlone
 from tests.simulation.erasure.swarm import Swarm as LogEraserAlone
 from tests.simulation.groups.consumer_swarm import ConsumerSwarm
 from tests.simulation.groups.conversion_swarm import ConversionSwarm
@@ -182,6 +184,20 @@ def of_log_eraser(seed: int, lines: Lines) -> Report:
     )
 
 
+def of_remote_eraser(seed: int, lines: Lines) -> Report:
+    """The eraser of one partition in remote storage, and what copies it there, without a cluster."""
+    alone = RemoteEraserAlone(seed)
+    alone.run()
+    return Report(looks=alone.looks, told=f"{len(alone.orders)} erase orders, {alone.terms} terms as the leader")
+
+
+def of_backups(seed: int, lines: Lines) -> Report:
+    """Backups of logs that grow, a restore and a capture of them."""
+    alone = BackupsAlone(seed)
+    alone.run()
+    return Report(told=f"{alone.kills} runs were killed, {alone.restores} restores")
+
+
 def of_quotas(seed: int, lines: Lines) -> Report:
     """The client quotas of a broker without a broker, for hours."""
     quotas = Quotas(seed)
@@ -256,6 +272,8 @@ HEARTBEATS: Final = (CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS)
 TRANSACTIONS: Final = "transaction-coordinator"
 LOG_CLEANER: Final = "log-cleaner"
 LOG_ERASER: Final = "log-eraser"
+REMOTE_ERASER: Final = "remote-eraser"
+BACKUPS: Final = "backups"
 QUOTAS: Final = "quotas"
 SESSIONS: Final = "sessions"
 WAITS: Final = "waits"
@@ -314,8 +332,8 @@ FIRST_STORIES: Final = (
     ),
 )
 """One second each, those of derived files, of the search, of the lag, of log directories and of settling five."""
-EARLIEST_STORIES: Final = ("tests/simulation/test_erasure.py",)
-"""Four seconds. The scripts, which come after them, take most of the first minute."""
+EARLIEST_STORIES: Final = ("tests/simulation/erasure/test_passes.py", "tests/simulation/test_erasure.py")
+"""Five seconds. The scripts, which come after them, take most of the first minute."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
@@ -359,6 +377,8 @@ KINDS: Final[dict[str, Runner]] = {
     TRANSACTIONS: of_transactions,
     LOG_CLEANER: of_log_cleaner,
     LOG_ERASER: of_log_eraser,
+    REMOTE_ERASER: of_remote_eraser,
+    BACKUPS: of_backups,
     QUOTAS: of_quotas,
     SESSIONS: of_sessions,
     WAITS: of_waits,
@@ -379,6 +399,7 @@ OPENING: Final = (
     Stage((SHARE_GROUPS,), 48, at_once=24),
     Stage((TRANSACTIONS, LOG_CLEANER, LOG_ERASER), 8, at_once=8),
     Stage((LOG_ERASER,), 40, at_once=20),
+    Stage((REMOTE_ERASER, BACKUPS), 12, at_once=12),
     Stage(EARLIEST_STORIES),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),
@@ -449,6 +470,8 @@ def is_drawn(kind: str) -> bool:
         METADATA,
         LOG_CLEANER,
         LOG_ERASER,
+        REMOTE_ERASER,
+        BACKUPS,
         QUOTAS,
         SESSIONS,
         WAITS,

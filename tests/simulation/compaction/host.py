@@ -16,6 +16,7 @@ from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.log_checkpoints import LogCheckpoints
 from moldau.broker.replicas.log_cleaner import LogCleaner
+from moldau.broker.replicas.log_eraser import RemoteErasing
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Tasks
@@ -128,8 +129,9 @@ class Process:
         watched = WatchedEnvironment(environment, waits)
         watched.has_failed = lambda: self.cleaner.totals.failures > 0
         watched.on_cleaned = lambda: self.on_cleaned()
+        self.settings = DynamicConfig(checked_config(PROPERTIES | dict(properties)))
         self.cleaner = LogCleaner(
-            DynamicConfig(checked_config(PROPERTIES | dict(properties))),
+            self.settings,
             cast("Any", watched),
             self.tasks.spawn,
             self.replicas,
@@ -137,7 +139,12 @@ class Process:
             self.flusher,
             self.removal,
             self._write_checkpoints,
+            (None, self._remote_erasing()),
         )
+
+    def _remote_erasing(self) -> RemoteErasing | None:
+        """What carries out erase orders in remote storage."""
+        return None
 
     async def _write_checkpoints(self) -> bool:
         is_durable = await self.checkpoints.write()
