@@ -65,7 +65,7 @@ class Output:
     def say(self, text: str, *styles: str) -> None:
         """Print a line of text, unless the output is JSON."""
         if not self.is_json:
-            self.write(self.terminal, text, *styles)
+            self.write(self.terminal, printable(text), *styles)
 
     def object(self, row: Row) -> None:
         """Print one object as a line of JSON, if the output is JSON."""
@@ -87,9 +87,17 @@ def shown(name: str, value: object) -> str:
         return duration_text(value)
     if isinstance(value, int) and name in ("records", "lag"):
         return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value)) or NOTHING
-    return str(value) or NOTHING
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return printable(text) or NOTHING
+
+
+def printable(text: str) -> str:
+    """The text with control characters as escapes. Clients choose their ids and the names of groups, and such a name
+    must neither break a table nor command a terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def size_text(size: int) -> str:

@@ -8,8 +8,11 @@ from typing import Final
 from moldau.broker.cli.daily.failures import WrongArguments
 
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|s|m|h|d|w)")
-_ISO: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_NUMBER: Final = r"\d{1,15}"
+_PART: Final = re.compile(rf"({_NUMBER}(?:\.\d+)?)(ms|min|s|m|h|d|w)")
+_ISO: Final = re.compile(rf"P(?:({_NUMBER})D)?(?:T(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER}(?:\.\d+)?)S)?)?")
+MILLISECONDS_LENGTHS: Final = range(11, 19)
+"""The numbers of digits of a time in milliseconds since 1970. Kafka's protocol has no room for more."""
 DURATIONS: Final = "90s, 15m, 2h, 7d, 1h30m or PT2H"
 TIMES: Final = (
     f"2026-11-29T06:00 (UTC where it has no zone), milliseconds since 1970, now, or a duration ago ({DURATIONS})"
@@ -33,7 +36,7 @@ def time_ms(text: str, option: str, now_ms: int, places: str = "") -> int:
     if text == "now":
         return now_ms
     if text.isdecimal():
-        if len(text) < 11:
+        if len(text) not in MILLISECONDS_LENGTHS:
             raise WrongArguments(f"{option} {text}: a number is milliseconds since 1970, such as {now_ms}")
         return int(text)
     ago = _duration(text.removesuffix("ago").rstrip())

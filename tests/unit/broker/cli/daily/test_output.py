@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
@@ -33,6 +34,19 @@ def test_a_table_is_aligned_and_has_units() -> None:
     ]
 
 
+def test_control_characters_of_names_are_escapes_in_text_and_exact_in_json() -> None:
+    name = "\033]0;x\a a\nb\x9b\udc80 ü"
+    stream = io.StringIO()
+    for is_json in (False, True):
+        output = Output(Terminal(stream, {}), is_json=is_json)
+        output.rows([{"client": name, "groups": [name]}], ("client", "groups"))
+        output.say(f"client {name}")
+    _, row, said, as_json = stream.getvalue().splitlines()
+    escaped = r"\x1b]0;x\x07 a\nb\x9b\udc80 ü"
+    assert (row, said) == (f"{escaped}  {escaped}", f"client {escaped}")
+    assert json.loads(as_json) == {"client": name, "groups": [name]}
+
+
 def test_json_has_exact_numbers_and_every_field() -> None:
     assert printed(is_json=True)[0] == (
         '{"topic": "a", "size_bytes": 1536, "age_ms": 61000, "lag": 81204, "replicas": [1, 2], "other": null}'
@@ -52,6 +66,12 @@ def test_sizes(size: int, text: str) -> None:
 )
 def test_durations(milliseconds: int, text: str) -> None:
     assert duration_text(milliseconds) == text
+
+
+@pytest.mark.parametrize("text", ["9" * 400 + "d", "PT" + "9" * 400 + "H", "9" * 5000, "9" * 19, "1h" * 3 + "x"])
+def test_numbers_without_end_are_refused(text: str) -> None:
+    with pytest.raises(WrongArguments, match="--from "):
+        time_ms(text, "--from", NOW)
 
 
 def test_times() -> None:
