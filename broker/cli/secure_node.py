@@ -97,7 +97,7 @@ def secure_files(
     """Create the keys, certificates and settings of a secured node, unless its server.properties exists. `hosts` are
     the names and addresses by which clients reach the node; the first one is advertised. Raises `CommandError`.
     """
-    directory = directory.absolute()
+    directory, names = directory.absolute(), [_host(each) for each in hosts or [LOOPBACK[0]]]
     try:
         own = OwnDirectory(str(directory))
     except OSError as error:
@@ -106,7 +106,22 @@ def secure_files(
     with closing(own):
         if own.exists(SERVER):
             return SecureFiles(directory, [f"{directory / SERVER} is there already, and stays as it is"], [])
-        return _written(directory, own, data, hosts or [LOOPBACK[0]], random_bytes, now_ms)
+        return _written(directory, own, data, names, random_bytes, now_ms)
+
+
+def _host(text: str) -> str:
+    """A value of `--host`, without the brackets of an IPv6 address. Raises `CommandError` if it has a port."""
+    host = text.removeprefix("[").removesuffix("]")
+    try:
+        ip_address(host)
+    except ValueError:
+        if ":" in host:
+            raise CommandError(f"--host {text}: a name or an address is needed, without a port") from None
+    return host
+
+
+def _endpoint(host: str) -> str:
+    return f"[{host}]:9092" if ":" in host else f"{host}:9092"
 
 
 def _written(
@@ -170,7 +185,7 @@ def server_settings(
         "node.id": "1",
         "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
         "listeners": "SECURE://:9092,LOCAL://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
-        "advertised.listeners": f"SECURE://{host}:9092,LOCAL://127.0.0.1:9094",
+        "advertised.listeners": f"SECURE://{_endpoint(host)},LOCAL://127.0.0.1:9094",
         "listener.security.protocol.map": "SECURE:SASL_SSL,LOCAL:PLAINTEXT,CONTROLLER:SASL_SSL",
         "inter.broker.listener.name": "SECURE",
         "controller.listener.names": "CONTROLLER",
@@ -200,7 +215,7 @@ def client_settings(directory: Path, host: str, password: str) -> dict[str, str]
     (--command-config).
     """
     return {
-        "bootstrap.servers": f"{host}:9092",
+        "bootstrap.servers": _endpoint(host),
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": MECHANISM,
         "sasl.jaas.config": f'{LOGIN_MODULE} required username="{ADMIN_USER}" password="{password}";',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,22 @@ def test_a_secured_node_limits_its_connections(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["--host", "a"], ["--secure", "x", "--config", "y"]])
 def test_what_does_not_go_together_is_refused(arguments: list[str], tmp_path: Path) -> None:
     assert main(["format", "--data", str(tmp_path), *arguments]) == 1
+
+
+@pytest.mark.parametrize("host", ["2001:db8::7", "[2001:db8::7]"])
+def test_an_address_of_ipv6_has_brackets_where_a_port_follows(host: str, tmp_path: Path) -> None:
+    secure = tmp_path / "secure"
+    assert main(["format", "--secure", str(secure), "--host", host]) == 0
+    assert read_file(str(secure / "client.properties"))["bootstrap.servers"] == "[2001:db8::7]:9092"
+    config = checked_config(read_file(str(secure / "server.properties")))
+    advertised = config.advertised_listeners[0]
+    assert (advertised.host, advertised.port) == ("2001:db8::7", 9092)
+    node = x509.load_pem_x509_certificate((secure / "node.pem").read_bytes())
+    names = node.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert ip_address("2001:db8::7") in names.get_values_for_type(x509.IPAddress)
+
+
+def test_a_host_with_a_port_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["format", "--secure", str(tmp_path / "secure"), "--host", "kafka.example.org:9092"]) == 1
+    told = "moldau: --host kafka.example.org:9092: a name or an address is needed, without a port\n"
+    assert capsys.readouterr().err == told and not (tmp_path / "secure").exists()
