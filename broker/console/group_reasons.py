@@ -45,6 +45,7 @@ async def explain_lag(
             readers.get((each.topic, each.partition)),
             redelivered_records(states.get((each.topic, each.partition)) or ()),
             each.records if group[1] == SHARE else None,
+            each.end is None,
         )
         for each in lags
     ]

@@ -114,6 +114,12 @@ class _Explainer:
             how = f": a request deleted it {self.ago(deleted[-1].last_ms)}" if deleted else ""
             yield Finding("gone", f"there is no group of this name now, without members and offsets there is none{how}")
 
+    def offline(self) -> Iterator[Finding]:
+        names = [each.name for each in self.facts.partitions if each.is_offline]
+        if names:
+            text = f"{names_text(names)}: no leader tells its offsets, so the lag is not known"
+            yield Finding("offline", text, "moldau cluster-status")
+
     def lost_records(self) -> Iterator[Finding]:
         for each in self.facts.partitions:
             if (
@@ -496,6 +502,7 @@ FINDING_FUNCTIONS: Final[Sequence[Callable[[_Explainer], Iterator[Finding]]]] = 
     _Explainer.offsets_gone,
     _Explainer.went_back,
     _redelivered,
+    _Explainer.offline,
     _Explainer.without_members,
     _Explainer.rebalancing,
     _share_lag,

@@ -83,6 +83,8 @@ class PartitionFacts(NamedTuple):
     """Records that were delivered more than once, sorted by offset; only for share groups."""
     unacknowledged_count: int | None = None
     """The number of records that a share group has not acknowledged; None for other groups."""
+    is_offline: bool = False
+    """Whether no leader tells the offsets of the partition."""
 
     @property
     def name(self) -> str:

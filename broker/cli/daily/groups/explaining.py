@@ -147,6 +147,7 @@ def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Parti
         commits.get(key),
         _text(row.get("member")),
         unacknowledged_count=None if "member" in row else _number(row["lag"]),
+        is_offline=row["end"] is None,
     )
 
 

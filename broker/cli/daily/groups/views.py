@@ -20,7 +20,6 @@ from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.records.fetching import first_timestamps
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import count_with_noun, duration_text
-from moldau.protocol.errors import ErrorCode
 
 LISTED: Final = ("group", "type", "state", "protocol", "coordinator")
 LAGS: Final = ("topic", "partition", "committed", "end", "lag", "behind_ms", "client", "host")
@@ -107,7 +106,7 @@ def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
     committed = committed_offsets(client, group)
     told = share_lags(client, group.name) if group.kind == SHARE else {}
     readers = {key: each for each in described.members for key in each.assigned}
-    there = _that_are_there(client, {*committed, *readers})
+    there = _that_are_led(client, {*committed, *readers})
     starts, ends = (client.offsets(dict.fromkeys(there, which)) for which in (EARLIEST, LATEST))
     behind = {key: max(committed[key], starts[key]) for key in there if key in committed}
     lags = {key: min(max(0, ends[key] - offset), told.get(key, ends[key])) for key, offset in behind.items()}
@@ -142,11 +141,12 @@ def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
     return rows
 
 
-def _that_are_there(client: Client, keys: set[Partition]) -> list[Partition]:
-    """The partitions among `keys` that still exist."""
+def _that_are_led(client: Client, keys: set[Partition]) -> list[Partition]:
+    """The partitions among `keys` that still exist and have a leader, which is asked for their offsets."""
     topics = client.topics(sorted({topic for topic, _ in keys})) if keys else {}
     return [
-        (topic, partition)
-        for topic, partition in sorted(keys)
-        if topics[topic].error_code == ErrorCode.NONE and partition < len(topics[topic].partitions)
+        (name, each.partition_index)
+        for name, topic in sorted(topics.items())
+        for each in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+        if each.leader_id >= 0 and (name, each.partition_index) in keys
     ]

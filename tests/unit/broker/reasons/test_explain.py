@@ -49,6 +49,14 @@ def test_a_group_without_a_problem_has_one_sentence() -> None:
     assert sentence.text == "the group is Stable with 1 member and 1 partition, and has no lag"
 
 
+def test_a_partition_whose_lag_is_not_known_is_no_partition_without_lag() -> None:
+    offline = orders(log_start_offset=None, high_watermark=None, lag_ms=None, is_offline=True)
+    sentence = the_one(explain_group(facts(offline)))
+    assert (sentence.symptom, sentence.advice, sentence.is_problem) == ("offline", "moldau cluster-status", True)
+    assert sentence.text == "orders-2: no leader tells its offsets, so the lag is not known"
+    assert [each.symptom for each in explain_group(facts(offline, members=()))] == ["offline"]
+
+
 def test_a_member_that_stands_still_while_it_sends_heartbeats() -> None:
     stuck = orders(high_watermark=81_304, lag_ms=240_000, committed_at_ms=NOW_MS - 240_000)
     sentence = the_one(explain_group(facts(stuck)))

@@ -50,6 +50,7 @@ ROWS: Final = (
         by("test_lag_of_a_member_whose_last_commit_is_not_told", *WITH_OFFSETS) | by("deletes_records", SHARE),
     ),
     Row("not-committed", "no first commit", by("commits_nothing", *WITH_OFFSETS) | by("holds_back", SHARE)),
+    Row("offline", "no leader", dict.fromkeys(ALL, "the lag of a group of any kind is not known then")),
     Row("no-members", "closed", by("has_no_members", *ALL)),
     Row("no-members", "killed", by("is_killed", *ALL)),
     Row("no-members", "polls too late", by("polls_too_late", *ALL)),

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from moldau.testing.cluster import Cluster
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
-from tests.support.daily_stories import groups, send, two_hours_ago
+from tests.support.daily_stories import groups, send, two_hours_ago, until
 
 pytestmark = pytest.mark.processes
 KINDS = ("classic", "consumer", "share", "streams")
@@ -61,6 +62,21 @@ def test_the_text_of_a_group_that_lags(kafka: Namespace) -> None:
     assert lines[4].startswith("lag:          2,000 records, ") and lines[4].endswith(" behind")
     assert lines[6].split() == ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "BEHIND", "CLIENT", "HOST"]
     assert lines[7].split()[:5] == [topic, "0", "0", "2000", "2,000"]
+
+
+@pytest.mark.moldau(settings={"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500})
+def test_a_partition_without_a_leader_is_shown_without_its_end(kafka_cluster: Cluster) -> None:
+    run = DailyCommand(kafka_cluster.bootstrap_servers)
+    run.done("topic", "create", "orders", "--replica-assignment", "1,3")
+    send(kafka_cluster.bootstrap_servers, "orders", {0: [("v", two_hours_ago())], 1: [("v", two_hours_ago())]})
+    run.done("group", "reset", "kitchen", "--topic", "orders", "--to", "earliest", "--execute")
+    kafka_cluster.node(3).kill()
+    assert until(lambda: run.rows("topic", "list", "orders")[0]["offline"], 1) == 1
+    (described,) = run.rows("group", "describe", "kitchen")
+    assert [(row["committed"], row["end"], row["lag"]) for row in described["offsets"]] == [(0, 1, 1), (0, None, None)]
+    assert described["lag"] == 1
+    told = {row["symptom"]: row["text"] for row in run.rows("group", "explain", "kitchen")}
+    assert told["offline"] == "orders-1: no leader tells its offsets, so the lag is not known"
 
 
 def test_an_offset_outside_of_the_partition_becomes_its_end(kafka: Namespace) -> None:
