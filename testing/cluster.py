@@ -92,6 +92,7 @@ class Cluster(Conveniences):
         self._client_name = client
         self._client: Client | None = None
         self._lifeline: Lifeline | None = None
+        self._clock: Clock | None = None
         self._addresses: list[str] = []
         self.directory: Path | None = None
         """The directory of data and logs; None for a node in memory."""
@@ -113,6 +114,8 @@ class Cluster(Conveniences):
         """
         if self._lifeline is not None:
             raise RuntimeError("the cluster runs already")
+        if sys.platform == "win32":
+            raise NodeFailed("Moldau does not run on Windows: run the tests in a container, or in WSL")
         for attempt in range(1, STARTS_MAX + 1):
             try:
                 self._start_nodes()
@@ -183,7 +186,14 @@ class Cluster(Conveniences):
         """The clock of the nodes, which can be moved. The cluster must have been made with `control=True`."""
         from moldau.testing.faults import Clock
 
-        return Clock(lambda: self.nodes)
+        if self._clock is None:
+            self._clock = Clock(lambda: self.nodes)
+        return self._clock
+
+    @property
+    def is_as_started(self) -> bool:
+        """Whether all nodes run, with a clock that was not moved."""
+        return all(node.is_running for node in self.nodes) and not (self._clock is not None and self._clock.is_moved)
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
         """Make the replica on node `to` the leader of a partition, and wait until it leads. Raises `FaultRefused`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from moldau.testing.clients.port import Client, Headers, Partition, Record, Text, as_bytes, header_list
+from moldau.testing.clients.port import Client, Headers, Partition, Permission, Record, Text, as_bytes, header_list
 from moldau.testing.settings import texts_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,10 @@ class Conveniences(ABC):
                     f"{operation} is not an operation on a {kind.lower()}: {', '.join(ACL_OPERATIONS[kind])}"
                 )
         for kind, name in named.items():
-            self.client.allow(user, operation.upper(), kind, name)
+            self._allow(Permission(user, operation.upper(), kind, name))
+
+    def _allow(self, permission: Permission) -> None:
+        self.client.allow(permission)
 
     def _records_from(self, topic: str, begins: Mapping[int, int], count: int | None, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s

@@ -227,6 +227,8 @@ class Clock:
 
     def __init__(self, nodes: Callable[[], Sequence[Node]]) -> None:
         self._nodes = nodes
+        self.is_moved = False
+        """Whether the clock was moved. It cannot be moved back."""
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Move the clock of all running nodes forward. What is due then happens soon; expired segments are deleted when
@@ -235,6 +237,7 @@ class Clock:
         step_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         for node in running_nodes(self._nodes()):
             _asked(node, "POST", "/v1/clock", {"advance_ms": round(step_s * 1000)})
+            self.is_moved = True
 
 
 def move_leader(nodes: Sequence[Node], to: int, what: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moldau.testing.clients.port import Client
+from moldau.testing.clients.port import Client, Permission
 from moldau.testing.cluster import Cluster
 from moldau.testing.conveniences import Conveniences
 
@@ -26,6 +26,7 @@ class Namespace(Conveniences):
         self.prefix = f"{ILLEGAL.sub('-', test_name)[:TEST_NAME_MAX].strip('-')}-{secrets.token_hex(4)}"
         """The beginning of every name of this test's topics and groups."""
         self._made: list[str] = []
+        self._allowed: list[Permission] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -67,7 +68,16 @@ class Namespace(Conveniences):
         return self.cluster.client_settings(library, user)
 
     def close(self) -> None:
-        """Request the deletion of the topics of this test, without waiting for it."""
+        """Take back the permissions that this test has given, and request the deletion of its topics, without waiting
+        for that.
+        """
+        if self._allowed:
+            self.client.take_back(self._allowed)
+            self._allowed = []
         if self._made:
             self.client.delete_topics(self._made, waits=False)
             self._made = []
+
+    def _allow(self, permission: Permission) -> None:
+        super()._allow(permission)
+        self._allowed.append(permission)

@@ -82,13 +82,15 @@ class SharedClusters:
     def cluster(
         self, nodes: int, settings: Mapping[str, object], secure: bool, users: Sequence[str] | None, *, control: bool
     ) -> Cluster:
-        """The shared cluster for these arguments. If a test has ended a node of it, a new cluster is started."""
+        """The shared cluster for these arguments. If a test has ended a node of it, or moved its clock, a new cluster
+        is started.
+        """
         from moldau.testing.cluster import Cluster
         from moldau.testing.settings import texts_of, users_of
 
         key = (nodes, users_of(users, secure=secure), control, *sorted(texts_of(settings).items()))
         cluster = self._clusters.get(key)
-        if cluster is None or not all(node.is_running for node in cluster.nodes):
+        if cluster is None or not cluster.is_as_started:
             if cluster is not None:
                 cluster.stop()
             cluster = self._clusters[key] = self._stack.enter_context(
@@ -107,7 +109,7 @@ def moldau_shared_clusters() -> Iterator[SharedClusters]:
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, moldau_shared_clusters: SharedClusters) -> Iterator[Namespace]:
     """A broker that all tests of the session share, with topics and groups of this test's own: `kafka.topic()`,
-    `kafka.group()`, `kafka.bootstrap_servers`.
+    `kafka.group()`, `kafka.bootstrap_servers`. Its topics and the permissions that it gives end with the test.
     """
     from moldau.testing.namespace import Namespace
 
@@ -115,7 +117,9 @@ def kafka(request: pytest.FixtureRequest, moldau_shared_clusters: SharedClusters
     _note(request, cluster)
     namespace = Namespace(cluster, request.node.name)
     yield namespace
-    namespace.close()
+    if cluster.is_as_started:  # Otherwise it is not used again.
+        _resume(cluster)
+        namespace.close()
 
 
 @pytest.fixture
@@ -142,7 +146,15 @@ def kafka_faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
     faults = request.node.stash[_FAULTS] = cluster.faults
     yield faults
     if is_shared:  # The other cluster ends with the test, and its nodes may be held and answer nothing.
+        _resume(cluster)
         faults.end_all()
+
+
+def _resume(cluster: Cluster) -> None:
+    """Let the nodes continue that a test has paused, because the next test uses them too."""
+    for node in cluster.nodes:
+        if node.is_running:
+            node.resume()
 
 
 def _takes_faults(request: pytest.FixtureRequest) -> bool:

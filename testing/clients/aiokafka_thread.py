@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type:
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 from aiokafka.errors import KafkaTimeoutError, RequestTimedOutError, for_code  # type: ignore[import-untyped]
 
-from moldau.testing.clients.port import NoClient, Partition, Record, not_acknowledged, record_of
+from moldau.testing.clients.port import NoClient, Partition, Permission, Record, not_acknowledged, record_of
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
@@ -88,9 +88,12 @@ class AiokafkaClient:
     def committed(self, group: str) -> dict[Partition, int]:
         return self._run(self._committed(group))
 
-    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
+    def allow(self, permission: Permission) -> None:
         """Raise `NoClient`: aiokafka has no requests for ACLs."""
         raise NoClient("aiokafka cannot create ACLs: pip install confluent-kafka, or kafka-python")
+
+    def take_back(self, permissions: Sequence[Permission]) -> None:
+        """Do nothing: there are none."""
 
     def close(self) -> None:
         self._run(self._close())

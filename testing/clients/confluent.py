@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # it has no __all__
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -29,7 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # it has no __
     ResourceType,
 )
 
-from moldau.testing.clients.port import Partition, Record, not_acknowledged
+from moldau.testing.clients.port import Partition, Permission, Record, not_acknowledged
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -187,17 +188,15 @@ class ConfluentClient:
             Partition(place.topic, place.partition): place.offset for place in places if place.offset != OFFSET_INVALID
         }
 
-    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
-        acl = AclBinding(
-            ResourceType[kind],
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            AclOperation[operation],
-            AclPermissionType.ALLOW,
-        )
+    def allow(self, permission: Permission) -> None:
+        acl = AclBinding(*_acl_of(permission))
         _result(self._admin().create_acls([acl], request_timeout=TIMEOUT_S)[acl])
+
+    def take_back(self, permissions: Sequence[Permission]) -> None:
+        filters = [AclBindingFilter(*_acl_of(each)) for each in dict.fromkeys(permissions)]
+        deletions = self._admin().delete_acls(filters, request_timeout=TIMEOUT_S) if filters else {}
+        for deletion in deletions.values():
+            _result(deletion)
 
     def close(self) -> None:
         self._administrator = self._producer = None
@@ -206,6 +205,19 @@ class ConfluentClient:
         if self._administrator is None:
             self._administrator = AdminClient(self._settings)
         return self._administrator
+
+
+def _acl_of(permission: Permission) -> tuple[Any, ...]:
+    """The fields of librdkafka's `AclBinding` and `AclBindingFilter` for a permission."""
+    return (
+        ResourceType[permission.kind],
+        permission.name,
+        ResourcePatternType.LITERAL,
+        f"User:{permission.user}",
+        "*",
+        AclOperation[permission.operation],
+        AclPermissionType.ALLOW,
+    )
 
 
 def _result(future: Future[Any]) -> Any:

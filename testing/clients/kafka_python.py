@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, ResourcePattern, ResourceType  # type: ignore[import-untyped]
 from kafka.errors import KafkaTimeoutError  # type: ignore[import-untyped]
 
-from moldau.testing.clients.port import Partition, Record, not_acknowledged, record_of
+from moldau.testing.clients.port import Partition, Permission, Record, not_acknowledged, record_of
 
 TIMEOUT_S: Final = 15.0
 POLL_MS: Final = 100
@@ -116,13 +116,16 @@ class KafkaPythonClient:
             if committed.offset >= 0
         }
 
-    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
-        resource = ResourcePattern(ResourceType[kind], name)
-        acl = ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, resource)
+    def allow(self, permission: Permission) -> None:
         with self._lock:
-            failed = self._admin().create_acls([acl])["failed"]
+            failed = self._admin().create_acls([_acl_of(permission)])["failed"]
         for _, error in failed:
             raise error
+
+    def take_back(self, permissions: Sequence[Permission]) -> None:
+        with self._lock:
+            if permissions:
+                self._admin().delete_acls([_acl_of(each) for each in dict.fromkeys(permissions)])
 
     def close(self) -> None:
         for each in (self._producer, self._consumer, self._administrator):
@@ -160,3 +163,10 @@ class KafkaPythonClient:
         if self._consumer is None:
             self._consumer = KafkaConsumer(**self._settings, **READING)
         return self._consumer
+
+
+def _acl_of(permission: Permission) -> Any:
+    """The ACL of a permission, which is also the filter that matches it alone."""
+    resource = ResourcePattern(ResourceType[permission.kind], permission.name)
+    operation = ACLOperation[permission.operation]
+    return ACL(f"User:{permission.user}", "*", operation, ACLPermissionType.ALLOW, resource)

@@ -23,6 +23,17 @@ class Partition(NamedTuple):
     number: int
 
 
+class Permission(NamedTuple):
+    """An ACL that allows a user an operation on a resource."""
+
+    user: str
+    operation: str
+    kind: str
+    """TOPIC or GROUP."""
+    name: str
+    """The literal name of the resource, or "*" for all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record with its topic, partition and offset. The timestamp is in milliseconds since 1970."""
@@ -73,10 +84,11 @@ class Client(Protocol):
     def committed(self, group: str) -> dict[Partition, int]:
         """The committed offsets of a group, by partition."""
 
-    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
-        """Create an ACL that allows a user an operation on a resource. `kind` is TOPIC or GROUP, and `name` a literal
-        name or "*".
-        """
+    def allow(self, permission: Permission) -> None:
+        """Create the ACL of a permission."""
+
+    def take_back(self, permissions: Sequence[Permission]) -> None:
+        """Delete the ACLs of permissions, as far as they exist."""
 
     def close(self) -> None:
         """Close the connections."""

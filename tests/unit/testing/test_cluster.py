@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,9 +120,16 @@ def test_three_nodes_survive_the_end_of_one() -> None:
     assert not any(map(is_alive, pids)) and not directory.exists()
 
 
+def test_windows_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(NodeFailed, match="Moldau does not run on Windows: run the tests in a container, or in WSL"):
+        Cluster().start()
+
+
 def test_a_paused_node_answers_after_it_is_resumed() -> None:
     with Cluster() as kafka:
         kafka.create_topic("t")
+        kafka.node(1).pause()
         kafka.node(1).pause()
         state = Path(f"/proc/{kafka.node(1).pid}/stat").read_text().rpartition(")")[2].split()[0]
         assert state == "T" and kafka.node(1).is_running

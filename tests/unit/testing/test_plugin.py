@@ -64,6 +64,51 @@ ENDED = """
     def test_has_another_one(kafka):
         kafka.produce(kafka.topic(), "x")
 """
+LEFT = """
+    import json
+    import urllib.request
+    import pytest
+    from confluent_kafka.admin import AdminClient
+
+    secure = pytest.mark.moldau(secure=True)
+
+    def seen_by_alice(kafka):
+        return set(AdminClient(kafka.client_settings("confluent-kafka", "alice")).list_topics(timeout=10).topics)
+
+    @secure
+    def test_allows_everything(kafka):
+        topic = kafka.topic()
+        kafka.allow("alice", "read", topic="*", group="kitchen")
+        kafka.allow("alice", "read", topic="*")
+        assert topic in seen_by_alice(kafka)
+
+    @secure
+    def test_is_not_allowed(kafka):
+        kafka.topic()
+        assert not seen_by_alice(kafka)
+
+    def test_pauses_the_shared_node(kafka):
+        kafka.cluster.node(1).pause()
+        kafka.cluster.node(1).pause()
+
+    def test_is_answered(kafka):
+        kafka.produce(kafka.topic(), "x")
+
+    def test_pauses_one_with_faults(kafka, kafka_faults):
+        kafka.cluster.node(1).pause()
+
+    def test_moves_the_clock(kafka, kafka_faults):
+        assert clock(kafka) == 0
+        kafka.cluster.clock.advance(hours=3)
+        assert clock(kafka) == 10_800_000
+
+    def test_has_the_real_clock(kafka, kafka_faults):
+        assert clock(kafka) == 0
+
+    def clock(kafka):
+        with urllib.request.urlopen(kafka.cluster.node(1).greeting["control"] + "/v1/clock") as answer:
+            return json.load(answer)["offset_ms"]
+"""
 IMPORTS = """
     import sys
 
@@ -145,6 +190,11 @@ def test_the_log_of_the_node_is_in_the_report_of_a_failure_alone(tmp_path: Path)
 def test_a_shared_node_that_a_test_ended_is_replaced(tmp_path: Path) -> None:
     done = session(tmp_path, ENDED)
     assert "2 passed" in done.stdout, done.stdout
+
+
+def test_what_a_test_changes_in_the_shared_broker_ends_with_it(tmp_path: Path) -> None:
+    done = session(tmp_path, LEFT)
+    assert "7 passed" in done.stdout, done.stdout
 
 
 def test_loading_the_plugin_imports_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer  # type: ignore[import-untyped]
 
 from moldau.testing import Cluster, NoClient
+from moldau.testing.clients.port import Permission
 
 pytestmark = pytest.mark.processes
 
@@ -72,7 +73,10 @@ def test_the_conveniences_are_those_of_the_administrator(name: str) -> None:
                 kafka.allow("carol", "read", topic="t")
         else:
             kafka.allow("carol", "write", topic="t")
-            assert written_by_confluent(kafka.client_settings("confluent", user="carol"), "t") is None
+            carol = kafka.client_settings("confluent", user="carol")
+            assert written_by_confluent(carol, "t") is None
+            kafka.client.take_back([Permission("carol", "WRITE", "TOPIC", "t")])
+            assert written_by_confluent(carol, "t") == "TOPIC_AUTHORIZATION_FAILED"
 
 
 def test_settings_of_java_are_those_of_its_properties(kafka: Cluster) -> None:

@@ -42,8 +42,7 @@ class Reading:
         for number in range(RECORDS):
             producer.produce(self.topic, str(number), partition=0)
         assert producer.flush(30) == 0
-        right = ("--principal", "User:alice", "--operation", "Describe", "--topic", self.topic, "--group", self.group)
-        self.admin.done("acl", "add", *right)
+        kafka.allow("alice", "describe", topic=self.topic, group=self.group)
 
     def _command(self, user: str, directory: Path) -> DailyCommand:
         file = directory / f"{user}.properties"

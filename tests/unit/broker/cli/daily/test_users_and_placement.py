@@ -173,6 +173,8 @@ def test_what_is_not_there_or_cannot_be_is_refused(kafka: Namespace, tmp_path: P
         file.write_text(f'{{"partitions": [{{"topic": "orders", "partition": 0, "replicas": {replicas}}}]}}')
         said_of_plan = run("reassign", "move", "--from-file", str(file))
         assert said_of_plan.status == status and text in said_of_plan.failure
+    run.done("topic", "delete", "orders", "--execute")
+    run.done("quota", "unset", "--user", "alice", "producer_byte_rate")
 
 
 @pytest.mark.processes
