@@ -191,12 +191,12 @@ def _run(words: Sequence[str], invocation: Invocation) -> int:
 
 
 def _open_streams() -> None:
-    """Open standard output and standard error if the caller has closed them, as in `moldau topic list >&-`. Then the
-    output is dropped.
+    """Open the standard streams that the caller has closed, as in `moldau topic list >&-`. Then the input is empty, and
+    the output is dropped.
     """
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _drop_unwritten() -> None:
@@ -218,6 +218,8 @@ class HelpfulParser(argparse.ArgumentParser):
     """A parser whose help has bold headings on a terminal."""
 
     terminal: Terminal | None = None
+    meant_by: Callable[[Sequence[str]], str | None] | None = None
+    """The command line that was meant by the arguments of another tool. A module of a subcommand may have it."""
 
     def format_help(self) -> str:
         """The help text, with bold headings on a terminal."""
@@ -255,6 +257,9 @@ class HelpfulParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with a message. The message also has the option or command that was probably meant."""
+        command = self.meant_by(self._words) if self.meant_by is not None else None
+        if command is not None:
+            super().error(f"these are options of another tool; did you mean '{command}'?")
         names = names_of(self)
         meant = dict.fromkeys(name for word in unknown_words(message, self._words) for name in _meant(word, names))
         meant = dict.fromkeys(_command_meant(self._words, names)) or meant
@@ -366,6 +371,7 @@ def parser(terminal: Terminal | None = None, first_word: str | None = None) -> a
             formatter_class=_formatter,
         )
         subcommand.terminal = terminal
+        subcommand.meant_by = getattr(module, "meant_by", None)
         module.add_arguments(subcommand)
         subcommand.set_defaults(run=getattr(module, "run", None) or partial(_run_action, module.ACTIONS))
     return command

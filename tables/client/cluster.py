@@ -114,7 +114,12 @@ class Cluster:
         """The connection to the broker at an address, which is opened at the first call. Raises `Disconnected`."""
         connection = self._connections.get(address)
         if connection is None:
-            connection = self._connections[address] = BrokerConnection(address, self.settings)
+            try:
+                connection = self._connections[address] = BrokerConnection(address, self.settings)
+            except Disconnected as problem:
+                if address in self.settings.bootstrap:
+                    raise
+                raise Disconnected(f"{problem}, which is advertised.listeners of a broker") from None
         return connection
 
     def any_connection(self) -> BrokerConnection:

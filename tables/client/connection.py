@@ -156,6 +156,9 @@ class BrokerConnection:
         except OSError as problem:
             self.close()
             raise Disconnected(f"{self.address}: {problem.strerror or problem}") from None
+        except BaseException:
+            self.close()  # After Ctrl-C the next request would get the answer to this one.
+            raise
         if correlation_id_of(answer) != self._count:
             self.close()
             raise MalformedMessage(f"{self.address}: a reply to another request")

@@ -141,16 +141,16 @@ class Client:
             self._leaders |= {(name, each.partition_index): each.leader_id for each in topic.partitions}
         return found
 
-    def known_topics(self, names: Iterable[str]) -> dict[str, MetadataResponseTopic]:
+    def known_topics(self, names: Iterable[str], otherwise: str = "") -> dict[str, MetadataResponseTopic]:
         """Return the metadata of topics that must exist. Raises `Failure`, which names an existing topic that was
-        probably meant.
+        probably meant, or has the text `otherwise`.
         """
         wanted = list(dict.fromkeys(names))
         found = self.retry("the topics", lambda: self._settled(wanted))
         for name in wanted:
             code = found[name].error_code if name in found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise unknown_failure("topic", name, self.topics(None))
+                raise unknown_failure("topic", name, self.topics(None), otherwise)
             check(code, None, f"topic {name}")
         return {name: found[name] for name in wanted}
 
@@ -266,10 +266,12 @@ class Client:
         said = said.partition("] ")[2] or said
         if "timed out" in said:
             said = f"timed out after {self.settings.timeout_s:g} s"
-        if "refused" in said:
-            remedy = "is a node running there, and is --bootstrap-server right?"
-        elif "closed" in said or "reset" in said or isinstance(problem, MalformedMessage) or "bytes" in said:
+        if "closed" in said or "reset" in said or isinstance(problem, MalformedMessage) or "bytes" in said:
             remedy = self._fits
+        elif address not in self.settings.bootstrap:
+            remedy = "it is advertised.listeners of a broker: does that run, and does this machine reach it?"
+        elif "refused" in said:
+            remedy = "is a node running there, and is --bootstrap-server right?"
         else:
             remedy = "is --bootstrap-server right?"
         return Failure(f"no broker answers at {address} ({said}): {remedy}", status=EXIT_UNREACHABLE)

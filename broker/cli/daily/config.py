@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_action, add_actions
@@ -48,3 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "words", nargs="+", metavar=f"[NAME] {word}", help="of what (brokers: none), and the settings"
         )
         action.add_argument("--dry-run", action="store_true", help="have the cluster check it, and change nothing")
+
+
+def meant_by(words: Sequence[str]) -> str | None:
+    """The command line that was meant by arguments of `kafka-configs.sh`; None if these are not of it."""
+    from moldau.broker.cli.daily.configs.kafka_form import own_form
+
+    return own_form(words)

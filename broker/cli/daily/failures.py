@@ -100,13 +100,16 @@ def check(code: int, said: str | None, what: str) -> None:
         raise refused(code, said, what)
 
 
-def unknown_failure(kind: str, name: str, known: Iterable[str]) -> Failure:
-    """The failure for a name that does not exist. Its message has the most similar name in `known`, if there is one."""
+def unknown_failure(kind: str, name: str, known: Iterable[str], otherwise: str = "") -> Failure:
+    """The failure for a name that does not exist. Its message has the most similar name in `known`. If there is none,
+    it has the text `otherwise`, by default the command that lists the names.
+    """
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), 1)
     where = "cluster-status" if kind == "broker" else f"{kind} list"
-    hint = f"; did you mean {close[0]}?" if close else f": 'moldau {where}' shows those that are there"
+    otherwise = otherwise or f"'moldau {where}' shows those that are there"
+    hint = f"; did you mean {close[0]}?" if close else f": {otherwise}"
     return Failure(f"there is no {kind} {name}{hint}", status=EXIT_UNKNOWN)
 
 

@@ -139,7 +139,8 @@ def delete(session: Session) -> int:
     given, client = session.arguments, session.client
     names = list(dict.fromkeys(given.names))
     if given.if_exists:
-        names = [name for name, each in client.topics(names).items() if not each.error_code]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        names = [name for name, each in client.topics(names).items() if each.error_code != unknown]
     topics = client.known_topics(names)
     if not given.execute:
         counts = _record_counts(client, [(n, p.partition_index) for n, each in topics.items() for p in each.partitions])

@@ -246,6 +246,36 @@ def test_an_extra_that_is_not_installed(
         ("consume orders --from-beginning", "did you mean --from earliest?"),
         ("consume --topic orders", "did you mean TOPIC[:PARTITION,...] without --topic?"),
         ("topic create --topic orders", "did you mean TOPIC without --topic?"),
+        (
+            "config --alter --entity-type topics --entity-name orders --add-config cleanup.policy=[compact,delete],a=1",
+            "did you mean 'moldau config set topic orders cleanup.policy=compact,delete a=1'?",
+        ),
+        ("config --add-config a=1", "did you mean 'moldau config set KIND NAME a=1'?"),
+        ("config --alter --topic orders", "did you mean 'moldau config set topic orders SETTING=VALUE'?"),
+        ("config --bootstrap-server h:1 --describe --topic orders", "did you mean 'moldau config get topic orders'?"),
+        (
+            "config --alter --broker 1 --delete-config log.cleaner.threads,a",
+            "did you mean 'moldau config unset broker 1 log.cleaner.threads a'?",
+        ),
+        (
+            "config --entity-type brokers --entity-default --alter --add-config a=1",
+            "did you mean 'moldau config set brokers a=1'?",
+        ),
+        (
+            "config --entity-type client-metrics --entity-name m --describe",
+            "did you mean 'moldau config get client-metrics m'?",
+        ),
+        (
+            "config --entity-type users --entity-name ada --alter --add-config SCRAM-SHA-256=[password=x]",
+            "did you mean 'moldau user create ada'?",
+        ),
+        (
+            "config --entity-type clients --entity-name loader --alter --add-config producer_byte_rate=1",
+            "did you mean 'moldau quota set --client-id loader producer_byte_rate=1'?",
+        ),
+        ("config --entity-type users --describe", "did you mean 'moldau quota list --user NAME'?"),
+        ("config get topics orders", "did you mean topic?"),
+        ("config lst topic orders", "did you mean"),
     ],
 )
 def test_a_word_of_the_command_line_that_is_misspelt(

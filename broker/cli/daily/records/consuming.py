@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -20,6 +21,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import PartitionData
 
 WAIT_MS: Final = 500
+COMMIT_S: Final = 5.0
+"""The time (s) between two commits, which is the default of auto.commit.interval.ms in Kafka's consumers."""
 ENDS: Final = {"earliest": EARLIEST, "latest": LATEST, "beginning": EARLIEST, "end": LATEST}
 """The ends of a partition by Kafka's names and by those of kcat."""
 PLACES: Final = "earliest, latest, an offset, -N or "
@@ -38,16 +41,45 @@ def consume(session: Session) -> int:
     keys = list(named_partitions(client, given.topics))
     group = _group(session)
     reading = Reading(session, _begin(session, keys, group), _ends(session, keys))
+    commits = None if group is None else Commits(client, group.name, printing.reached)
     try:
         if form == "csv":
             printing.write((",".join(CSV_COLUMNS) + "\n").encode())
         while reading.positions and not printing.is_done:
             reading.fetch_round(printing)
+            if commits is not None and commits.are_due:
+                commits.commit_reached()
+            if reading.is_at_end and reading.positions:
+                reading.tell_of_nothing(printing, "; waiting for the first one (Ctrl-C stops it)")
+        reading.tell_of_nothing(printing)
         printing.seen.tell(session)
     finally:
-        if group is not None and printing.reached:
-            commit(client, group.name, printing.reached)
+        if commits is not None:
+            commits.commit_reached()
     return 0
+
+
+class Commits:
+    """Commits for a group how far partitions were printed: from time to time, and at the end."""
+
+    def __init__(self, client: Client, group: str, reached: Mapping[Partition, int]) -> None:
+        self._client = client
+        self._group = group
+        self._reached = reached
+        self._committed: dict[Partition, int] = {}
+        self._last_s = time.monotonic()
+
+    @property
+    def are_due(self) -> bool:
+        return time.monotonic() - self._last_s >= COMMIT_S
+
+    def commit_reached(self) -> None:
+        """Commit the offsets that were reached since the last commit. Raises `Failure`."""
+        self._last_s = time.monotonic()
+        new = {key: offset for key, offset in self._reached.items() if self._committed.get(key) != offset}
+        if new:
+            commit(self._client, self._group, new)
+            self._committed |= new
 
 
 class Printing:
@@ -63,7 +95,7 @@ class Printing:
         self._out = getattr(stream, "buffer", None)
         self._text = stream
         self.reached: dict[Partition, int] = {}
-        """The offset after the last record seen, of each partition."""
+        """The offset after the last record that was printed or left out, of each partition."""
 
     @property
     def is_done(self) -> bool:
@@ -81,19 +113,24 @@ class Printing:
         self, key: Partition, fetched: PartitionData, start: int, end: int | None, *, is_committed: bool
     ) -> None:
         """Print the records in a fetched part of a partition, from offset `start` to `end` (exclusive), until enough
-        records are printed.
+        records are printed. A record counts as reached once it is printed: a group commits no further.
         """
         shown: list[bytes] = []
-        for record in records_from(fetched, start, is_committed=is_committed):
-            if (end is not None and record.offset >= end) or self.is_done:
-                break
-            self.reached[key] = record.offset + 1
-            if self._passes(record):
-                shown.append(self._show(Place(*key, record)))
-                if self._left is not None:
-                    self._left -= 1
-        if shown:
-            self.write(b"".join(shown))
+        reached: int | None = None
+        try:
+            for record in records_from(fetched, start, is_committed=is_committed):
+                if (end is not None and record.offset >= end) or self.is_done:
+                    break
+                if self._passes(record):
+                    shown.append(self._show(Place(*key, record)))
+                    if self._left is not None:
+                        self._left -= 1
+                reached = record.offset + 1
+        finally:
+            if shown:
+                self.write(b"".join(shown))
+            if reached is not None:
+                self.reached[key] = reached
 
 
 class Reading:
@@ -104,6 +141,10 @@ class Reading:
         self._client = session.client
         self._is_committed = bool(session.arguments.read_committed)
         self._ends = ends
+        self._has_told = False
+        """Whether a line on standard error says why nothing is printed."""
+        self.is_at_end = False
+        """Whether the last fetches found every partition read to its end."""
         self._tell_of_late(positions)
         self.positions = {key: offset for key, offset in positions.items() if not self._is_over(key, offset)}
 
@@ -115,7 +156,22 @@ class Reading:
             topic, partition = key = late[0]
             others = f", and {len(late) - 1} more partitions end before their offsets" if len(late) > 1 else ""
             told = f"{topic}-{partition}: offset {positions[key]} is past the end, which is {self._ends[key]}{others}"
-            self._session.note(told, "yellow")
+            self._tell(told)
+
+    def _tell(self, text: str) -> None:
+        self._session.note(text, "yellow")
+        self._has_told = True
+
+    def tell_of_nothing(self, printing: Printing, rest: str = "") -> None:
+        """Say once that there was no record to read, unless another line says why. `rest` goes on with the sentence."""
+        given = self._session.arguments
+        if printing.reached or self._has_told:
+            return
+        which = f" from {given.begin} on" if given.begin else ""
+        if given.group is not None:
+            which = f" that group {given.group} has not read"
+        record = "committed record" if self._is_committed else "record"
+        self._tell(f"there is no {record} in {', '.join(given.topics)}{which}{rest}")
 
     def _is_over(self, key: Partition, offset: int) -> bool:
         end = self._ends.get(key)
@@ -124,6 +180,7 @@ class Reading:
     def fetch_round(self, printing: Printing) -> None:
         """Fetch once from each leader, and print the records that arrive."""
         client = self._client
+        self.is_at_end = True
         by_leader = client.retry("the leaders", partial(client.grouped_by_leader, self.positions))
         wait_ms = WAIT_MS // len(by_leader)
         for leader, keys in by_leader.items():
@@ -159,6 +216,7 @@ class Reading:
     def _take(self, key: Partition, answer: PartitionData, printing: Printing) -> None:
         position = self.positions[key]
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.is_at_end = False
             self._move(key, position)
             return
         printing.records(key, answer, position, self._ends.get(key), is_committed=self._is_committed)
@@ -166,6 +224,7 @@ class Reading:
         # Without a batch, compaction has left none before the end.
         position = max(position, batches[-1][1].last_offset + 1 if batches else self._end_of(answer))
         self.positions[key] = position
+        self.is_at_end &= position >= self._end_of(answer)
         if self._is_over(key, position):
             del self.positions[key]
 
@@ -178,7 +237,7 @@ class Reading:
         told = f"offset {position} is past the end: the reading goes on from {end}"
         if position < start:
             told = f"offsets {position} to {start} are gone"
-        self._session.note(f"{key[0]}-{key[1]}: {told}", "yellow")
+        self._tell(f"{key[0]}-{key[1]}: {told}")
         if self._is_over(key, self.positions[key]):
             del self.positions[key]
 

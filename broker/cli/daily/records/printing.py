@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moldau.broker.cli.daily.failures import WrongArguments
+from moldau.broker.cli.daily.failures import Failure, WrongArguments
 from moldau.broker.cli.daily.output import time_text
 from moldau.protocol.record_batch import INT32
 from moldau.protocol.record_builder import Record, RecordHeader
@@ -208,9 +208,15 @@ def _field_filter(given: str, seen: FieldsSeen) -> Filter:
 
     def matches(record: Record) -> bool:
         try:
-            found = json.loads(record.value or b"")
+            return has_value(json.loads(record.value or b""))
         except ValueError:
             return False
+        except RecursionError:
+            raise Failure(
+                f"the value at offset {record.offset} is JSON that is nested too deeply for --where"
+            ) from None
+
+    def has_value(found: Any) -> bool:
         value = found
         for name in [path] if isinstance(found, dict) and path in found else path.split("."):
             if not isinstance(found, dict) or name not in found:

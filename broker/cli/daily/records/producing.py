@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, EXIT_UNREACHABLE, Failure, refused, wrong_arguments
@@ -28,7 +29,8 @@ def produce(session: Session) -> int:
     """Write the records of all files, one file after the other (`produce`)."""
     given, client = session.arguments, session.client
     shape = _shape(session)
-    partitions = client.known_topics([given.topic])[given.topic].partitions
+    made_by = f"'moldau topic create {given.topic}' makes it"
+    partitions = client.known_topics([given.topic], made_by)[given.topic].partitions
     if shape.partition is not None and not 0 <= shape.partition < len(partitions):
         raise Failure(
             f"topic {given.topic} has no partition {shape.partition}: it has {len(partitions)}", status=EXIT_UNKNOWN
@@ -47,6 +49,8 @@ def produce(session: Session) -> int:
             for file in given.files or [STANDARD_INPUT]:
                 kind = kind_of(file, given.format)
                 _check_kind(session, kind)
+                if file == STANDARD_INPUT and sys.stdin.isatty():
+                    session.note(f"reading {kind} from the terminal (Ctrl-D ends it)")
                 for record in records_of(file, kind, shape, session.invocation, producer.flush):
                     producer.send(record)
             producer.flush()

@@ -76,6 +76,8 @@ def records_of(
                 yield read(line, shape)
             except ValueError as problem:
                 raise Failure(f"{_name(file)}, line {number}: {problem}") from None
+            except RecursionError:
+                raise Failure(f"{_name(file)}, line {number}: its JSON is nested too deeply") from None
 
 
 def _opened(file: str) -> BinaryIO:

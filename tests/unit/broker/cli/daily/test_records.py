@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import pty
+import signal
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,7 +17,7 @@ import pytest
 
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
-from tests.support.daily_stories import records, send, two_hours_ago
+from tests.support.daily_stories import records, send, two_hours_ago, until
 
 pytestmark = pytest.mark.processes
 
@@ -121,6 +125,19 @@ def test_new_records_are_printed_as_they_come_and_lines_are_sent_as_they_are_typ
         assert writer.wait(30) == 0
 
 
+def test_a_terminal_is_told_that_its_lines_are_read(kafka: Namespace) -> None:
+    topic = kafka.topic("typed")
+    command = [sys.executable, "-m", "moldau", "produce", topic, "-b", kafka.bootstrap_servers]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as writer:
+        os.close(theirs)
+        assert writer.stderr is not None
+        assert writer.stderr.readline() == "reading lines from the terminal (Ctrl-D ends it)\n"
+        os.write(ours, b"one\n\x04")
+        assert writer.communicate(timeout=30) == (f"1 record to {topic}\n", "")
+    os.close(ours)
+
+
 def test_aborted_records_and_markers_are_left_out_on_demand(kafka: Namespace) -> None:
     from confluent_kafka import Producer
 
@@ -148,11 +165,28 @@ def test_a_reading_from_past_the_end_says_so(kafka: Namespace) -> None:
     run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("early", partitions=3)
     send(kafka.bootstrap_servers, topic, {0: [("one", two_hours_ago())]})
     said = run("consume", f"{topic}:0", "--from", "1", "-e")
-    assert (said.status, said.out, said.err) == (0, "", "")
+    assert (said.status, said.out, said.err) == (0, "", f"there is no record in {topic}:0 from 1 on\n")
     assert run("consume", topic, "--from", "beginning", "-e").out == "one\n"
     said = run("consume", topic, "--from", "2", "-e")
     told = f"{topic}-0: offset 2 is past the end, which is 1, and 2 more partitions end before their offsets\n"
     assert (said.status, said.out, said.err) == (0, "", told)
+
+
+def test_a_reader_that_finds_nothing_says_so_and_what_it_waits_for(kafka: Namespace) -> None:
+    run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("empty", partitions=2)
+    nothing = f"there is no record in {topic}"
+    assert run("consume", topic, "-e") == (0, "", f"{nothing}\n")
+    assert run("consume", topic, "-e", "--read-committed") == (0, "", f"there is no committed record in {topic}\n")
+    command = [sys.executable, "-m", "moldau", "consume", topic, "-b", kafka.bootstrap_servers, "-n", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None and reader.stderr is not None
+        assert reader.stderr.readline() == f"{nothing}; waiting for the first one (Ctrl-C stops it)\n"
+        send(kafka.bootstrap_servers, topic, {1: [("one", two_hours_ago())]})
+        assert reader.communicate(timeout=30) == ("one\n", "") and reader.returncode == 0
+    assert run("consume", topic, "-e", "--from", "latest") == (0, "", f"{nothing} from latest on\n")
+    group = kafka.group("reader")
+    assert run("consume", topic, "-e", "--group", group) == (0, "one\n", "")
+    assert run("consume", topic, "-e", "--group", group) == (0, "", f"{nothing} that group {group} has not read\n")
 
 
 def test_a_batch_larger_than_a_fetch_is_read_from_each_partition(kafka: Namespace) -> None:
@@ -171,6 +205,54 @@ def test_a_closed_pipe_ends_the_command_without_a_word(kafka: Namespace) -> None
     command = f"{sys.executable} -m moldau consume {topic} -b {kafka.bootstrap_servers} -e | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60)
     assert (done.stdout, done.stderr, done.returncode) == (b"x" * 100 + b"\n", b"", 0)
+
+
+def test_a_group_commits_nothing_that_could_not_be_printed(kafka: Namespace) -> None:
+    run, topic, group = DailyCommand(kafka.bootstrap_servers), kafka.topic("pipe"), kafka.group("reader")
+    send(kafka.bootstrap_servers, topic, {0: [("x" * 100, two_hours_ago())] * 20_000})
+    with open("/dev/full", "w") as full:
+        said = run("consume", topic, "-e", "--group", group, stdout=full)
+    assert said.failure == "the output cannot be written: No space left on device"
+    assert run.done("consume", topic, "-n", "1", "--group", group, "-f", "%o\\n") == "0\n"
+    command = f"{sys.executable} -m moldau consume {topic} -b {kafka.bootstrap_servers} -e --group {group} | head -1"
+    subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
+    assert int(run.done("consume", topic, "-n", "1", "--group", group, "-f", "%o\\n")) < 20_000
+
+
+def test_a_topic_that_is_not_there_is_named_with_the_command_that_makes_it(kafka: Namespace) -> None:
+    said = DailyCommand(kafka.bootstrap_servers)("produce", "zzz", given="one")
+    assert (said.status, said.failure) == (3, "there is no topic zzz: 'moldau topic create zzz' makes it")
+
+
+def test_json_that_is_nested_too_deeply_is_told(kafka: Namespace) -> None:
+    run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("deep")
+    deep = "[" * 100_000 + "]" * 100_000
+    for form in (("--format", "jsonl"), ("--format", "jsonl", "--key-field", "a"), ("--format", "records")):
+        said = run("produce", topic, *form, given=f"{deep}\n")
+        assert (said.status, said.failure) == (1, "standard input, line 1: its JSON is nested too deeply")
+    run.done("produce", topic, given=f'{{"a":1}}\n{deep}\n')
+    said = run("consume", topic, "-e", "--where", "a=1")
+    assert said.status == 1 and said.out == '{"a":1}\n'
+    assert said.failure == "the value at offset 1 is JSON that is nested too deeply for --where"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_group_has_what_was_printed_before_the_command_was_stopped(kafka: Namespace, number: int) -> None:
+    run, topic, group = DailyCommand(kafka.bootstrap_servers), kafka.topic("stopped"), kafka.group("reader")
+    run.done("produce", topic, given="one\ntwo\n")
+    words = ["consume", topic, "-b", kafka.bootstrap_servers, "--group", group]
+    with subprocess.Popen(
+        [sys.executable, "-m", "moldau", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        assert [reader.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+        if number == signal.SIGKILL:
+            until(lambda: kafka.committed(group), {(topic, 0): 2})
+        time.sleep(1)  # Then a fetch is under way, nearly always.
+        reader.send_signal(number)
+        assert reader.communicate(timeout=30) == ("", "")
+    assert reader.returncode == (130 if number == signal.SIGINT else -number)
+    assert kafka.committed(group) == {(topic, 0): 2}
 
 
 def test_what_kcat_can_send_too(kafka: Namespace, tmp_path: Path) -> None:
@@ -193,3 +275,14 @@ def test_what_kcat_can_send_too(kafka: Namespace, tmp_path: Path) -> None:
     assert (rows[-1]["key"], rows[-1]["value_base64"]) == ("logo", "iVBORwoA")
     for words in (("-D", ""), ("-D", ";", "--format", "jsonl"), ("-H", "=1"), ("--format", "file", "--key-field", "a")):
         assert run("produce", topic, *words, given="x").status == 2
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_empty_or_dropped(closed: str, kafka: Namespace) -> None:
+    topic = kafka.topic("closed")
+    command = f"echo one | {sys.executable} -m moldau produce {topic} -b {kafka.bootstrap_servers} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    count = 0 if "<" in closed else 1
+    told = "" if ">&-" in closed.replace("2>&-", "") else f"{count} record{'' if count else 's'} to {topic}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+    assert len(DailyCommand(kafka.bootstrap_servers).done("consume", topic, "-e").splitlines()) == count

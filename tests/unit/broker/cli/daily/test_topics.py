@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from moldau.testing.cluster import Cluster
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
 from tests.support.daily_stories import send, topics, two_hours_ago
@@ -60,6 +61,18 @@ def test_records_are_deleted_by_offset_time_and_file(kafka: Namespace, tmp_path:
         text.write(f'{{"partitions": [{{"topic": "{topic}", "partition": 0, "offset": 8}}], "version": 1}}')
     assert run.rows(command[0], command[1], "--offset-json-file", file, "--execute")[0]["new_start"] == 8
     assert run.rows(*command, "--before", "latest", "--execute")[0]["new_start"] == 10
+
+
+@pytest.mark.moldau(nodes=1, settings={"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
+def test_an_address_that_the_broker_names_and_that_cannot_be_reached_is_told(kafka_cluster: Cluster) -> None:
+    run = DailyCommand(kafka_cluster.bootstrap_servers)
+    run.done("topic", "create", "orders")
+    said = run("consume", "orders", "-e")
+    whose = "it is advertised.listeners of a broker: does that run, and does this machine reach it?"
+    assert (said.status, said.failure) == (5, f"no broker answers at 127.0.0.1:1 (Connection refused): {whose}")
+    said = run("produce", "orders", "--timeout", "1", given="one")
+    assert said.status == 5
+    assert said.failure.endswith("127.0.0.1:1: Connection refused, which is advertised.listeners of a broker")
 
 
 def test_a_cluster_that_is_not_there_or_speaks_tls_is_told_at_once(kafka: Namespace) -> None:
