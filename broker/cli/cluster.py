@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, text_of
 from moldau.broker.config.loading import checked_config
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ def _layout(arguments: argparse.Namespace) -> Layout:
     layout = Layout(directory, count, arguments.host, arguments.port, racks, overrides, arguments.listen, advertised)
     if layout.ports[0] < 1 or layout.ports[-1] > 65535:
         raise CommandError(
-            f"--port {arguments.port} is too high: {count} nodes need {len(layout.ports)} ports from there on"
+            f"--port {arguments.port}: it is 1 to {65_536 - len(layout.ports)}, because {count} nodes need"
+            f" {len(layout.ports)} ports from there on"
         )
     return layout
 
@@ -191,7 +192,7 @@ def _format(layout: Layout) -> list[str]:
                 now_ms=time_ns() // 1_000_000,
             )
         except (FormatError, OSError) as refusal:
-            raise CommandError(str(refusal)) from None
+            raise CommandError(text_of(refusal)) from None
     return [f"formatted {len(configs) - len(known)} nodes of cluster {cluster_id} in {layout.directory}"]
 
 

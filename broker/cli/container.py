@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from moldau.broker.cli.invocation import CommandError, Invocation, read_file
+from moldau.broker.cli.invocation import CommandError, Invocation, read_file, text_of
 from moldau.broker.config.loading import checked_config
 
 if TYPE_CHECKING:
@@ -240,6 +240,6 @@ def _format(config: Config, invocation: Invocation, ids: ClusterIds, scram: Sequ
         hint = f"make user 1000 its owner, or mount a named volume at {DATA}"
         raise CommandError(f"{refusal.filename or config.log_dirs[0]} cannot be written: {hint}") from None
     except (FormatError, InvalidScram, OSError) as refusal:
-        raise CommandError(str(refusal)) from None
+        raise CommandError(text_of(refusal)) from None
     for line in lines:
         invocation.errors.say(line)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli import lake
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, text_of
 from moldau.broker.cli.spark_session import add_isolation
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         try:
             return run_coroutine(TableFollower(arguments, choices_of(arguments), invocation).run(address))
         except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
-            raise CommandError(str(problem)) from None
+            raise CommandError(text_of(problem)) from None
 
 
 def metrics_address(text: str | None) -> HttpAddress | None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import CommandError, Invocation, load_config
+from moldau.broker.cli.invocation import CommandError, Invocation, load_config, text_of
 
 if TYPE_CHECKING:
     from moldau.broker.cli.secure_node import SecureFiles
@@ -154,7 +154,7 @@ def _format(
             credentials=[scram_record(each, token_bytes) for each in arguments.add_scram],
         )
     except (FormatError, InvalidScram, OSError) as refusal:
-        raise CommandError(str(refusal)) from None
+        raise CommandError(text_of(refusal)) from None
 
 
 def _secured(arguments: argparse.Namespace) -> SecureFiles | None:

@@ -89,6 +89,14 @@ def reason_of(problem: Exception) -> str:
     return getattr(problem, "strerror", None) or str(problem)
 
 
+def text_of(problem: Exception) -> str:
+    """The text of an error, for a message that does not name a file yet: the file, if the operating system names one,
+    and the reason.
+    """
+    filename = getattr(problem, "filename", None)
+    return reason_of(problem) if filename is None else f"{filename}: {reason_of(problem)}"
+
+
 def is_of_output(problem: OSError) -> bool:
     """Whether an OSError is from writing to an output stream. Such an error has no file name; an error from opening a
     file has one.
@@ -194,7 +202,7 @@ def read_file(file: str) -> dict[str, str]:
     from moldau.storage.checkpoints.java_properties import MalformedProperties, read_properties
 
     try:
-        with open(file, encoding="utf-8") as text:
+        with open(file, encoding="utf-8-sig") as text:  # Editors of Windows begin a file with a byte order mark.
             return read_properties(text.read())
     except (OSError, UnicodeDecodeError, MalformedProperties) as problem:
         raise CommandError(f"{file} cannot be read: {reason_of(problem)}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from moldau.broker.cli import lake
-from moldau.broker.cli.invocation import CommandError, Invocation, is_of_output, reason_of
+from moldau.broker.cli.invocation import CommandError, Invocation, is_of_output, reason_of, text_of
 from moldau.broker.cli.spark_session import add_isolation
 from moldau.broker.reasons.words import count_with_noun
 
@@ -395,8 +395,7 @@ def failures_as_command_errors(output: str | None = None) -> Iterator[None]:
     except OSError as problem:
         if is_of_output(problem):
             raise CommandError(f"{output or 'the output'} cannot be written: {reason_of(problem)}") from None
-        is_of_file = problem.filename is not None and problem.strerror is not None
-        raise CommandError(f"{problem.filename}: {problem.strerror}" if is_of_file else str(problem)) from None
+        raise CommandError(text_of(problem)) from None
     except engine_errors() as problem:
         raise CommandError(str(problem)) from None
 

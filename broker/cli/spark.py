@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, text_of
 from moldau.broker.cli.spark_replay import add_replay
 from moldau.broker.cli.spark_session import (
     add_isolation,
@@ -172,7 +172,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
         else:
             Path(arguments.segments).write_text(taken.as_json(with_segments=True) + "\n", encoding="utf-8")
     except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
-        raise CommandError(str(problem)) from None
+        raise CommandError(text_of(problem)) from None
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,6 +117,6 @@ def failures_as_command_errors() -> Iterator[None]:
     try:
         yield
     except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError, NoJavaRuntime) as problem:
-        raise CommandError(str(problem)) from None
+        raise CommandError(text_of(problem)) from None
     except PySparkException as problem:
         raise CommandError(reason_of(problem)) from None

@@ -27,7 +27,7 @@ from moldau.broker.cli.daily.failures import (
     refused,
 )
 from moldau.broker.cli.daily.output import Output
-from moldau.broker.cli.invocation import Invocation
+from moldau.broker.cli.invocation import Invocation, text_of
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.tiered.object_options import ObjectStoreOptions
@@ -175,9 +175,7 @@ def failures(store: str) -> Iterator[None]:
     except OSError as problem:
         if isinstance(problem, BrokenPipeError):
             raise
-        is_of_file = problem.filename is not None and problem.strerror is not None
-        said = f"{problem.filename}: {problem.strerror}" if is_of_file else str(problem)
-        raise Failure(said, status=_status_of(problem)) from None
+        raise Failure(text_of(problem), status=_status_of(problem)) from None
 
 
 def _status_of(problem: Exception) -> int:

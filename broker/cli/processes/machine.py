@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, text_of
 from moldau.broker.cli.processes.core import Orders
 from moldau.broker.cli.processes.cores import CORES, Machine, difference
 from moldau.broker.cli.processes.merged_output import MergedLog
@@ -243,7 +243,7 @@ def format_missing(machine: Machine, formatting: Formatting | None) -> dict[int,
                 credentials=[scram_record(each, token_bytes) for each in _credentials(core, formatting)],
             )
         except (FormatError, InvalidScram, OSError) as refusal:
-            raise CommandError(str(refusal)) from None
+            raise CommandError(text_of(refusal)) from None
     return lines
 
 

@@ -202,3 +202,10 @@ def test_a_node_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
         lock.release()
     assert running.process.returncode == 1
     assert "node 2 has ended with status 1" in output
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "65528"])
+def test_ports_that_there_are_not_are_refused(port: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "--data", str(tmp_path / "data"), "--port", port]) == 1
+    told = f"moldau: --port {port}: it is 1 to 65527, because 3 nodes need 9 ports from there on\n"
+    assert capsys.readouterr().err == told

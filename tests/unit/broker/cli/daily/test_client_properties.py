@@ -73,3 +73,9 @@ def test_a_misspelled_property_is_refused_in_every_place(name: str, hint: str, t
 @pytest.mark.parametrize("name", OF_OTHER_CLIENTS)
 def test_other_properties_of_kafkas_clients_are_taken(name: str) -> None:
     assert properties("-X", f"{name}=x").properties == {name: "x"}
+
+
+def test_a_file_of_an_editor_of_windows_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"\xef\xbb\xbfsecurity.protocol=SSL\r\nclient.id=shop\r\n")
+    assert properties("--command-config", str(file)).properties == {"security.protocol": "SSL", "client.id": "shop"}
