@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
 import subprocess
@@ -157,7 +158,7 @@ def test_a_sync_empties_the_cache_of_the_drive_if_the_system_has_a_command_for_i
 
     monkeypatch.delattr(os, "fdatasync")
     monkeypatch.setattr(os, "fsync", lambda _: calls.append("fsync"))
-    monkeypatch.setattr(local_files.fcntl, "fcntl", full_sync)
+    monkeypatch.setattr(fcntl, "fcntl", full_sync)
     monkeypatch.setattr(local_files, "_FULL_SYNC", 51)
     if refused == errno.EIO:
         with pytest.raises(OSError, match=os.strerror(errno.EIO)):
