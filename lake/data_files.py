@@ -17,10 +17,16 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from pyiceberg.io import OutputStream
-from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs, parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.io import FileIO, OutputStream
+from pyiceberg.io.pyarrow import (
+    _get_parquet_writer_kwargs,
+    parquet_file_to_data_file,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Transaction
+from pyiceberg.table.metadata import TableMetadata
 
 from moldau.lake.layout import Layout, layout_of
 from moldau.lake.offset_runs import RUNS, RunsBuilder
@@ -34,6 +40,8 @@ FILE_SIZE_MAX: Final = 256 << 20
 """The bytes of rows in memory that become one file. Compressed, the file has a fraction of them."""
 OPEN_MAX: Final = 24
 """The most open files. A row of a further partition closes the file that was opened first."""
+METRICS: Final = "write.metadata.metrics."
+"""The prefix of the properties of a table that say how its columns are described in manifests."""
 
 
 @dataclass(slots=True)
@@ -148,7 +156,9 @@ class AttemptFiles:
         file.writer.close()
         file.stream.close()
         del self._open[name]
-        described = parquet_file_to_data_file(self._table.io, self._transaction.table_metadata, file.location)
+        described = described_file(
+            self._table.io, self._transaction.table_metadata, file.location, file.writer.writer.metadata
+        )
         for number, each in enumerate(self._transaction.table_metadata.spec().fields):
             if each.name in file.values:
                 described.partition[number] = file.values[each.name]
@@ -159,6 +169,40 @@ class AttemptFiles:
         """Close the open files. Raises OSError."""
         for name in list(self._open):
             self._close(name)
+
+
+def described_file(io: FileIO, metadata: TableMetadata, location: str, footer: pq.FileMetaData) -> DataFile:
+    """Describe a data file for a snapshot, without bounds that would hide a row of the file from readers.
+
+    pyiceberg 0.12 joins the bounds that the row groups of a column have. Parquet has none for a row group whose least
+    or greatest value is longer than 4 KiB, so a column with such a row group gets none. pyiceberg also fails if it has
+    to shorten a text after the letter U+D7FF, whose successor is not a letter: the texts are then described whole.
+    """
+    try:
+        described = parquet_file_to_data_file(io, metadata, location)
+    except UnicodeEncodeError:
+        others = {name: value for name, value in metadata.properties.items() if not name.startswith(METRICS)}
+        whole = metadata.model_copy(update={"properties": others | {f"{METRICS}default": "full"}})
+        described = parquet_file_to_data_file(io, whole, location)
+    ids = parquet_path_to_id_mapping(metadata.schema())
+    for path in unbounded_columns(footer):
+        for bounds in (described.lower_bounds, described.upper_bounds):
+            bounds.pop(ids[path], None)
+    return described
+
+
+def unbounded_columns(footer: pq.FileMetaData) -> set[str]:
+    """The columns of bytes and texts, by their paths, of which a row group has values and no bounds."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return {
+        each.path_in_schema
+        for each in columns
+        if each.physical_type == "BYTE_ARRAY"
+        and each.is_stats_set
+        and not each.statistics.has_min_max
+        and each.statistics.null_count < each.num_values
+    }
 
 
 def current_layout(transaction: Transaction) -> Layout:

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyiceberg.expressions import EqualTo
 from pyiceberg.transforms import TruncateTransform
 
 from moldau.lake import data_files
@@ -18,7 +19,7 @@ from moldau.lake.layout import Layout
 from moldau.lake.opening import catalog_of
 from moldau.protocol.record_builder import Record
 from moldau.tables.refusals import Refused
-from tests.support.lake_stage import LakeStage, all_offsets
+from tests.support.lake_stage import START_MS, LakeStage, all_offsets
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,43 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.
     attempt.commit({0: 50})
     counts = [each.file.record_count for each in stage.table().scan().plan_files()]
     assert sum(counts) == 1_000 and 3 < len(counts) < 20
+
+
+LONG = "z" * 5_000
+"""A text for which Parquet writes no bounds."""
+
+
+def test_a_row_group_without_bounds_hides_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_files, "BUFFER_SIZE", 1)  # Each batch is a row group.
+    stage = LakeStage(tmp_path)
+    for partition, keys in enumerate((["b", "c"], [LONG, "a"], ["b", "d"])):
+        stage.append([Record(key.encode(), b"", START_MS) for key in keys], partition)
+    stage.follow(key_type="string")
+    table = stage.table()
+    (task,) = table.scan().plan_files()
+    key_id, offset_id = (table.schema().find_field(name).field_id for name in ("key", "offset"))
+    assert key_id not in task.file.lower_bounds | task.file.upper_bounds and offset_id in task.file.lower_bounds
+    for key, count in (("a", 1), ("b", 2), (LONG, 1)):
+        assert table.scan(EqualTo("key", key)).to_arrow().num_rows == count
+
+
+def test_the_row_of_a_key_without_bounds_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_files, "BUFFER_SIZE", 1)
+    stage = LakeStage(tmp_path)
+    for keys in (["a", "b"], ["a", LONG], ["a"]):
+        stage.append([Record(key.encode(), b"", START_MS) for key in keys])
+        stage.follow(mode="upsert")
+    assert stage.offsets() == [(0, 1), (0, 3), (0, 4)]
+    assert stage.verified().findings == []
+
+
+def test_a_text_that_cannot_be_shortened_is_described_whole(tmp_path: Path) -> None:
+    stage = LakeStage(tmp_path)
+    keys = ["a" * 15 + "\ud7ff" + last for last in "bc"]
+    stage.append([Record(each.encode(), b"", START_MS) for each in keys])
+    stage.follow(key_type="string")
+    for each in keys:
+        assert stage.table().scan(EqualTo("key", each)).to_arrow().num_rows == 1
 
 
 def test_a_table_with_other_partitions_is_refused(tmp_path: Path) -> None:
