@@ -114,7 +114,8 @@ class RawColumns:
     def samples(self) -> dict[str, Mapping[str, Any]]:
         return {}
 
-    def rows(self, batch: pa.RecordBatch) -> Rows:
+    def rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> Rows:
+        """Make the rows for a batch of records. `is_by_key` has no effect, because bytes are not decoded."""
         found = pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
         has_values = "value" in self.schema.names
         return Rows(found, batch.column("value").is_null() if has_values else pa.array(np.zeros(len(found), np.bool_)))
@@ -162,10 +163,10 @@ class TypedColumn:
         """The names of the columns of records from which this column is made."""
         return [self.name, *([HEADERS] if self._form.reads_headers else [])]
 
-    def decode(self, batch: pa.RecordBatch) -> DecodedColumn:
-        """Decode the values of a batch of records. Values that cannot be decoded are returned as misfits. Raises
-        `RegistryNotReached`, or `Refused` if a library is missing; in both cases the values may be valid.
-        """
+    def decode(self, batch: pa.RecordBatch, *, may_become_null: bool = True) -> DecodedColumn:
+        """Decode the values of a batch of records. Values that cannot be decoded are returned as misfits, and without
+        `may_become_null` those that decode to null. Raises `RegistryNotReached`, or `Refused` if a library is missing;
+        in both cases the values may be valid."""
         values = self._values(batch)
         self._learn(values)
         misfits, deleted, found = {}, [], []
@@ -176,6 +177,9 @@ class TypedColumn:
                     made = self._made(value)
                 except ValueNotDecoded as problem:
                     misfits[row] = str(problem)
+                else:
+                    if made is None and not may_become_null:
+                        misfits[row] = f"the {self.name} is null"
             if made is DELETION:
                 deleted.append(row)
                 made = None
@@ -279,10 +283,12 @@ class DecodedColumns:
         """The columns of the rows, except for those to which no value has given a type yet."""
         return pa.schema([field for each in self._base for field in self._fields(each)])
 
-    def rows(self, batch: pa.RecordBatch) -> Rows:
-        """Make the rows for a batch of records with the columns `read_names`. Raises what `TypedColumn.decode`
-        raises."""
-        decoded = {name: each.decode(batch) for name, each in self._typed.items()}
+    def rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> Rows:
+        """Make the rows for a batch of records with the columns `read_names`. `is_by_key`: a key that decodes to null
+        is a misfit, because it names no row. Raises what `TypedColumn.decode` raises."""
+        decoded = {
+            name: each.decode(batch, may_become_null=not is_by_key or name != KEY) for name, each in self._typed.items()
+        }
         arrays = [
             array
             for each in self._base

@@ -114,9 +114,10 @@ class RoundRows:
         return self._rows(self._dated(batch)).batch
 
     def collect(self, changes: KeyChanges, batch: pa.RecordBatch) -> None:
-        """Add the records of a batch to the changes of keys. In a table by key, a record without a key is a misfit, and
-        a misfit does not count among the records of its key. Raises what `rows` raises."""
-        found = self._rows(self._kept(self._dated(batch), without_key))
+        """Add the records of a batch to the changes of keys. In a table by key, a record whose key is missing or
+        decodes to null is a misfit, and a misfit does not count among the records of its key. Raises what `rows`
+        raises."""
+        found = self._rows(self._kept(self._dated(batch), without_key), is_by_key=True)
         changes.add(found.batch, found.deletes)
 
     def _dated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -128,9 +129,9 @@ class RoundRows:
         self._misfits.take(batch, found)
         return without_misfits(batch, found)
 
-    def _rows(self, batch: pa.RecordBatch) -> Rows:
+    def _rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> Rows:
         before = self._columns.schema
-        rows = self._columns.rows(batch)
+        rows = self._columns.rows(batch, is_by_key=is_by_key)
         self._misfits.take(batch, rows.misfits)
         if not self._columns.schema.equals(before):
             self._grown(self._columns)

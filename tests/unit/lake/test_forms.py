@@ -137,6 +137,34 @@ def test_a_key_that_is_not_of_its_type_does_not_fit(stage: LakeStage) -> None:
     assert columns(stage, "key", "offset") == [(int.from_bytes(b"12345678", "big"), 0), (None, 2)]
 
 
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("kind", ["string", "long"])
+def test_a_key_that_decodes_to_null_has_no_row_in_a_table_by_key(stage: LakeStage, kind: str, *, flat: bool) -> None:
+    optional: Any = ["null", kind]
+    stage.put_schema(1, optional)
+    stage.put_schema(2, ROW)
+    value = framed(2, ROW, {"id": 1, "name": None})
+    some = {"string": "k", "long": 7}[kind]
+    chosen = {"registry": str(stage.schemas), "key_type": "registry", "is_flat": flat}
+    none = framed(1, optional, None)
+    put(stage, (framed(1, optional, some), value), (none, value), (none, None))
+    with pytest.raises(ValueNotDecoded, match="t-0, offset 1: the key is null; --misfits skip"):
+        stage.follow(mode="upsert", **chosen)
+    stage.follow(mode="upsert", misfits="dead-letter", **chosen)
+    assert columns(stage, "key", "offset") == [(some, 0)]
+    assert stage.offsets("t_dead_letters") == [(0, 1), (0, 2)]
+    put(stage, (none, value), (framed(1, optional, some), value))
+    live_rows = live(stage, registry=str(stage.schemas), misfits="skip")
+    assert [(row["key"], row["offset"]) for row in live_rows] == [(some, 4)]
+    assert stage.verified().findings == []
+
+
+def test_a_key_of_json_may_be_null_in_a_table_of_records(stage: LakeStage) -> None:
+    put(stage, (b'"k"', b"1"), (b"null", b"2"))
+    stage.follow(key_type="sample")
+    assert columns(stage, "key", "value") == [("k", b"1"), (None, b"2")]
+
+
 def test_plain_json_by_a_sample_which_is_fixed_then(stage: LakeStage) -> None:
     put(stage, (b"a", b'{"id":1,"at":{"x":1}}'), (b"b", b'{"id":2,"note":"n"}'))
     stage.follow(schema="sample")
