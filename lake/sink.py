@@ -18,7 +18,6 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -54,8 +53,11 @@ FORM: Final = "moldau.form"
 SAMPLE: Final = "moldau.json-schema."
 """The prefix of the properties with the JSON Schemas of the keys and of the values."""
 SNAPSHOT_AGE_MS: Final = 5 * 24 * 3600 * 1000
-"""The age (ms) at which a snapshot expires once a newer one exists, unless the table's property
-`history.expire.max-snapshot-age-ms` sets another age."""
+"""The age (ms) at which a snapshot expires once a newer one exists, unless the table's property `MAX_AGE` sets another
+age."""
+MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
+MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
+"""The property of a table with the number of its newest snapshots that are kept whatever their age."""
 SNAPSHOTS_MAX: Final = 1_000
 """The most snapshots that are kept, because each commit writes the list of them anew."""
 PROPERTIES: Final = {
@@ -404,6 +406,19 @@ class Attempt:
         age_ms = int(metadata.properties.get("history.expire.max-snapshot-age-ms", SNAPSHOT_AGE_MS))
         oldest = datetime.fromtimestamp((self._ports.now_ms() - age_ms) / 1000, UTC)
         named = {each.snapshot_id for each in metadata.refs.values()}
-        snapshots = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)
-        surplus = [each.snapshot_id for each in snapshots[:-SNAPSHOTS_MAX] if each.snapshot_id not in named]
-        ExpireSnapshots(self._transaction).older_than(oldest).by_ids(surplus).commit()
+        oldest_ms = self._ports.now_ms() - self._number_of(MAX_AGE, SNAPSHOT_AGE_MS)
+        kept = self._number_of(MIN_KEPT, 1)
+        newest_first = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
+        expired = [
+            each.snapshot_id
+            for number, each in enumerate(newest_first)
+            if number >= kept and (each.timestamp_ms < oldest_ms or number >= SNAPSHOTS_MAX)
+        ]
+        ExpireSnapshots(self._transaction).by_ids([each for each in expired if each not in named]).commit()
+
+    def _number_of(self, name: str, otherwise: int) -> int:
+        """The property of the table with this name, which is a whole number. Raises `Refused` if it is not one."""
+        value = self.table.metadata.properties.get(name, str(otherwise))
+        if not value.isdecimal():
+            raise Refused(f"{'.'.join(self.table.name())}: the property {name} is {value}, and not a whole number")
+        return int(value)

@@ -102,8 +102,37 @@ def test_the_number_of_snapshots_is_bounded(stage: LakeStage, monkeypatch: pytes
     for _ in range(4):
         stage.numbered(2)
         following.catch_up()
-    assert len(stage.table().snapshots()) == 4  # The oldest are removed before the new one is there.
+    assert len(stage.table().snapshots()) == 3
     assert stage.orphans() == [] and following.progress.orphans_count > 0
+    assert stage.offsets() == all_offsets(stage.ends.items())
+
+
+@pytest.mark.parametrize(
+    ("properties", "count"),
+    [
+        ({"history.expire.max-snapshot-age-ms": str((1 << 63) - 1)}, 6),
+        ({"history.expire.min-snapshots-to-keep": "4"}, 4),
+        ({"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "2"}, 2),
+    ],
+)
+def test_a_user_says_how_long_snapshots_are_kept(stage: LakeStage, properties: dict[str, str], count: int) -> None:
+    following = stage.follow()
+    with stage.table().transaction() as changing:
+        changing.set_properties(properties)
+    stage.now_ms += SNAPSHOT_AGE_MS * 100
+    for _ in range(4):
+        stage.numbered(2)
+        following.catch_up()
+    assert len(stage.table().snapshots()) == count
+    assert stage.offsets() == all_offsets(stage.ends.items())
+
+
+def test_a_property_that_is_no_number_is_named(stage: LakeStage) -> None:
+    stage.follow()
+    with stage.table().transaction() as changing:
+        changing.set_properties({"history.expire.max-snapshot-age-ms": "5d"})
+    with pytest.raises(Refused, match=r"default\.t: the property history\.expire\.max-snapshot-age-ms is 5d"):
+        stage.follow()
     assert stage.offsets() == all_offsets(stage.ends.items())
 
 
