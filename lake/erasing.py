@@ -112,7 +112,8 @@ def erase_rows(catalog: Catalog, table: Table, offsets: ErasedOffsets, ports: Si
     """Erase the rows of erased records from the table of a topic, and from the table of its dead letters. The caller
     has checked the table (`check_follows`). Returns a result for each of the two tables that exists.
 
-    Raises `CommitConflict` if other programs commit again and again, OSError and the errors of the catalog.
+    Raises `CommitConflict` if other programs commit again and again, `WriterReplaced` if a follower has begun
+    meanwhile, OSError and the errors of the catalog.
     """
     known = ledger_of(table)
     assert known is not None, "the caller has checked what the table follows"

@@ -8,16 +8,17 @@ named.
 | metadata of the table   | its version is not above that of the table | the log of versions does not name it        |
 
 The ids of attempts are UUIDs of version 8 that begin with the bytes of `moldau`, so files of other programs are not
-taken for orphans. A sweep runs after its process has claimed the table (`sink.py`): an attempt of another process
-cannot be committed after that, so none of its files is needed. Metadata of a version that the table has reached cannot
-be committed either, because a commit replaces the version that it was made from.
+taken for orphans. Another process may be about to claim the table while its files are listed, so a sweep commits
+between the listing and the deletion (`sink.py`): an attempt that has written one of the listed files was made from an
+earlier snapshot, and cannot be committed after that. Metadata of a version that the table has reached cannot be
+committed either, because a commit replaces the version that it was made from.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem  # type: ignore[import-untyped]
@@ -31,6 +32,8 @@ ATTEMPT_NAME: Final = re.compile(rf"{MARK[:4].hex()}-{MARK[4:].hex()}-8[0-9a-f]{
 METADATA_NAME: Final = re.compile(r"(\d{5,})-[0-9a-f-]{36}\.metadata\.json")
 ATTEMPT_RANDOM_SIZE: Final = 10
 """The random bytes in the id of an attempt."""
+FoundFile: TypeAlias = "tuple[FileSystem, str]"
+"""A file that was listed: its file system, and its path there."""
 
 
 def attempt_id(random: bytes) -> UUID:
@@ -38,32 +41,33 @@ def attempt_id(random: bytes) -> UUID:
     return UUID(bytes=MARK + bytes([0x80 | random[0] & 0x0F, random[1], 0x80 | random[2] & 0x3F]) + random[3:])
 
 
-def delete_orphans(table: Table, *, owns_metadata: bool) -> list[str]:
-    """Delete the orphans of a table that this process has claimed. Returns their paths. `owns_metadata`: this program
-    made the table, so old versions of its metadata are deleted, too. Raises OSError."""
+def listed_files(table: Table, *, owns_metadata: bool) -> list[FoundFile]:
+    """List the files below a table of which those are orphans that the table does not need. `owns_metadata`: this
+    program made the table, so old versions of its metadata are among them. Raises OSError."""
     io = table.io
-    if not isinstance(io, PyArrowFileIO):
-        warn(f"{table.name()}: {type(io).__name__} lists no files, and files of attempts that failed are not deleted")
-        return []
-    found = list(_candidates(table, io, owns_metadata=owns_metadata))
-    if not found:
+    if isinstance(io, PyArrowFileIO):
+        return list(_candidates(table, io, owns_metadata=owns_metadata))
+    warn(f"{table.name()}: {type(io).__name__} lists no files, and files of attempts that failed are not deleted")
+    return []
+
+
+def unneeded(table: Table, found: Sequence[FoundFile]) -> list[FoundFile]:
+    """Those of the listed files that a table does not need. Raises OSError."""
+    io = table.io
+    if not found or not isinstance(io, PyArrowFileIO):
         return []
     needed = {_path(io, each) for each in referenced_files(table)}
-    orphans = [(fs, path) for fs, path in found if path not in needed]
-    for fs, path in orphans:
-        fs.delete_file(path)
-    return [path for _, path in orphans]
+    return [(fs, path) for fs, path in found if path not in needed]
 
 
-def unneeded_data(table: Table) -> list[tuple[FileSystem, str]]:
+def unneeded_data(table: Table) -> list[FoundFile]:
     """The Parquet files below a table that no snapshot names, also those of other programs. Empty if the files cannot
     be listed. A writer that is at work may be about to commit some of them. Raises OSError."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         return []
-    needed = {_path(io, each) for each in referenced_files(table)}
     found = _files_below(table, io, "write.data.path", "data")
-    return [(fs, each.path) for fs, each in found if each.extension == "parquet" and each.path not in needed]
+    return unneeded(table, [(fs, each.path) for fs, each in found if each.extension == "parquet"])
 
 
 def has_files_of_attempts(table: Table) -> bool:
@@ -87,7 +91,7 @@ def referenced_files(table: Table) -> Iterator[str]:
             yield from (each.data_file.file_path for each in manifest.fetch_manifest_entry(table.io))
 
 
-def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iterator[tuple[FileSystem, str]]:
+def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iterator[FoundFile]:
     """Yield the files below a table that may be orphans: those that an attempt of this program has written and, with
     `owns_metadata`, the versions of the metadata that the table has reached."""
     version = _version(table.metadata_location) if owns_metadata else -1

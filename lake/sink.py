@@ -3,7 +3,8 @@ offsets.
 
     claim     Commit an empty snapshot with the id of the writer. A pending commit of an earlier writer is based on the
               snapshot before this one, so the catalog refuses it (assert-ref-snapshot-id).
-    sweep     Delete the files of attempts that did not become part of the table (`orphans.py`).
+    sweep     List the files of attempts that did not become part of the table, commit another empty snapshot, then
+              delete these files (`orphans.py`).
     attempt   Write data files, then make one commit with the rows, the offsets, the tag of the ledger, and the new
               schema if it has grown.
     crash     Before the commit the table has neither the rows nor the offsets, after it both.
@@ -15,7 +16,7 @@ commit fails with `CommitConflict`. The attempt is then repeated on the current 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -42,7 +43,14 @@ from moldau.lake.columns import Columns
 from moldau.lake.data_files import FILE_SIZE_MAX, AttemptFiles, Step
 from moldau.lake.layout import TIME_COLUMN, UNITS, ChosenLayout
 from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, TakenRecords, ledger_in
-from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, delete_orphans, has_files_of_attempts
+from moldau.lake.orphans import (
+    ATTEMPT_RANDOM_SIZE,
+    FoundFile,
+    attempt_id,
+    has_files_of_attempts,
+    listed_files,
+    unneeded,
+)
 from moldau.tables.refusals import Refused
 from moldau.tables.values.value_types import can_hold
 
@@ -59,7 +67,8 @@ MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
 """The property of a table with the number of its newest snapshots that are kept whatever their age."""
 SNAPSHOTS_MAX: Final = 1_000
-"""The most snapshots that are kept, because each commit writes the list of them anew."""
+"""The most snapshots that are kept unless `MIN_KEPT` asks for more, because each commit writes the list of them
+anew."""
 PROPERTIES: Final = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
@@ -69,7 +78,7 @@ PROPERTIES: Final = {
 """The properties of a new table. With a commit a minute, a table without them would have half a million files of
 metadata in a year."""
 CLAIMS_MAX: Final = 10
-"""The most times that a claim is tried if other programs commit meanwhile."""
+"""The most times that a claim, or the commit of a sweep, is tried if other programs commit meanwhile."""
 LOCATION_RANDOM_SIZE: Final = 4
 """The random bytes that are added to the name of a new table's directory, if the directory with the table's own name
 has the files of another table."""
@@ -165,11 +174,34 @@ class LakeTable:
         return known
 
     def sweep(self) -> list[str]:
-        """Delete the orphans of the claimed table. Returns their paths. Raises OSError."""
+        """Delete the orphans of the claimed table. Returns their paths. Raises `WriterReplaced` and OSError."""
         table = self._catalog.load_table(self._identifier)
-        swept = delete_orphans(table, owns_metadata=OWNED in table.metadata.properties)
+        found = listed_files(table, owns_metadata=OWNED in table.metadata.properties)
+        swept = self._delete_orphans(found) if unneeded(table, found) else []
         self._ports.step("swept")
         return swept
+
+    def _delete_orphans(self, found: Sequence[FoundFile]) -> list[str]:
+        """Delete the orphans among files that were listed, after a commit: from then on the catalog refuses each
+        attempt that has written one of them, also that of a process which is claiming the table. Returns the paths of
+        the files that were deleted; none if other programs commit again and again, so that a later sweep deletes
+        them."""
+        if not self._commit_empty():
+            return []
+        orphans = unneeded(self._catalog.load_table(self._identifier), found)
+        for fs, path in orphans:
+            with suppress(FileNotFoundError):
+                fs.delete_file(path)
+        return [path for _, path in orphans]
+
+    def _commit_empty(self) -> bool:
+        """Commit an empty snapshot. Returns whether that succeeded. Raises `WriterReplaced`."""
+        for _ in range(CLAIMS_MAX):
+            attempt = self.begin()
+            with suppress(CommitConflict):
+                attempt.commit(attempt.ledger.offsets)
+                return True
+        return False
 
     def begin(self) -> Attempt:
         """Begin an attempt to write to the table as it is now. Raises `WriterReplaced` if another process has claimed
@@ -402,9 +434,7 @@ class Attempt:
 
     def _expire(self) -> None:
         """Expire old snapshots, as part of the commit. The next sweep deletes the files that only they have named."""
-        metadata = self.table.metadata
-        age_ms = int(metadata.properties.get("history.expire.max-snapshot-age-ms", SNAPSHOT_AGE_MS))
-        oldest = datetime.fromtimestamp((self._ports.now_ms() - age_ms) / 1000, UTC)
+        metadata = self._transaction.table_metadata
         named = {each.snapshot_id for each in metadata.refs.values()}
         oldest_ms = self._ports.now_ms() - self._number_of(MAX_AGE, SNAPSHOT_AGE_MS)
         kept = self._number_of(MIN_KEPT, 1)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import RFC_4122
 
 import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
+from moldau.lake import orphans
 from moldau.lake.opening import catalog_of
 from moldau.lake.orphans import ATTEMPT_NAME, attempt_id
+from moldau.lake.sink import WriterReplaced
 from tests.support.lake_stage import LakeStage
 
 
@@ -50,6 +54,50 @@ def test_files_of_other_programs_stay(tmp_path: Path) -> None:
     assert follower.progress.orphans_count == len(orphans)
     assert all(each.exists() for each in theirs) and not any(each.exists() for each in orphans)
     assert len(stage.rows()) == 10
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_process_that_is_replaced_during_its_sweep_deletes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_listed: bool
+) -> None:
+    stage = LakeStage(tmp_path)
+    stage.numbered(10)
+    _, table = stage.open()
+    orphan = stage.warehouse / "default" / "t" / "data" / f"{attempt_id(bytes(10))}-0.parquet"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"")
+    listed = orphans._candidates
+
+    def listed_in_between(*given: Any, **named: Any) -> Iterator[Any]:
+        monkeypatch.setattr(orphans, "_candidates", listed)
+        found = list(listed(*given, **named)) if is_listed else []
+        other = stage.follow()
+        stage.numbered(5)
+        other.catch_up()
+        return iter(found or list(listed(*given, **named)))
+
+    monkeypatch.setattr(orphans, "_candidates", listed_in_between)
+    with pytest.raises(WriterReplaced):
+        table.sweep()
+    assert stage.offsets() == [(0, each) for each in range(15)]
+    assert stage.orphans() == [] and stage.verified().findings == []
+
+
+def test_a_sweep_refuses_the_claim_whose_files_it_deletes(tmp_path: Path) -> None:
+    stage = LakeStage(tmp_path)
+    stage.numbered(10)
+    _, table = stage.open()
+    swept: list[list[str]] = []
+
+    def sweep_once(step: str) -> None:
+        if step == "manifests written" and not swept:  # of the claim, which is not committed yet
+            swept.append(table.sweep())
+
+    follower, _ = stage.open(sweep_once)
+    follower.catch_up()
+    assert swept and swept[0]
+    assert stage.offsets() == [(0, each) for each in range(10)]
+    assert stage.orphans() == [] and stage.verified().findings == []
 
 
 @pytest.mark.parametrize("kind", ["renamed", "dropped and registered"])
