@@ -8,6 +8,7 @@ from collections.abc import Callable, Set
 from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite, isnan
+from time import monotonic
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.tables.refusals import Refused
@@ -21,6 +22,8 @@ Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
 SCHEMAS_MAX: Final = 500
 """The most schemas that are kept in memory. If there are more, all are dropped and fetched again."""
+ASKED_AGAIN_S: Final = 10
+"""The time (s) after which a schema that could not be had is asked for again."""
 NAMED_MAX: Final = 10
 """The most fields in the message of an error."""
 NOT_HELD: Final = (TypeError, ValueError, OverflowError)
@@ -34,13 +37,23 @@ class Decoder(NamedTuple):
     decode: Decode
 
 
-class FramedValueDecoder:
-    """Decodes framed values. Each schema is fetched once, unless there are more than `SCHEMAS_MAX`."""
+class NoDecoder(NamedTuple):
+    """The reason why no value of a schema can be decoded."""
 
-    def __init__(self, source: SchemaSource) -> None:
+    reason: str
+    until_s: float
+    """The time until which the schema is not asked for again: it may be registered meanwhile."""
+
+
+class FramedValueDecoder:
+    """Decodes framed values. Each schema is fetched once, unless there are more than `SCHEMAS_MAX`. A schema that the
+    source does not have yet, because its registry lags behind another one, is asked for again after `ASKED_AGAIN_S`."""
+
+    def __init__(self, source: SchemaSource, now_s: Callable[[], float] = monotonic) -> None:
+        """`now_s`: a monotonic clock."""
         self._source = source
-        self._decoders: dict[SchemaId, Decoder | str] = {}
-        """For each schema, the decoder, or the reason why no value of the schema can be decoded."""
+        self._now_s = now_s
+        self._decoders: dict[SchemaId, Decoder | NoDecoder] = {}
 
     def decode(self, value: bytes, wanted: Set[str] = frozenset()) -> object:
         """Decode one framed value.
@@ -62,20 +75,20 @@ class FramedValueDecoder:
         raises.
         """
         found = self._decoders.get(schema_id)
-        if found is None:
+        if found is None or (isinstance(found, NoDecoder) and found.until_s <= self._now_s()):
             if len(self._decoders) >= SCHEMAS_MAX:
                 self._decoders.clear()
             found = self._decoders[schema_id] = self._fetched(schema_id)
-        if isinstance(found, str):
-            raise ValueNotDecoded(found)
+        if isinstance(found, NoDecoder):
+            raise ValueNotDecoded(found.reason)
         return found
 
-    def _fetched(self, schema_id: SchemaId) -> Decoder | str:
+    def _fetched(self, schema_id: SchemaId) -> Decoder | NoDecoder:
         try:
             schema = self._source.schema(schema_id)
             return Decoder(schema, decoder_of(schema, schema_id))
         except ValueNotDecoded as problem:
-            return str(problem)
+            return NoDecoder(str(problem), self._now_s() + ASKED_AGAIN_S)
 
 
 def decode_payload(decoder: Decoder, framed: FramedPayload) -> object:

@@ -13,9 +13,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
-from moldau.tables.values.decoders import FramedValueDecoder, as_text
+from moldau.tables.values.decoders import ASKED_AGAIN_S, FramedValueDecoder, as_text
 from moldau.tables.values.frames import message_path, split_frame
-from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded
+from moldau.tables.values.registry import RegistryNotReached, Schema, SchemaId, SchemaSource, ValueNotDecoded
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "town", "type": "string"}]}
 PERSON = {
@@ -114,6 +114,24 @@ def test_where_values_may_be_null_a_registry_that_does_not_answer_is_an_error(tm
     lenient = ColumnDecoding(SchemaSource(str(tmp_path / "gone")), pa.string(), "null", ())
     with pytest.raises(RegistryNotReached):
         lenient.decode_column(pa.array([framed(1, b"{}")], pa.binary()))
+
+
+def test_a_schema_that_comes_later_is_found_without_a_request_for_each_value(tmp_path: Path) -> None:
+    now_s, asked = [0.0], list[SchemaId]()
+
+    class Source(SchemaSource):
+        def schema(self, schema_id: SchemaId) -> Schema:
+            asked.append(schema_id)
+            return super().schema(schema_id)
+
+    values = FramedValueDecoder(Source(str(tmp_path)), lambda: now_s[0])
+    for now_s[0] in (0.0, 1.0, ASKED_AGAIN_S - 1.0):
+        with pytest.raises(ValueNotDecoded, match="schema 1 is not in"):
+            values.decode(framed(1, b"7"))
+    (tmp_path / "1.json").write_text("{}")
+    for now_s[0] in (ASKED_AGAIN_S, 10.0 * ASKED_AGAIN_S):
+        assert values.decode(framed(1, b"7")) == 7
+    assert asked == [1, 1]
 
 
 def test_each_kind_of_value_has_a_form_in_json() -> None:
