@@ -79,24 +79,29 @@ class StreamPlanner:
 
     def checked_ends(self, started: Offsets, topic_ids: TopicIds | None = None) -> dict[TopicPartition, int]:
         """Return the current ends of the partitions, none of them before its start in `started`. `topic_ids`: the ids
-        that the topics had when the offsets of `started` were read.
+        that the topics had when the offsets of `started` were read. A start between the last stable offset and the high
+        watermark is not lost data: nothing from it on is committed yet.
 
-        Raises `DataLost` if a partition does not exist any more, or still ends before its start after `wait_s` seconds,
-        and `TopicRecreated`.
+        Raises `DataLost` if a partition does not exist any more, or if its log still ends before its start after
+        `wait_s` seconds, and `TopicRecreated`.
         """
         known = topic_ids or {}
         self.topic_ids |= known
-        ends = self._ends_when(
-            lambda now: all(now.get(key, start) >= start for key, start in self.carried(started, known).items())
-        )
+        ends = self._ends_when(lambda _: all(self._reaches(each) for each in self.carried(started, known).items()))
         for key, start in sorted(self.carried(started, known).items()):
-            end = ends.get(key)
-            if end is None:
+            if key not in ends:
                 self._lost(key, f"the partition has gone, and the query has read it up to {start}")
-            elif end < start:
-                self._lost(key, f"the log ends at {end}, and the query has read it up to {start}")
-                ends[key] = start
+                continue
+            log_end = self._views[key].high_watermark
+            if log_end < start:
+                self._lost(key, f"the log ends at {log_end}, and the query has read it up to {start}")
+            ends[key] = max(ends[key], start)
         return ends
+
+    def _reaches(self, reached: tuple[TopicPartition, int]) -> bool:
+        """Whether the log of a partition reaches an offset, or the partition does not exist, by the last listing."""
+        key, offset = reached
+        return key not in self._views or self._views[key].high_watermark >= offset
 
     def carried(self, offsets: Offsets, topic_ids: TopicIds) -> dict[TopicPartition, int]:
         """Return the offsets without those of recreated topics, whose current id differs from `topic_ids`."""
@@ -120,7 +125,8 @@ class StreamPlanner:
         if all(begun.get(key) == end for key, end in ends.items()):
             return ()
         self.topic_ids |= known
-        self._ends_when(lambda now: all(now.get(key, end) >= end for key, end in self.carried(ends, known).items()))
+        wanted = {key: end for key, end in ends.items() if begun.get(key) != end}
+        self._ends_when(lambda now: all(now.get(key, end) >= end for key, end in self.carried(wanted, known).items()))
         assert self._planner is not None
 
         def ranges(views: Sequence[PartitionView]) -> list[OffsetRange]:

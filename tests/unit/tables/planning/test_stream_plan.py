@@ -14,6 +14,7 @@ from moldau.tables.options.read_options import parse_options
 from moldau.tables.planning.stream_plan import StreamPlanner
 from moldau.tables.refusals import ClusterMismatch, DataLost, Refused, TopicRecreated
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
+from tests.support.transactional_log import TransactionalLog
 
 OLD, NEW = bytes(15) + b"\1", bytes(15) + b"\2"
 
@@ -160,6 +161,25 @@ def test_a_start_past_the_end_is_told(directory: Path) -> None:
     careless = planner(directory, startingOffsets='{"t": {"0": 401, "1": 7}}', failOnDataLoss="false")
     with pytest.warns(UserWarning, match="the log ends at 400"):
         assert careless.starts() == {("t", 0): 400, ("t", 1): 7}
+
+
+def test_a_start_in_an_open_transaction_waits_for_its_end(tmp_path: Path) -> None:
+    log = TransactionalLog()
+    log.append(3)
+    log.append(4, producer_id=1)
+    write_partition(tmp_path, [each.data for each in log.batches])
+    write_partition(tmp_path, mixed_batches(4, 10), partition=1)
+    write_checkpoints(tmp_path, {("t", 0): log.end_offset, ("t", 1): 40})
+    sleeps: list[float] = []
+    committed = {"startingOffsets": '{"t": {"0": 5, "1": 0}}', "kafka.isolation.level": "read_committed"}
+    stream = planner(tmp_path, sleeps, **committed)
+    starts = stream.starts()
+    ends = stream.checked_ends(starts)
+    assert starts == {("t", 0): 5, ("t", 1): 0} and ends == {("t", 0): 5, ("t", 1): 40}
+    assert offsets_of(stream, starts, ends) == 40
+    assert sleeps == []
+    with pytest.raises(DataLost, match="t-0: the log ends at 7, and the query has read it up to 8"):
+        stream.checked_ends({("t", 0): 8, ("t", 1): 0})
 
 
 def test_nothing_is_planned_where_nothing_is_new(directory: Path) -> None:
