@@ -75,11 +75,9 @@ class TopicProducer:
         self._size = 0
         self.count = 0
         """The number of records that were acknowledged."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether records were acknowledged, so that partitions were added to the transaction."""
-        return bool(self._sequences)
+        self.has_begun = False
+        """Whether the transaction of the producer has begun, or a request that begins it may have arrived. Records of
+        it may be in a log, also if none was acknowledged."""
 
     def send(self, record: OutgoingRecord) -> None:
         """Add a record to the next batch of its partition. If the batch is full, it is sent first. Raises `Refused`,
@@ -106,6 +104,7 @@ class TopicProducer:
         self._turn += 1
         new = [key for key in gathered if key not in self._sequences]
         if new and self._producer.transactional_id is not None:
+            self.has_begun = True
             add_partitions(self._cluster, self._producer, new)
         batches = {key: self._batch(key, each) for key, each in gathered.items()}
         left = dict(batches)
