@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Set
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -18,6 +18,8 @@ from moldau.tables.values.protobuf import JsonValue
 from moldau.tables.values.registry import ValueNotDecoded
 
 Shape = Callable[[Any], Any]
+EXACT_MAX: Final = 1 << 53
+"""The integer from which on a double may stand for the text of another integer."""
 
 
 def shape_of(kind: pa.DataType, path: str = "value", *, selects: bool = False) -> Shape:
@@ -71,8 +73,8 @@ def _other_form(value: Any, taken: Set[type], path: str) -> Any:
         value = value.value
     if type(value) in taken:
         return value
-    if type(value) is float and int in taken and value.is_integer():  # 1.0 is an integer of JSON
-        return int(value)
+    if type(value) is float and int in taken and value.is_integer() and abs(value) < EXACT_MAX:
+        return int(value)  # 1.0 is an integer of JSON
     if value == {} and bool in taken:  # a record without fields
         return True
     _refuse(value, path)

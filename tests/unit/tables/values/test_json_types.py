@@ -112,6 +112,7 @@ def test_names_that_engines_would_take_for_one_column_are_kept_as_json() -> None
     ("schema", "value"),
     [
         ({"type": "integer"}, 1.5),
+        ({"type": "integer"}, 9007199254740993.0),  # It is 9007199254740992 already.
         ({"type": "integer"}, True),
         ({"type": "integer"}, "1"),
         ({"type": "number"}, False),
@@ -129,6 +130,7 @@ def test_a_value_of_another_type_is_refused_with_its_path(schema: object, value:
 
 def test_an_integer_of_json_may_be_written_with_a_point() -> None:
     assert stored({"type": "integer"}, 2.0) == 2
+    assert stored({"type": "integer"}, -9007199254740991.0) == -9007199254740991
 
 
 def test_a_reference_of_the_registry_is_found_by_its_name() -> None:
