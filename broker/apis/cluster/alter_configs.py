@@ -33,6 +33,7 @@ from moldau.broker.apis.services import Services
 from moldau.broker.config.log_levels import DELETE, alter_loggers
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import alter_configs, incremental_alter_configs
@@ -48,13 +49,6 @@ from moldau.security.access import AclOperation
 BROKER_LOGGER: Final = 8
 
 
-class Verdict(NamedTuple):
-    """The result of a change of one resource's settings: an error, or NONE if the change was made."""
-
-    error: ErrorCode
-    message: str | None = None
-
-
 class ConfigChange(NamedTuple):
     """A change of one setting by IncrementalAlterConfigs: the setting's name, the operation's code, and the value."""
 
@@ -64,50 +58,50 @@ class ConfigChange(NamedTuple):
 
 
 def alter(services: Services, context: RequestContext, request: AlterConfigsRequest) -> object:
-    verdicts = [
+    outcomes = [
         refusal_of_broker(services.node_id, each.resource_type, each.resource_name)
         if context.listener.role is ListenerRole.BROKER
         else None
         for each in request.resources
     ]
     make = alter_configs.AlterConfigsResourceResponse
-    return _passed_on(services, context, request, verdicts, make, AlterConfigsResponse)
+    return _passed_on(services, context, request, outcomes, make, AlterConfigsResponse)
 
 
 def alter_incrementally(services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest) -> object:
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    verdicts = [
+    outcomes = [
         _own(services, context, each, request.validate_only)
         if times[each.resource_type, each.resource_name] == 1
         else None
         for each in request.resources
     ]
     make = incremental_alter_configs.AlterConfigsResourceResponse
-    return _passed_on(services, context, request, verdicts, make, IncrementalAlterConfigsResponse)
+    return _passed_on(services, context, request, outcomes, make, IncrementalAlterConfigsResponse)
 
 
 def _passed_on(
     services: Services,
     context: RequestContext,
     request: Any,
-    verdicts: Sequence[Verdict | None],
+    outcomes: Sequence[ApiError | None],
     result_of: Callable[..., object],
     response_of: Callable[..., object],
 ) -> object:
-    """Answer with the verdict of each resource that has one. The other resources are forwarded to the controller, whose
+    """Answer with the outcome of each resource that has one. The other resources are forwarded to the controller, whose
     results are merged in the order of the request."""
     results = [
         None
-        if verdict is None
+        if outcome is None
         else result_of(
-            error_code=verdict.error,
-            error_message=verdict.message,
+            error_code=outcome.error,
+            error_message=outcome.message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        for resource, verdict in zip(request.resources, verdicts, strict=True)
+        for resource, outcome in zip(request.resources, outcomes, strict=True)
     ]
-    left = [resource for resource, verdict in zip(request.resources, verdicts, strict=True) if verdict is None]
+    left = [resource for resource, outcome in zip(request.resources, outcomes, strict=True) if outcome is None]
     if len(left) == len(results):
         return services.controller.ask(request, context)
     if not left:
@@ -122,7 +116,7 @@ def _passed_on(
 
 def _own(
     services: Services, context: RequestContext, resource: AlterConfigsResource, validate_only: bool
-) -> Verdict | None:
+) -> ApiError | None:
     """The result for a resource that this node changes or refuses itself; None if the controller decides on it."""
     changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
     refusal = refusal_of_changes(changes)
@@ -138,21 +132,21 @@ def _own(
     cluster = services.cluster.image.cluster
     if _not_a_number(resource.resource_name) or int(resource.resource_name) in {*cluster.brokers, *cluster.controllers}:
         return None
-    return Verdict(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {resource.resource_name} found.")
+    return ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {resource.resource_name} found.")
 
 
-def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
+def refusal_of_changes(changes: Sequence[ConfigChange]) -> ApiError | None:
     """Refuse changes that name a setting twice, or that lack a value; None if they do not. Like Apache Kafka, this is
     checked before the node that the settings are for."""
     if len({each.name for each in changes}) < len(changes):
-        return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
     if nulls:
-        return Verdict(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     return None
 
 
-def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | None:
+def refusal_of_broker(node_id: int, resource_type: int, name: str) -> ApiError | None:
     """Refuse settings for a broker other than `node_id`; None if they are for it, for all brokers, or not for
     brokers."""
     if resource_type != ResourceType.BROKER or not name:
@@ -160,17 +154,17 @@ def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | 
     problem = _not_a_number(name)
     if problem is None and int(name) != node_id:
         problem = f"Unexpected broker id, expected {node_id}, but received {name}"
-    return None if problem is None else Verdict(ErrorCode.INVALID_REQUEST, problem)
+    return None if problem is None else ApiError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> Verdict:
+def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> ApiError:
     """Set or reset the levels of this process's loggers. If one change is refused, none is made."""
     problem = _not_a_number(name)
     if problem is None and int(name) != node_id:
         problem = f"Unexpected node id. Expected {node_id}, but received {name}"
     if problem is not None:
-        return Verdict(ErrorCode.INVALID_REQUEST, problem)
-    return Verdict(*alter_loggers(changes, validate_only=validate_only))
+        return ApiError(ErrorCode.INVALID_REQUEST, problem)
+    return ApiError(*alter_loggers(changes, validate_only=validate_only))
 
 
 def _not_a_number(name: str) -> str | None:

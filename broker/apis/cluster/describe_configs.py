@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, Verdict, need_of_settings
+from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, need_of_settings
 from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import elements_rule, on_group
 from moldau.broker.apis.parts import cut
@@ -33,6 +33,7 @@ from moldau.broker.coordinators.lag_history import LAG_SETTING
 from moldau.broker.coordinators.node_status import STATUS_MEANS, STATUS_SETTING
 from moldau.broker.network.route import RequestContext
 from moldau.broker.reasons.facts import GROUP_HISTORY_SETTING
+from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
@@ -66,7 +67,7 @@ def _result(
     services: Services, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     described = _describe(services, context, resource)
-    if isinstance(described, Verdict):
+    if isinstance(described, ApiError):
         return DescribeConfigsResult(
             error_code=described.error,
             error_message=described.message,
@@ -104,7 +105,7 @@ def _entry(request: DescribeConfigsRequest, described: ConfigEntry) -> DescribeC
 
 def _describe(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
-) -> list[ConfigEntry] | Verdict:
+) -> list[ConfigEntry] | ApiError:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -115,27 +116,27 @@ def _describe(
             return _loggers(services, name)
         case ResourceType.CLIENT_METRICS:
             if not name:
-                return Verdict(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+                return ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             overrides = services.cluster.image.configs.settings_of(ResourceType.CLIENT_METRICS, name)
             return describe_resource(client_metrics_catalogue(), overrides, ConfigSource.CLIENT_METRICS)
         case ResourceType.GROUP:
             if not name:
-                return Verdict(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                return ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return _group(services, context, resource)
     # DIVERGES: for one resource of an unknown type Apache Kafka refuses the whole request.
-    return Verdict(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
+    return ApiError(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
 
 
 def _group(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
-) -> list[ConfigEntry] | Verdict:
+) -> list[ConfigEntry] | ApiError:
     name = resource.resource_name
     overrides = services.cluster.image.configs.settings_of(ResourceType.GROUP, name)
     entries = describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
     if resource.configuration_keys:
         told = _remembered(services, context, name, resource.configuration_keys)
         if isinstance(told, ErrorCode):
-            return Verdict(told, f"this is told by the coordinator of the group: {told.name}")
+            return ApiError(told, f"this is told by the coordinator of the group: {told.name}")
         entries += told
     return entries
 
@@ -167,13 +168,13 @@ def _remembered(
     return [told_entry(name, value, REMEMBERED[name]) for name, value in values.items()]
 
 
-def _topic(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | Verdict:
+def _topic(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | ApiError:
     name = resource.resource_name
     invalid = refusal_of_name(name)
     if invalid is not None:
-        return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if services.cluster.image.topics.by_name(name) is None:
-        return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     overrides = services.cluster.image.configs.settings_of(ResourceType.TOPIC, name)
     entries = describe_topic(services.settings.topic_entries, overrides)
     named = [each for each in resource.configuration_keys or () if each.startswith(RECEIPT_PREFIX)]
@@ -186,7 +187,7 @@ def _topic(services: Services, resource: DescribeConfigsResource) -> list[Config
 
 def _broker(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
-) -> list[ConfigEntry] | Verdict:
+) -> list[ConfigEntry] | ApiError:
     settings = services.settings
     if not resource.resource_name:
         return describe_broker_defaults(settings.layers)
@@ -199,20 +200,20 @@ def _broker(
     return entries
 
 
-def _loggers(services: Services, name: str) -> list[ConfigEntry] | Verdict:
+def _loggers(services: Services, name: str) -> list[ConfigEntry] | ApiError:
     if not name:
-        return Verdict(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        return ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     return _other_broker(services, name, "") or describe_loggers(LOGGERS)
 
 
-def _other_broker(services: Services, name: str, alternative: str) -> Verdict | None:
+def _other_broker(services: Services, name: str, alternative: str) -> ApiError | None:
     try:
         node_id = int(name)
     except ValueError:
-        return Verdict(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if node_id == services.node_id:
         return None
-    return Verdict(
+    return ApiError(
         ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {services.node_id} {alternative}but received {name}"
     )
 
