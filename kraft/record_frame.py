@@ -17,7 +17,7 @@ def record_classes() -> dict[int, type[object]]:
 
 
 def encode_record(record: object, version: int) -> bytes:
-    """Encode a metadata record in a schema version, in its frame."""
+    """Encode a metadata record in a schema version, in its frame. Raises `UnreadableRecord`."""
     return RECORDS.encode(record, version)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.protocol.compiler import Decoder, decoder_of, encode
+from moldau.protocol.compiler import Decoder, decoder_of
 from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint, uvarint
 from moldau.protocol.schema import spec_of
+from moldau.protocol.stored_structs import encode_stored
 
 FRAME_VERSION: Final = 1
 """The version of the frame. Version 0 was that of Kafka's 2.8 preview, which no release reads any more."""
@@ -39,10 +40,10 @@ class FramedRecords:
         return self._classes
 
     def encode(self, record: object, version: int) -> bytes:
-        """Encode a record in a schema version, in its frame."""
+        """Encode a record in a schema version, in its frame. Raises `UnreadableRecord`."""
         record_type = spec_of(type(record)).key
         assert record_type is not None, f"{type(record).__name__} is not a {self._what} record"
-        return uvarint(FRAME_VERSION) + uvarint(record_type) + uvarint(version) + encode(record, version)
+        return uvarint(FRAME_VERSION) + uvarint(record_type) + uvarint(version) + encode_stored(record, version)
 
     def decode(self, value: BytesLike) -> object:
         """Decode a framed record. Raises `MalformedMessage` for a frame, type or version that is not declared."""

@@ -22,6 +22,7 @@ from moldau.kraft.image.metadata_image import Provenance
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.refusals import refused_with_text
+from moldau.protocol.stored_structs import UnreadableRecord
 from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import QuotaTags
 
@@ -40,7 +41,7 @@ Slices: TypeAlias = Generator[None, None, T]
 """A generator that does a part of its work in each step, and returns a result at the end."""
 AppendRecords = Callable[[Sequence[object], int], Provenance]
 """Appends a batch of metadata records to the log, in the versions that a metadata.version (the second argument) has.
-Raises `DiskFull`.
+Raises `DiskFull` and `UnreadableRecord`.
 """
 
 
@@ -187,8 +188,8 @@ class ActiveController:
 
     def _carry_out(self, decision: Decision) -> Slices[tuple[bool, object]]:
         """Write a decision to the log. Returns whether all of it was written, and the response, which has an error if
-        the disk has no room. If a decision is written in slices, its first batches may have been written even if a
-        later one was not.
+        the disk has no room, or if a record is too long for its readers. If a decision is written in slices, its first
+        batches may have been written even if a later one was not.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
         """
@@ -199,12 +200,14 @@ class ActiveController:
             for records in decision.further_batches:
                 yield
                 self._append_batch(records)
-        except DiskFull as error:
+        except (DiskFull, UnreadableRecord) as error:
             if decision.reply is None:
                 return False, None
             from moldau.broker.metadata.refusals import failed_write_response
 
-            return False, failed_write_response(decision.reply, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            # DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR if a string of a record is too long.
+            code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, DiskFull) else ErrorCode.INVALID_REQUEST
+            return False, failed_write_response(decision.reply, code, str(error))
         return True, decision.reply
 
     def _append_batch(self, records: Sequence[object]) -> None:

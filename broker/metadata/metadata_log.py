@@ -365,7 +365,7 @@ class MetadataLog:
     def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
         """Append the records as one batch, whole or not at all.
 
-        Raises `DiskFull`; any other disk error is reported to the log's `on_failure`.
+        Raises `DiskFull`, and `UnreadableRecord`; any other disk error is reported to the log's `on_failure`.
         """
         values = [encode_record(record, record_version(record, metadata_version)) for record in records]
         return self._append(build_batch(Record(None, value, now_ms) for value in values), epoch, now_ms)

@@ -91,7 +91,8 @@ class MetadataLogWriter:
         self._feed(events.ElectionSaved(election))
 
     def append(self, records: Sequence[object], metadata_version: int) -> Provenance:
-        """Append the controller's records as one batch. Raises `DiskFull`, and then appends nothing."""
+        """Append the controller's records as one batch. Raises `DiskFull` and `UnreadableRecord`, and then appends
+        nothing."""
         size_before = self._log.log.size
         provenance = self._log.append(records, metadata_version, self._raft.epoch, self._environment.wall_ms())
         self._policy.note_appended(self._log.log.size - size_before)

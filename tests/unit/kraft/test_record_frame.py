@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from moldau.kraft.features import SUPPORTED_FEATURES, record_version, refusal_of_feature
 from moldau.kraft.record_frame import decode_record, encode_record, record_classes
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import TEXT_SIZE_MAX, MalformedMessage
 from moldau.protocol.records import metadata as records
+from moldau.protocol.stored_structs import UnreadableRecord
 from tests.unit.kraft.image.images import everything, image_of, uuid
 
 
@@ -34,6 +35,14 @@ def test_every_strict_prefix_is_refused() -> None:
             decode_record(frame[:size])
     with pytest.raises(MalformedMessage):
         decode_record(frame + b"\x00")
+
+
+def test_a_record_that_its_readers_refuse_is_not_encoded() -> None:
+    longest = records.ConfigRecord(resource_type=2, resource_name="t", name="n", value="x" * TEXT_SIZE_MAX)
+    assert decode_record(encode_record(longest, 0)) == longest
+    for text in ("x" * (TEXT_SIZE_MAX + 1), "\ufffd" * (TEXT_SIZE_MAX // 3 + 1)):
+        with pytest.raises(UnreadableRecord, match="ConfigRecord cannot be stored: a string of 3276"):
+            encode_record(records.ConfigRecord(resource_type=2, resource_name="t", name="n", value=text), 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""Texts that grow longer in the metadata log than a request can send them: no node could read that log again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from moldau.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+)
+from moldau.protocol.primitives import TEXT_SIZE_MAX
+from tests.support.node import Client, Node, batch, serve_and
+from tests.unit.broker.node.test_delegation_tokens import WITH_KEY, logged_in
+
+THROTTLED = "leader.replication.throttled.replicas"
+APPEND = 2
+
+
+async def append(client: Client, value: str) -> AlterConfigsResourceResponse:
+    change = AlterableConfig(name=THROTTLED, config_operation=APPEND, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+    reply = await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    (result,) = reply.responses
+    assert isinstance(result, AlterConfigsResourceResponse)
+    return result
+
+
+async def restarted(node: Node) -> Client:
+    node.host.crash()
+    node.boot()
+    client = await node.connect()
+    while (await client.produce("t", batch("a"))).error_code != ErrorCode.NONE:
+        await asyncio.sleep(0.1)
+    return client
+
+
+def test_a_list_does_not_grow_beyond_what_nodes_read() -> None:
+    """As a tool throttles a reassignment: it appends the replicas of some partitions after the other."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        pairs = [f"{index}:1" for index in range(8_000)]
+        first = ",".join(pairs[:4_000])
+        assert (await append(client, first)).error_code == ErrorCode.NONE
+        refused = await append(client, ",".join(pairs[4_000:]))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert refused.error_message is not None and "ConfigRecord cannot be stored" in refused.error_message
+        client = await restarted(node)
+        configs = node.broker.image.configs
+        assert [settings[THROTTLED] for _, settings in configs.by_resource.items()] == [first]
+        assert (await append(client, "8000:1")).error_code == ErrorCode.NONE
+
+    serve_and(story)
+
+
+def test_the_renewer_of_a_token_does_not_grow_beyond_what_nodes_read() -> None:
+    """In the record its type stands before the name, which may be as long as a request allows."""
+
+    async def story(node: Node) -> None:
+        admin = await node.connect()
+        await admin.create("t")
+        alice = await logged_in(node, "alice")
+        renewer = CreatableRenewers(principal_type="User", principal_name="x" * TEXT_SIZE_MAX)
+        reply = await alice.ask(CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1), 3)
+        assert reply.error_code == ErrorCode.INVALID_REQUEST
+        await restarted(node)
+        assert not node.broker.image.tokens.by_id
+
+    serve_and(story, **WITH_KEY)
