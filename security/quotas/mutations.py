@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from moldau.security.principal import Requester
 from moldau.security.quotas.entity import CONTROLLER_MUTATION_RATE
 from moldau.security.quotas.limits import QuotaLimits, QuotaTags
-from moldau.security.quotas.sampled_rate import Windows, round_half_up
+from moldau.security.quotas.sampled_rate import Windows, rounded_throttle_ms
 
 BUCKETS_MAX: Final = 10_000
 """The maximum number of buckets that are kept; beyond it the least recently used one is dropped."""
@@ -151,4 +151,4 @@ class TokenBucket:
     def throttle_ms(self, now_ms: int) -> int:
         """The time (ms) until the balance is not negative any more; 0 if it is not negative."""
         tokens = self.tokens(now_ms)
-        return round_half_up(-tokens / self._rate * 1000) if tokens < 0 else 0
+        return rounded_throttle_ms(-tokens / self._rate * 1000) if tokens < 0 else 0

@@ -9,8 +9,17 @@ give a high rate.
 
 from __future__ import annotations
 
+from typing import Final
+
 from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.late_tuple import NamedTuple
+
+THROTTLE_MS_MAX: Final = (1 << 31) - 1
+"""The longest throttle time (ms): a response has 32 bits for it.
+
+DIVERGES: Apache Kafka cuts the upper bits of a longer time off, so that the time may be short, or negative: then the
+client is not throttled.
+"""
 
 
 class Windows(NamedTuple):
@@ -81,19 +90,19 @@ class SampledRate:
                 self._samples[index] = _Window(now_ms, now_ms)
 
 
-def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | None = None) -> int:
+def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int = THROTTLE_MS_MAX) -> int:
     """The time (ms) after which the rate of a client falls to the limit if the client sends nothing; 0 if the rate is
     not above the limit.
 
-    `most_ms` is the maximum result; None for no maximum.
+    `most_ms` is the maximum result.
     """
     value = rate.measure(now_ms)
     if value <= limit:
         return 0
-    wait_ms = round_half_up((value - limit) / limit * rate.elapsed_ms(now_ms))
-    return wait_ms if most_ms is None else min(wait_ms, most_ms)
+    return min(rounded_throttle_ms((value - limit) / limit * rate.elapsed_ms(now_ms)), most_ms)
 
 
-def round_half_up(value: float) -> int:
-    """Round to the nearest whole number, and halves up, as Java does."""
-    return int(value + 0.5)
+def rounded_throttle_ms(time_ms: float) -> int:
+    """Round a throttle time to the nearest whole number, and halves up, as Java does. It is at most
+    `THROTTLE_MS_MAX`."""
+    return int(min(time_ms, THROTTLE_MS_MAX) + 0.5)

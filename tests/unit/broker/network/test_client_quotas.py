@@ -11,6 +11,7 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from moldau.protocol.messages.fetch import FetchResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.list_groups import ListGroupsRequest
+from moldau.security.quotas.sampled_rate import THROTTLE_MS_MAX
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 FETCH_VERSION = 12
@@ -49,6 +50,23 @@ def test_a_producer_above_its_byte_rate_is_told_and_muted_for_that_time() -> Non
         assert reply.throttle_time_ms == pytest.approx(expected_ms, abs=30)
         assert await answered_after_s(client) == pytest.approx(reply.throttle_time_ms / 1000, abs=0.02)
         assert await answered_after_s(admin) < 0.1, "another client is not muted"
+
+    serve_and(story)
+
+
+def test_a_producer_far_above_its_byte_rate_gets_its_acknowledgement() -> None:
+    """Administrators stop a client by a quota of 1, because 0 is refused. Records that are stored must be
+    acknowledged, or the client sends them again."""
+
+    async def story(node: Node) -> None:
+        admin = await node.connect(client_id="admin")
+        await admin.create("t")
+        await admin.set_quota("producer_byte_rate", 1, client_id="test")
+        request = produce_request("t", batch("x" * 500_000))
+        replies = [await (await node.connect()).ask(request, PRODUCE_VERSION) for _ in range(4)]
+        assert [each.responses[0].partition_responses[0].base_offset for each in replies] == [0, 1, 2, 3]
+        times_ms = [each.throttle_time_ms for each in replies]
+        assert times_ms == sorted(times_ms) and times_ms[-1] == THROTTLE_MS_MAX
 
     serve_and(story)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.security.quotas.mutations import TokenBucket
-from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
+from moldau.security.quotas.sampled_rate import THROTTLE_MS_MAX, SampledRate, Windows, throttle_ms
 
 LIMIT = 100.0
 Row = tuple[int, int, int, float, int, int, float]
@@ -97,3 +97,12 @@ def test_debts_are_paid_before_more_is_spent() -> None:
     assert bucket.throttle_ms(2500) == 2000
     bucket.spend(-100, 2500)
     assert bucket.tokens(2500) == bucket.capacity == 5
+
+
+@pytest.mark.parametrize("limit", [1e-3, 1e-300, 5e-324])
+def test_a_throttle_time_has_a_place_in_a_response(limit: float) -> None:
+    """Administrators stop a client by a tiny quota, because 0 is refused."""
+    rate, bucket = SampledRate(Windows()), TokenBucket(limit, Windows(), 0)
+    rate.record(1 << 22, 0)
+    bucket.spend(1 << 22, 0)
+    assert throttle_ms(rate, limit, 0) == bucket.throttle_ms(0) == THROTTLE_MS_MAX == 0x7FFFFFFF
