@@ -60,10 +60,7 @@ def _answered(services: Services, inner: RequestContext, message: object) -> Rep
     try:
         response = inner.route.handle(inner, message)
     except Exception:
-        # A bug of this node. As at the edge of a connection, it ends the request alone: this connection carries
-        # the heartbeats of the broker and the requests of its other clients.
-        log.exception("a handler failed; its request came in an envelope for %s", inner.client_host)
-        return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _failed(inner)
     if not isinstance(response, Pending):
         return _sealed(inner, response)
     reply: Pending[EnvelopeResponse] = Pending(response.abandon, response.waits_for)
@@ -135,7 +132,8 @@ def _opened(
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
     """Enclose the response to a request in the response to its envelope. NOT_CONTROLLER becomes the error of the
-    envelope itself, so that the broker that sent it looks for the leader."""
+    envelope itself, so that the broker that sent it looks for the leader. A response that cannot be encoded, such as
+    one with a long text, becomes UNKNOWN_SERVER_ERROR."""
     if not isinstance(response, EncodedResponse) and error_of(response) is ErrorCode.NOT_CONTROLLER:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     route, version = inner.route, inner.version
@@ -144,8 +142,18 @@ def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
     if isinstance(response, EncodedResponse):
         chunks += response.pieces
     else:
-        route.encoders[version](response, chunks)
+        try:
+            route.encoders[version](response, chunks)
+        except Exception:
+            return _failed(inner)
     return EnvelopeResponse(response_data=b"".join(cast("list[BytesLike]", chunks)))
+
+
+def _failed(inner: RequestContext) -> EnvelopeResponse:
+    """Answer for a bug of this node, which ends the enclosed request alone: the connection carries the heartbeats of
+    the broker and the requests of its other clients."""
+    log.exception("a handler failed; its request came in an envelope for %s", inner.client_host)
+    return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 API: Final = Api(EnvelopeRequest, controller=handle, needs=needs_cluster(AclOperation.CLUSTER_ACTION))

@@ -171,3 +171,20 @@ def test_a_handler_that_fails_ends_its_request_and_not_the_connection(
 
     serve_and(story)
     assert "a handler failed" in caplog.text and "ZeroDivisionError" in caplog.text
+
+
+def test_a_response_that_cannot_be_encoded_ends_its_request_and_not_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The message repeats the name, and is longer than a string may be."""
+
+    async def story(node: Node) -> None:
+        client = await controller(node)
+        long = CreatableTopic(name="x" * 32_700, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        for _ in range(2):
+            data = b"\0\x13\0\x02\0\0\0\x08\xff\xff" + encode(CreateTopicsRequest(topics=[long]), 2)
+            reply = await ask(client, data)
+            assert (reply.error_code, reply.response_data) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+    serve_and(story)
+    assert "a handler failed" in caplog.text
