@@ -10,12 +10,14 @@ replicas out. In-sync replicas are never left out, but their bytes count, as in 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
 UNLIMITED: Final = (1 << 63) - 1
 ALL_PARTITIONS: Final = "*"
+_THROTTLED_REPLICA: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 
 
 class RateWindow:
@@ -110,13 +112,13 @@ class ReplicationQuota:
 
 def parse_throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
     """Parse a list of partition:broker pairs, and return the partitions that are throttled on this broker. None for
-    `*`, which throttles all partitions.
+    `*`, which throttles all partitions. A text that is no such pair, which Apache Kafka may have stored, is left out.
     """
     pairs = [each.strip() for each in text.split(",") if each.strip()]
     if ALL_PARTITIONS in pairs:
         return None
-    split = [pair.partition(":") for pair in pairs]
-    return frozenset(int(partition) for partition, _, broker in split if broker == str(broker_id))
+    found = [match for pair in pairs if (match := _THROTTLED_REPLICA.fullmatch(pair))]
+    return frozenset(int(match[1]) for match in found if int(match[2]) == broker_id)
 
 
 def throttle_rate_setting(*layers: Mapping[str, str], name: str) -> int:

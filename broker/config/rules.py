@@ -4,6 +4,7 @@ lacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Final
@@ -186,7 +187,7 @@ def _sizes(config: Config) -> Iterator[str]:
         yield "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
     for entry in filter(None, config.text("max.connections.per.ip.overrides").split(",")):
         host, _, count = entry.strip().rpartition(":")
-        if not host or not count.strip().isdecimal():
+        if not host or not re.fullmatch(r"[0-9]{1,10}", count.strip()):
             yield f"Error parsing configuration property 'max.connections.per.ip.overrides': {entry} is not host:count"
 
 

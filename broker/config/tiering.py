@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from moldau.broker.config.config import Config, ConfigValues
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC, InternalTopic
+from moldau.broker.config.values import whole_number
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 
@@ -98,7 +99,8 @@ def broken_tiering_rules(config: Config) -> Iterator[str]:
     """The problems of a broker's settings of tiered storage."""
     for name, setting in METADATA_TOPIC_SETTINGS.items():
         text = str(config.originals[name]) if name in config.originals else None
-        if text is not None and not (text.lstrip("-").isdecimal() and int(text) >= setting.lowest):
+        number = None if text is None else whole_number(text)
+        if text is not None and (number is None or number < setting.lowest):
             yield f"Invalid value {text} for configuration {name}: it must be a number, at least {setting.lowest}"
     if not config.flag("remote.log.storage.system.enable") or not config.is_broker:
         return

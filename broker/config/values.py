@@ -9,10 +9,17 @@ from typing import Final
 
 from moldau.broker.config.setting import Password, Setting, Value, ValueType
 
+DIGITS_MAX: Final = 640
+"""The most digits of a whole number, with leading zeros: Python refuses to convert more, if it is configured so."""
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
 # Patterns are compiled at first use, because most of them are never used.
 _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?[fFdD]?)"
 """Matches the text of a double. The quantifiers are possessive, so that the time for a long text is linear."""
+_REPLICA: Final = r"[0-9]{1,10}:[0-9]{1,10}"
+"""Matches a throttled replica.
+
+DIVERGES: Apache Kafka takes numbers of any length, and brokers then fail to apply the setting.
+"""
 _VOTER: Final = r"[0-9]+@.+:[0-9]+"
 _HOST_PORT: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)"
 _DURATION: Final = r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
@@ -119,10 +126,17 @@ def allowed_text(setting: Setting) -> str:
 
 def _parse_integer(name: str, kind: ValueType, text: str, trimmed: str) -> int:
     limit = 1 << (_INTEGER_BITS[kind] - 1)
-    digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
-    if digits.isascii() and digits.isdigit() and -limit <= int(trimmed) < limit:
-        return int(trimmed)
-    raise _refusal(name, text, f"Not a number of type {kind.name}")
+    number = whole_number(trimmed)
+    if number is None or not -limit <= number < limit:
+        raise _refusal(name, text, f"Not a number of type {kind.name}")
+    return number
+
+
+def whole_number(text: str) -> int | None:
+    """Parse a whole number as Java does: a sign and ASCII digits. Returns None for any other text."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
+    return int(text) if is_number else None
 
 
 def _check(setting: Setting, value: Value) -> None:
@@ -183,7 +197,7 @@ def _check_shape(name: str, value: Value, rule: str) -> None:
                     f"Failed to parse host name from {entry} for the configuration {name}. "
                     'Each entry should be in the form "{host}:{port}"'
                 )
-    if rule == "replicas" and not (entries == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", e) for e in entries)):
+    if rule == "replicas" and not (entries == ("*",) or all(re.fullmatch(_REPLICA, entry) for entry in entries)):
         raise _refusal(
             name,
             f"[{', '.join(entries)}]",

@@ -31,6 +31,7 @@ from moldau.broker.apis.needs import (
 from moldau.broker.apis.parts import OPEN_MAX, cut
 from moldau.broker.apis.services import Services
 from moldau.broker.config.log_levels import DELETE, alter_loggers
+from moldau.broker.config.values import whole_number
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.kraft.controller.decision import ApiError
@@ -130,7 +131,8 @@ def _own(
         return None
     # A controller accepts settings for every registered node.
     cluster = services.cluster.image.cluster
-    if _not_a_number(resource.resource_name) or int(resource.resource_name) in {*cluster.brokers, *cluster.controllers}:
+    number = whole_number(resource.resource_name)
+    if number is None or number in {*cluster.brokers, *cluster.controllers}:
         return None
     return ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {resource.resource_name} found.")
 
@@ -151,25 +153,24 @@ def refusal_of_broker(node_id: int, resource_type: int, name: str) -> ApiError |
     brokers."""
     if resource_type != ResourceType.BROKER or not name:
         return None
-    problem = _not_a_number(name)
-    if problem is None and int(name) != node_id:
-        problem = f"Unexpected broker id, expected {node_id}, but received {name}"
+    problem = problem_of_node(name, node_id, f"Unexpected broker id, expected {node_id}, but received {name}")
     return None if problem is None else ApiError(ErrorCode.INVALID_REQUEST, problem)
 
 
 def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> ApiError:
     """Set or reset the levels of this process's loggers. If one change is refused, none is made."""
-    problem = _not_a_number(name)
-    if problem is None and int(name) != node_id:
-        problem = f"Unexpected node id. Expected {node_id}, but received {name}"
+    problem = problem_of_node(name, node_id, f"Unexpected node id. Expected {node_id}, but received {name}")
     if problem is not None:
         return ApiError(ErrorCode.INVALID_REQUEST, problem)
     return ApiError(*alter_loggers(changes, validate_only=validate_only))
 
 
-def _not_a_number(name: str) -> str | None:
-    is_number = name.isascii() and name[name[:1] in ("+", "-") :].isdigit()
-    return None if is_number else f"Node id must be an integer, but it is: {name}"
+def problem_of_node(name: str, node_id: int, other: str, kind: str = "Node") -> str | None:
+    """Why a resource's name is not the id of this node; None if it is. `other` is the text for the id of another."""
+    number = whole_number(name)
+    if number is None or not -(1 << 31) <= number < 1 << 31:
+        return f"{kind} id must be an integer, but it is: {name}"
+    return None if number == node_id else other
 
 
 def need_of_settings(operation: AclOperation, services: Services, context: RequestContext, element: Any) -> Need:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, need_of_settings
+from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, need_of_settings, problem_of_node
 from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import elements_rule, on_group
 from moldau.broker.apis.parts import cut
@@ -207,15 +207,9 @@ def _loggers(services: Services, name: str) -> list[ConfigEntry] | ApiError:
 
 
 def _other_broker(services: Services, name: str, alternative: str) -> ApiError | None:
-    try:
-        node_id = int(name)
-    except ValueError:
-        return ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if node_id == services.node_id:
-        return None
-    return ApiError(
-        ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {services.node_id} {alternative}but received {name}"
-    )
+    other = f"Unexpected broker id, expected {services.node_id} {alternative}but received {name}"
+    problem = problem_of_node(name, services.node_id, other, "Broker")
+    return None if problem is None else ApiError(ErrorCode.INVALID_REQUEST, problem)
 
 
 API: Final = Api(

@@ -57,6 +57,7 @@ def test_replicas_are_named_by_partition_and_broker_or_all() -> None:
     assert parse_throttled_partitions("0:1,1:2,2:1", 1) == frozenset({0, 2})
     assert parse_throttled_partitions("*", 1) is None
     assert parse_throttled_partitions("", 1) == frozenset()
+    assert parse_throttled_partitions(f"{'9' * 5_000}:1,3:1, 4:1 ,x:1,5:{'1' * 5_000}", 1) == frozenset({3, 4})
     quota = ReplicationQuota()
     quota.set_throttled_partitions("t", frozenset({0, 2}))
     assert [quota.is_throttled("t", index) for index in range(3)] == [True, False, True]

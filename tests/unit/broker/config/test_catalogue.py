@@ -255,6 +255,11 @@ def test_a_password_is_sensitive_and_its_scope_is_kept() -> None:
             "Invalid value foo for configuration group.consumer.migration.policy: "
             "String must be one of (case insensitive): DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL",
         ),
+        (
+            "num.partitions",
+            "9" * 5_000,
+            f"Invalid value {'9' * 5_000} for configuration num.partitions: Not a number of type INT",
+        ),
     ],
 )
 def test_refusals_are_apache_kafkas_own_words(name: str, text: str, message: str) -> None:

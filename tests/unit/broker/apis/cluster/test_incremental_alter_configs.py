@@ -23,6 +23,8 @@ from tests.support.node import Client, Node, serve_and
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER, LOGGER = 2, 4, 8
 QUORUM = "moldau.quorum"
+LONG = "9" * 5_000
+THROTTLED = "leader.replication.throttled.replicas"
 LEVELS = "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
 
 
@@ -98,6 +100,8 @@ def test_a_level_is_set_shown_and_given_up() -> None:
         ("", [(QUORUM, SET, "INFO")], 42, "Node id must be an integer, but it is: "),
         ("x", [(QUORUM, SET, "INFO")], 42, "Node id must be an integer, but it is: x"),
         ("9", [(QUORUM, SET, "INFO")], 42, "Unexpected node id. Expected 1, but received 9"),
+        ("9" * 10, [(QUORUM, SET, "INFO")], 42, f"Node id must be an integer, but it is: {'9' * 10}"),
+        ("9" * 5_000, [(QUORUM, SET, "INFO")], 42, f"Node id must be an integer, but it is: {'9' * 5_000}"),
     ],
 )
 def test_what_is_refused_changes_nothing(
@@ -130,6 +134,29 @@ def test_answers_of_node_and_controller_keep_the_order_of_the_request() -> None:
             (42, "Null value not supported for : log.retention.ms"),
         ]
         assert await level_of(client, QUORUM) == "ERROR"
+
+    serve_and(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("retention.bytes", LONG, f"Invalid value {LONG} for configuration retention.bytes: Not a number of type LONG"),
+        (
+            THROTTLED,
+            f"{LONG}:1",
+            f"Invalid value [{LONG}:1] for configuration {THROTTLED}: {THROTTLED} must be the literal '*' or a list of "
+            "replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        ),
+    ],
+)
+def test_a_number_that_is_too_long_is_an_invalid_value(name: str, value: str, message: str) -> None:
+    """Python refuses to convert it, so that no broker could apply it."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        assert await alter(client, Asked(TOPIC, "t", [(name, SET, value)])) == [(40, message)]
 
     serve_and(story)
 
