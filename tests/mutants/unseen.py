@@ -50,6 +50,14 @@ UNSEEN_MUTANTS: Final = (
         Hunt.SESSIONS,
     ),
     Mutant(
+        669,
+        "a session ends within its renewal",
+        "broker/network/authentication/sasl.py",
+        "                self._end_session()\n                self._serve_only()\n",
+        "                self._serve_only()\n",
+        Hunt.SESSIONS,
+    ),
+    Mutant(
         366,
         "a marker of a former transaction coordinator is taken",
         "storage/producers/producer_state.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 from moldau.protocol.messages.alter_user_scram_credentials import (
@@ -30,12 +31,14 @@ async def scram_log_in(
 
 
 async def log_in_as(
-    client: Client, login: ScramLogin, random: Random, extensions: str = ""
+    client: Client, login: ScramLogin, random: Random, extensions: str = "", pause_s: float = 0
 ) -> SaslAuthenticateResponse:
-    """The same, with a login that remembers its keys."""
+    """The same, with a login that remembers its keys, and with a pause after the handshake."""
     machine = ScramClient(login, random.randbytes, extensions)
     offered = await client.ask(SaslHandshakeRequest(mechanism=login.mechanism.mechanism_name), 1)
     assert offered.error_code == 0, offered
+    if pause_s:
+        await asyncio.sleep(pause_s)
     message: bytes | None = machine.first()
     while True:
         reply: SaslAuthenticateResponse = await client.ask(SaslAuthenticateRequest(auth_bytes=message or b""), 2)

@@ -151,8 +151,7 @@ class SaslAuthentication:
         """Note that the connection is closed: cancel the timers of the exchange."""
         self._connection = None
         self._end_deadline()
-        if self._session_timer is not None:
-            self._session_timer.cancel()
+        self._end_session()
 
     # Requests
 
@@ -165,6 +164,7 @@ class SaslAuthentication:
             case HandshakeAccepted(names, is_raw):
                 if self._deadline is None:
                     self._deadline = gate.loop.call_later(LOGIN_S, self._time_out)
+                self._end_session()
                 self._serve_only()
                 if self._connection is not None:
                     if is_raw:
@@ -257,9 +257,6 @@ class SaslAuthentication:
         gate, connection = self._gate, self._connection
         gate.counts.count(self._exchange.mechanism_name, is_renewal=accepted.is_renewal, has_failed=False)
         self._end_deadline()
-        if self._session_timer is not None:
-            self._session_timer.cancel()
-            self._session_timer = None
         if connection is None:
             return
         connection.access = gate.access_of(accepted.principal, connection.client_host)
@@ -268,6 +265,12 @@ class SaslAuthentication:
         connection.hook = None
         if accepted.session_ms:
             self._session_timer = gate.loop.call_later(accepted.session_ms / 1000, self._expired)
+
+    def _end_session(self) -> None:
+        """Cancel the timer of the session: it does not end within its renewal, which has a deadline of its own."""
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None
 
     def _expired(self) -> None:
         """End the session because its time is over: from now on only SaslHandshake is served."""

@@ -35,6 +35,8 @@ AGAIN_SHARE: Final = 0.6
 """How often a client authenticates again."""
 AFTER_END_SHARE: Final = 0.3
 """How often it does so after the end of its session."""
+AT_END_SHARE: Final = 0.2
+"""How often, of the other times, it begins just before the end, and pauses beyond it."""
 
 
 class Session:
@@ -56,13 +58,19 @@ class Session:
         """Log in, live through some sessions, and outlive the last one."""
         await self._authenticate()
         while self._random.random() < AGAIN_SHARE:
+            pause_s = 0.0
             is_late = self._random.random() < AFTER_END_SHARE
-            await self._ask_until(self._end_s + self._random.random() if is_late else self._within())
+            if not is_late and self._random.random() < AT_END_SHARE:
+                pause_s = 3 * SLACK_S
+                await self._ask_until(self._end_s - 0.5)
+                await self._sleep_until(self._end_s - SLACK_S)
+            else:
+                await self._ask_until(self._end_s + self._random.random() if is_late else self._within())
             if is_late:
                 await self._sleep_until(self._end_s + SLACK_S)
             await self._sleep_until(self._renewed_s + RENEWAL_S)
-            self._renewed_s = self._now_s
-            await self._authenticate()
+            self._renewed_s = self._now_s + pause_s
+            await self._authenticate(pause_s)
             self.renewals += 1
         await self._ask_until(self._end_s)
         await self._sleep_until(self._end_s + SLACK_S + self._random.random() * self._limit_ms / 500)
@@ -79,9 +87,9 @@ class Session:
     def _within(self) -> float:
         return self._begins_s + self._random.random() * 0.9 * (self._end_s - self._begins_s)
 
-    async def _authenticate(self) -> None:
-        self._begins_s = self._now_s
-        reply = await self._answer(log_in_as(self._client, self._login, self._random))
+    async def _authenticate(self, pause_s: float = 0.0) -> None:
+        self._begins_s = self._now_s + pause_s
+        reply = await self._answer(log_in_as(self._client, self._login, self._random, pause_s=pause_s))
         if reply is None or reply.error_code != ErrorCode.NONE:
             raise Violation(f"a client cannot authenticate: {reply}")
         if reply.session_lifetime_ms != self._limit_ms:

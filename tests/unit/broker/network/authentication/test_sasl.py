@@ -318,6 +318,23 @@ def test_when_its_session_is_over_a_client_may_only_authenticate_again(is_late: 
     tell(story, RENEWING_PORT)
 
 
+@pytest.mark.parametrize("pause_s", [0.3, 20])
+def test_a_session_does_not_end_within_its_renewal(pause_s: float) -> None:
+    """A client that sent nothing for long begins its renewal just before the end; it has the time of a login for it."""
+
+    async def story(node: Node, client: Client) -> None:
+        await log_in(client)
+        await asyncio.sleep(2.9)
+        await handshake(client)
+        await asyncio.sleep(pause_s)
+        assert (await authenticate(client, ALICE)).session_lifetime_ms == 3000
+        assert await is_served(client)
+        await asyncio.sleep(3.1)
+        assert not await is_served(client)
+
+    tell(story, RENEWING_PORT)
+
+
 @pytest.mark.parametrize("renewals", [1, 2])
 def test_a_session_that_was_renewed_ends_after_its_own_time(renewals: int) -> None:
     """It neither ends with the one before nor goes on for ever."""
