@@ -55,7 +55,8 @@ class View(NamedTuple):
         """Whether unclean elections are allowed for the topic: a replica that is not in sync may be elected if no
         in-sync replica can lead."""
         text = self.setting_of(topic_name, UNCLEAN_ELECTION_CONFIG)
-        return self.settings.unclean_leader_election_enable if text is None else text == "true"
+        # Settings are stored as they were written: also True is a boolean.
+        return self.settings.unclean_leader_election_enable if text is None else text.strip().lower() == "true"
 
     def default_directory(self, broker_id: int) -> bytes:
         """The id of the log directory to which a new replica on a broker is assigned.
