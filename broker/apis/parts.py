@@ -525,6 +525,7 @@ class LongRequest:
         for part, response in self._answered[:count_max]:
             if not self._joined.add(part, response):
                 self._answered = []
+                break
         del self._answered[:count_max]
 
     async def _join_later(self) -> None:

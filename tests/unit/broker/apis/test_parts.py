@@ -29,7 +29,12 @@ from moldau.protocol.messages.describe_topic_partitions import (
 )
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from moldau.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from moldau.protocol.messages.offset_fetch import (
@@ -477,6 +482,27 @@ def test_of_a_request_that_is_refused_as_a_whole_one_part_is_asked() -> None:
     refusal = LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert in_one_slice("LeaveGroup", request, lambda part: refusal) == (refusal, 1)
     assert request.members == [], "the others are freed in slices"
+
+
+def test_a_part_that_refuses_the_request_replaces_the_results_of_all_others() -> None:
+    """The controller may lose its leadership between two parts, and win it again."""
+    count = 3 * parts_of("LeaveGroup").size
+    names = [f"m{number}" for number in range(count)]
+    request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=name) for name in names])
+    refusal = LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    waiting: list[Pending[object]] = []
+
+    def answer(part: LeaveGroupRequest) -> Pending[object]:
+        reply: Pending[object] = Pending()
+        waiting.append(reply)
+        if len(waiting) == 3:
+            for index, each in enumerate(waiting):
+                members = [MemberResponse(member_id=f"m{index}")]
+                each.complete(refusal if index == 1 else LeaveGroupResponse(members=members))
+        return reply
+
+    assert in_one_slice("LeaveGroup", request, answer) == (refusal, 3)
+    assert refusal.members == []
 
 
 def test_of_an_element_that_is_refused_as_a_whole_one_piece_is_asked() -> None:
