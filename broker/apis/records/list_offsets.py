@@ -85,12 +85,14 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
             partition = services.replicas.find((topic.name, requested.partition_index))
             if times > 1:
                 answers.append(_refused(requested, ErrorCode.INVALID_REQUEST))
+            elif requested.timestamp < 0 and context.version < FIRST_VERSIONS.get(requested.timestamp, VERSION_MAX):
+                answers.append(_refused(requested, ErrorCode.UNSUPPORTED_VERSION))
             elif partition is None:
                 answers.append(_refused(requested, services.replicas.error_of(topic.name, requested.partition_index)))
             else:
                 if services.remote_offsets is not None and _is_search(partition, requested):
                     remote.append(RemoteSearch(partition, requested, answers, len(answers)))
-                answers.append(_answer(request, context.version, requested, partition))
+                answers.append(_answer(request, requested, partition))
         if answers:  # As in Apache Kafka: a topic without partitions has no result.
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
@@ -178,7 +180,7 @@ def _refused(requested: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPa
 
 
 def _answer(
-    request: ListOffsetsRequest, version: int, requested: ListOffsetsPartition, partition: Partition
+    request: ListOffsetsRequest, requested: ListOffsetsPartition, partition: Partition
 ) -> ListOffsetsPartitionResponse:
     refusal = partition.check_leader_epoch(requested.current_leader_epoch)
     if refusal is not ErrorCode.NONE:
@@ -186,8 +188,6 @@ def _answer(
     leadership = partition.leadership
     if leadership is None:
         return _refused(requested, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if requested.timestamp < 0 and version < FIRST_VERSIONS.get(requested.timestamp, VERSION_MAX):
-        return _refused(requested, ErrorCode.UNSUPPORTED_VERSION)
     its_log = partition.log
     end_offset = its_log.end_offset
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID

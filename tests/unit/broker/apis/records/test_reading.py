@@ -102,6 +102,7 @@ def test_special_positions_exist_from_the_version_that_brought_them() -> None:
                 error, *_ = await list_offset(client, timestamp, version=version)
                 is_known = version >= first.get(timestamp, 99)
                 assert error == (0 if is_known else ErrorCode.UNSUPPORTED_VERSION), (version, timestamp)
+        assert (await list_offset(client, MAX_TIMESTAMP, version=6, index=99))[0] == ErrorCode.UNSUPPORTED_VERSION
 
     serve_and(story)
 
