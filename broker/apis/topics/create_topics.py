@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from moldau.broker.apis.api import Api, forward, forward_for_partitions
@@ -30,8 +31,9 @@ def acl_rule(services: Services, context: RequestContext, request: object, answe
     access = context.access
     allowed, refused = request.topics, set[str]()
     if not on_cluster(AclOperation.CREATE).is_met_quietly(access):
-        # The controller refuses the topic of the metadata log to every client.
-        names = dict.fromkeys(each.name for each in request.topics if each.name != CLUSTER_METADATA_TOPIC)
+        # The controller refuses the topic of the metadata log, and a topic that is named twice, to every client.
+        counts = Counter(each.name for each in request.topics)
+        names = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA_TOPIC]
         refused = {name for name in names if not on_topic(AclOperation.CREATE, name).is_met(access)}
         allowed = [each for each in request.topics if each.name not in refused]
 

@@ -72,7 +72,7 @@ def test_a_type_of_keys_that_a_version_does_not_have_needs_no_permission_to_be_r
     assert any(seen) is is_refused_to_all
 
 
-def test_the_topic_of_the_metadata_log_is_refused_by_the_controller_and_not_by_acls() -> None:
+def test_topics_that_no_client_may_create_are_refused_by_the_controller_and_not_by_acls() -> None:
     asked: list[str] = []
 
     def answer(context: object, request: object) -> object:
@@ -80,13 +80,12 @@ def test_the_topic_of_the_metadata_log_is_refused_by_the_controller_and_not_by_a
         asked.extend(each.name for each in request.topics)
         return CreateTopicsResponse()
 
-    topics = [
-        CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("__cluster_metadata", "mine")
-    ]
+    names = ("__cluster_metadata", "mine", "twice", "twice")
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     context = SimpleNamespace(access=access_of())
     request = CreateTopicsRequest(topics=topics)
     response = cast("Any", create_topics.acl_rule(cast("Any", None), cast("Any", context), request, answer))
-    assert asked == ["__cluster_metadata"]
+    assert asked == ["__cluster_metadata", "twice", "twice"]
     assert [(each.name, each.error_code) for each in response.topics] == [
         ("mine", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     ]
