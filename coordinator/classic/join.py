@@ -222,11 +222,11 @@ def new_group(step: GroupStep, event: Join) -> ClassicGroup:
 
 
 def names_in_join(event: Join) -> list[str]:
-    """The names in a join that the group's records will contain: the group id, the protocol type, a new member id and
-    the protocols."""
+    """The names in a join that the group's records will contain: the group id, the protocol type, a new member id, the
+    client id and the protocols."""
     request = event.request
     names = [protocol.name for protocol in request.protocols]
-    return [request.group_id, request.protocol_type, fresh_member_id(event), *names]
+    return [request.group_id, request.protocol_type, fresh_member_id(event), event.client_id, *names]
 
 
 def fresh_member_id(event: Join) -> str:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.record_batch import NO_PRODUCER_ID
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
 from moldau.protocol.records.record_frames import type_prefix, value_version
 from moldau.protocol.schema import ZERO_UUID
+from moldau.protocol.stored_structs import encode_stored
 
 LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1
@@ -130,12 +131,12 @@ def group_record(change: RecordChange, record_type: RecordType, wall_ms: int) ->
     """The record that stores a change of a group, or its tombstone."""
     value = None
     if change.value is not None:
-        value = type_prefix(record_type.version) + encode(change.value, record_type.version)
-    return Record(type_prefix(record_type.number) + encode(change.key, 0), value, wall_ms)
+        value = type_prefix(record_type.version) + encode_stored(change.value, record_type.version)
+    return Record(type_prefix(record_type.number) + encode_stored(change.key, 0), value, wall_ms)
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return type_prefix(OFFSET_KEY) + encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0)
+    return type_prefix(OFFSET_KEY) + encode_stored(OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0)
 
 
 _remembered_key: Final = lru_cache(KEYS_MAX)(offset_key)
@@ -151,7 +152,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
         expire_timestamp=NO_TIMESTAMP if committed.expire_ms is None else committed.expire_ms,
         topic_id=committed.topic_id if version >= 4 else ZERO_UUID,
     )
-    return type_prefix(version) + encode(value, version)
+    return type_prefix(version) + encode_stored(value, version)
 
 
 def read_offset(record: Record) -> OffsetChange:

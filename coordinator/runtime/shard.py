@@ -21,6 +21,7 @@ from moldau.coordinator.runtime.machine import (
 from moldau.coordinator.runtime.step import Outcome, Step
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record
+from moldau.protocol.stored_structs import UnreadableRecord
 
 RequestT = TypeVar("RequestT")
 ChangeT = TypeVar("ChangeT")
@@ -72,7 +73,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def record_of(self, change: ChangeT, wall_ms: int) -> Record:
-        """The record that stores a change."""
+        """The record that stores a change. Raises `UnreadableRecord`."""
 
     @abstractmethod
     def replay(self, change: ChangeT, end_offset: int) -> None:
@@ -150,8 +151,21 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
         self._keep(step)
         transaction = step.transaction
         is_marker = transaction is not None and transaction.end is not None
-        records = [] if is_marker else [self.record_of(change, wall_ms) for change in step.changes]
+        try:
+            records = [] if is_marker else [self.record_of(change, wall_ms) for change in step.changes]
+        except UnreadableRecord as error:
+            return self._refuse_records(step, str(error))
         return Effects(records, step.replies, step.notes, step.commands, transaction)
+
+    def _refuse_records(self, step: StepT, problem: str) -> Effects:
+        """Refuse the records of a step, as the log refuses a batch that is too large. The effects are those of the step
+        and of its refusal."""
+        after = self.step(AppendRefused(ErrorCode.MESSAGE_TOO_LARGE), step.now_ms, step.wall_ms)
+        return after._replace(
+            replies=[*step.replies, *after.replies],
+            notes=[*step.notes, f"nothing is written: {problem}", *after.notes],
+            commands=[*step.commands, *after.commands],
+        )
 
     # Writes that wait for their commit
 

@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.runtime.log_reading import RecordReader
 from moldau.coordinator.share_coordinator.state import ShareKey, ShareState, StateBatch, StateUpdate
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
 from moldau.protocol.records.share_state import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from moldau.protocol.records.share_state import StateBatch as RecordedBatch
+from moldau.protocol.stored_structs import encode_stored
 
 SNAPSHOT_KEY: Final = 0
 UPDATE_KEY: Final = 1
@@ -40,7 +41,7 @@ def record_of(change: ShareStateChange, wall_ms: int) -> Record:
 
 
 def encode_with_type(prefix: int, struct: object) -> bytes:
-    return type_prefix(prefix) + encode(struct, VERSION)
+    return type_prefix(prefix) + encode_stored(struct, VERSION)
 
 
 def snapshot_value(state: ShareState) -> ShareSnapshotValue:

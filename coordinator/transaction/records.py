@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 from moldau.coordinator.runtime.log_reading import RecordReader
 from moldau.coordinator.transaction.events import TopicPartition
 from moldau.coordinator.transaction.transaction import DEAD, EMPTY, PREPARE_EPOCH_FENCE, Transaction, TransactionState
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
 from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from moldau.protocol.stored_structs import encode_stored
 
 TRANSACTION_KEY: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1
@@ -45,11 +46,11 @@ def record_of(change: TransactionChange, transaction_version: int, wall_ms: int)
     if change.value is None:
         return Record(key, None, wall_ms)
     version = min(transaction_version, FLEXIBLE_VALUE_VERSION)
-    return Record(key, type_prefix(version) + encode(value_of(change.value, version), version), wall_ms)
+    return Record(key, type_prefix(version) + encode_stored(value_of(change.value, version), version), wall_ms)
 
 
 def key_of(transactional_id: str) -> bytes:
-    return type_prefix(TRANSACTION_KEY) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
+    return type_prefix(TRANSACTION_KEY) + encode_stored(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 _remembered_key: Final = lru_cache(KEYS_MAX)(key_of)

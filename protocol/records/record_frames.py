@@ -8,13 +8,11 @@ from types import ModuleType
 from typing import Final
 
 from moldau.protocol.late_tuple import NamedTuple
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import TEXT_SIZE_MAX, MalformedMessage
 from moldau.protocol.schema import spec_of
 
 PREFIX_SIZE: Final = 2
 """The size (bytes) of the type before a key's struct, and of the version before a value's struct."""
-TEXT_SIZE_MAX: Final = 0x7FFF
-"""The most bytes of a string in a struct whose version is not flexible."""
 
 
 class DeclaredRecord(NamedTuple):

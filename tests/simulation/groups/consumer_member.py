@@ -37,6 +37,9 @@ VERSION: Final = 1
 COMMIT_VERSION: Final = 9
 """The first version of OffsetCommit with which such members may commit."""
 NOTHING: Final[Owned] = frozenset()
+LONG_SHARE: Final = 0.02
+"""How often a join has a rack that no record can hold, so that it is refused."""
+LONG_RACK: Final = "r" * 40_000
 LOST: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 """The coordinator has given the member's partitions to others: it drops them, and joins again."""
 FATAL: Final = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -120,6 +123,8 @@ class ConsumerMember:
                 subscribed_topic_regex=self.regex,
                 server_assignor=self.assignor,
             )
+        if self.epoch == JOIN and self.random.random() < LONG_SHARE:
+            request = partial(request, rack_id=LONG_RACK)
         owned = self.owned
         if owned != self.told:
             # The coordinator may give to others what this request does not name, so it is not taken any more.

@@ -16,6 +16,8 @@ from moldau.coordinator.runtime.machine import (
     Waiter,
 )
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.records.consumer_groups import ConsumerGroupMetadataKey
+from moldau.protocol.stored_structs import encode_stored
 from tests.support.counters import COMMIT_TIMEOUT_MS, IDLE_MS, Add, Count, CounterShard
 
 
@@ -66,6 +68,17 @@ def test_a_refused_write_changes_nothing_and_is_told_at_once() -> None:
     effects = shard.step(AppendRefused(ErrorCode.NOT_ENOUGH_REPLICAS), 0, 0)
     assert effects.replies == [MachineReply("first", ErrorCode.NOT_ENOUGH_REPLICAS)]
     assert shard.latest("a") == 0
+
+
+def test_a_write_that_no_reader_takes_is_refused_in_its_step() -> None:
+    shard = loaded()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard, "record_of", lambda *_: encode_stored(ConsumerGroupMetadataKey(group_id="x" * 40_000), 0))
+        effects = add(shard, "first")
+    assert (effects.records, effects.replies) == ([], [MachineReply("first", ErrorCode.MESSAGE_TOO_LARGE)])
+    (note,) = effects.notes
+    assert note.startswith("nothing is written: ConsumerGroupMetadataKey cannot be stored: ")
+    assert (shard.latest("a"), len(add(shard, "second").records)) == (0, 1)
 
 
 def test_a_write_that_is_not_committed_in_time_fails_and_may_be_committed_later() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from moldau.coordinator.classic import events as classic_events
@@ -23,6 +25,9 @@ from moldau.protocol.messages.offset_commit import (
 )
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support.consumer_stage import ConsumerStage
+from tests.support.share_group_stage import ShareGroupStage
+from tests.support.streams_stage import StreamsStage
 
 LONG = "x" * 40_000
 
@@ -86,12 +91,36 @@ def protocol(name: str) -> JoinGroupRequestProtocol:
         {"group_instance_id": LONG},
         {"client_id": LONG},
         {"client_id": "é" * 16_383},
+        {"group_instance_id": "i", "client_id": LONG},
     ],
 )
 def test_names_that_no_record_can_hold_are_refused(values: dict[str, object]) -> None:
     shell = Shell()
     assert shell.join(**values).error_code == ErrorCode.INVALID_REQUEST
     assert shell.join().error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    "fields", [{"rack_id": LONG}, {"instance_id": LONG}, {"topics": [LONG]}, {"subscribed_topic_regex": LONG}]
+)
+def test_a_consumer_that_no_record_can_hold_is_refused(fields: dict[str, Any]) -> None:
+    """The values of its records have a varint for the size of a string. The stage loads the log after each request."""
+    stage = ConsumerStage()
+    stage.join("m1")
+    assert stage.join("m2", **fields).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert any("ConsumerGroupMemberMetadataValue cannot be stored: a string of 40000" in note for note in stage.notes)
+    assert stage.join("m2").error_code == ErrorCode.NONE
+
+
+def test_members_of_other_groups_that_no_record_can_hold_are_refused() -> None:
+    streams = StreamsStage({"in": 1})
+    assert streams.join("m1", rack_id=LONG).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert streams.join("m1").error_code == ErrorCode.NONE
+    streams.loaded_copy()
+    share = ShareGroupStage({"a": 1})
+    assert share.beat("m1", 0, "a", rack_id=LONG).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert share.beat("m1", 0, "a").error_code == ErrorCode.NONE
+    share.loaded_copy()
 
 
 def test_what_a_member_says_of_itself_must_fit_into_a_record() -> None:
