@@ -44,6 +44,7 @@ from moldau.protocol.primitives import (
     wrong_length,
 )
 from moldau.protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
+from moldau.protocol.text_limits import TEXT_ERRORS
 
 T = TypeVar("T")
 
@@ -278,8 +279,8 @@ class _DecoderSource(_Source):
         if field.kind is not Wire.RECORDS:
             self.charge(f"{size} * {CONTENT_CHARGE if field.kind is Wire.STRING else 1}", field.name)
         view = f"buf[pos:pos + {size}]"
-        # Kafka reads bytes that are not UTF-8 as U+FFFD; such names are refused if they are checked.
-        value = {Wire.STRING: f"str({view}, 'utf-8', 'replace')", Wire.BYTES: f"bytes({view})"}
+        # A name that is not UTF-8 is refused later, if it is checked.
+        value = {Wire.STRING: f"str({view}, 'utf-8', '{TEXT_ERRORS}')", Wire.BYTES: f"bytes({view})"}
         read = f"{target} = {value.get(cast('Wire', field.kind), view)}; pos += {size}"
         if self.is_nullable(field):
             self.emit(f"if {size} < 0: {target} = None")

@@ -35,6 +35,7 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.decoded_size import LongMessage
 from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.primitives import MalformedMessage, skip_tags
+from moldau.protocol.text_limits import TEXT_ERRORS
 from moldau.security.access import Access
 
 log = logging.getLogger("moldau.connection")
@@ -368,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
             position += client_id_size
             if position > len(frame):
                 raise MalformedMessage("the client id ends outside the request")
-            client_id = str(frame[10:position], "utf-8", "replace")
+            client_id = str(frame[10:position], "utf-8", TEXT_ERRORS)
         if version >= route.flexible_from:
             position = _after_tags(frame, position)
         context = RequestContext(self, route, version, correlation_id, client_id)

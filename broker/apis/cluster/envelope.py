@@ -24,6 +24,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
+from moldau.protocol.text_limits import TEXT_ERRORS
 from moldau.security.access import Access, AclOperation
 from moldau.security.principal import Principal
 
@@ -120,7 +121,7 @@ def _opened(
     position = 10 + max(0, client_id_size)
     if position > len(data):
         raise MalformedMessage("the client id ends outside the request")
-    client_id = str(data[10:position], "utf-8", "replace") if client_id_size >= 0 else None
+    client_id = str(data[10:position], "utf-8", TEXT_ERRORS) if client_id_size >= 0 else None
     if version >= route.flexible_from:
         position = skip_tags(data, position)
     from ipaddress import ip_address

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moldau.protocol.compiler import decode, decoder_of
+from moldau.protocol.compiler import decode, decoder_of, encode
 from moldau.protocol.messages.api_versions import ApiVersionsResponse
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import ProduceRequest
 from moldau.protocol.primitives import (
+    TEXT_SIZE_MAX,
     MalformedMessage,
     read_uvarint,
     read_varint,
@@ -222,6 +223,19 @@ def test_bytes_that_are_not_utf8_become_replacement_characters() -> None:
     read = decode(MetadataRequest, b"\0\0\0\x01\0\x02\xff\xfe", 0)
     assert read.topics is not None
     assert read.topics[0].name == "\ufffd\ufffd"
+
+
+def test_a_string_that_was_read_can_be_written() -> None:
+    """A byte that is not UTF-8 becomes three, and a string may have 32,767 bytes."""
+    for size in (TEXT_SIZE_MAX // 3, TEXT_SIZE_MAX // 3 + 1, TEXT_SIZE_MAX):
+        for character in (b"x", b"\xff"):
+            data = b"\0\0\0\x01" + size.to_bytes(2, "big") + character * size
+            if character == b"x" or size == TEXT_SIZE_MAX // 3:
+                read = decode(MetadataRequest, data, 0)
+                assert decode(MetadataRequest, encode(read, 0), 0) == read
+            else:
+                with pytest.raises(MalformedMessage, match=f"a string of {size} bytes that is not UTF-8"):
+                    decode(MetadataRequest, data, 0)
 
 
 # Variable-length integers

@@ -1,10 +1,13 @@
-"""Texts that grow longer in the metadata log than a request can send them: no node could read that log again."""
+"""Texts that grow longer in a log than a request can send them: no node could read that log again."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -13,7 +16,8 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from moldau.protocol.primitives import TEXT_SIZE_MAX
-from tests.support.node import Client, Node, batch, serve_and
+from tests.support.coordinators import until_coordinated
+from tests.support.node import Client, Closed, Node, batch, serve_and
 from tests.unit.broker.node.test_delegation_tokens import WITH_KEY, logged_in
 
 THROTTLED = "leader.replication.throttled.replicas"
@@ -72,3 +76,30 @@ def test_the_renewer_of_a_token_does_not_grow_beyond_what_nodes_read() -> None:
         assert not node.broker.image.tokens.by_id
 
     serve_and(story, **WITH_KEY)
+
+
+def test_a_client_id_does_not_grow_beyond_what_coordinators_read() -> None:
+    """Each of its bytes, which are not UTF-8, would become three."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        await until_coordinated(client.ask, "g")
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        hostile = await node.connect()
+        hostile.client_id = b"\xff" * 11_000
+        with pytest.raises(Closed):
+            await hostile.ask(request, 1)
+        client = await restarted(node)
+        await until_coordinated(client.ask, "g")
+        joined = await client.ask(request, 1)
+        assert (joined.error_code, len(joined.assignment.topic_partitions)) == (ErrorCode.NONE, 1)
+
+    serve_and(story)
