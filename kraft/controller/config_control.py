@@ -245,11 +245,11 @@ def refusal_of_nulls(values: NewValues) -> ApiError | None:
 
 def edited_list(before: str, value: str, operation: AlterConfigOperation) -> str:
     """Apply APPEND or SUBTRACT to a comma-separated list: `before` with the elements of `value` added or removed. An
-    element that the list has already is not added again."""
+    element that the list has already is not added again, and one that `value` repeats is added once."""
     members = [member for member in before.split(",") if member]
     named = [member for member in value.split(",") if member]
     if operation is AlterConfigOperation.APPEND:
         known = frozenset(members)
-        return ",".join([*members, *(member for member in named if member not in known)])
+        return ",".join([*members, *(member for member in dict.fromkeys(named) if member not in known)])
     removed = frozenset(named)
     return ",".join(member for member in members if member not in removed)
