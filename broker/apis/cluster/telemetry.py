@@ -107,8 +107,9 @@ def subscription_of(image: MetadataImage, context: RequestContext, instance_id: 
 
 
 def _matching(configs: ConfigsImage, client: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
-    for resource, settings in sorted(configs.by_resource.items()):
-        if resource.type == ResourceType.CLIENT_METRICS and _matches(settings.get(MATCH_SETTING, ""), client):
+    subscriptions = (each for each in configs.by_resource.items() if each[0].type == ResourceType.CLIENT_METRICS)
+    for resource, settings in sorted(subscriptions):
+        if _matches(settings.get(MATCH_SETTING, ""), client):
             yield resource.name, settings
 
 
