@@ -32,6 +32,7 @@ from moldau.protocol.decoded_size import (
 )
 from moldau.protocol.primitives import (
     SMALL_UVARINTS,
+    TEXT_SIZE_MAX,
     BytesLike,
     Chunk,
     MalformedMessage,
@@ -44,7 +45,7 @@ from moldau.protocol.primitives import (
     wrong_length,
 )
 from moldau.protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
-from moldau.protocol.text_limits import TEXT_ERRORS
+from moldau.protocol.text_limits import CUT_FIELDS, TEXT_ERRORS, cut_text
 
 T = TypeVar("T")
 
@@ -388,7 +389,7 @@ class _EncoderSource(_Source):
     """The name of the function, in the emitted code, that receives the next piece of bytes."""
 
     def compile(self) -> object:
-        self.scope.update(pack=struct.pack, SMALL=SMALL_UVARINTS, append_tags=append_tags)
+        self.scope.update(pack=struct.pack, SMALL=SMALL_UVARINTS, append_tags=append_tags, cut_text=cut_text)
         self.emit("append = out.append")
         self.struct_body(self.cls, "m")
         self.flush()
@@ -501,6 +502,8 @@ class _EncoderSource(_Source):
         self.emit(f"{data} = {value}{'.encode()' if is_text and not self.is_nullable(field) else ''}")
         if is_text and self.is_nullable(field):
             self.emit(f"if {data}: {data} = {data}.encode()")
+        if field.name in CUT_FIELDS:
+            self.emit(f"if {data} and len({data}) > {TEXT_SIZE_MAX}: {data} = cut_text({data})")
         self.length("h" if is_text else "i", field, data)
         self.emit(f"if {data}: {self.sink}({data})")
 

@@ -133,8 +133,8 @@ def _opened(
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
     """Enclose the response to a request in the response to its envelope. NOT_CONTROLLER becomes the error of the
-    envelope itself, so that the broker that sent it looks for the leader. A response that cannot be encoded, such as
-    one with a long text, becomes UNKNOWN_SERVER_ERROR."""
+    envelope itself, so that the broker that sent it looks for the leader. A response that cannot be encoded
+    becomes UNKNOWN_SERVER_ERROR."""
     if not isinstance(response, EncodedResponse) and error_of(response) is ErrorCode.NOT_CONTROLLER:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     route, version = inner.route, inner.version

@@ -13,6 +13,7 @@ from moldau.broker.apis.topics import create_topics
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.frames import response_of
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.protocol.messages.describe_quorum import (
@@ -23,6 +24,7 @@ from moldau.protocol.messages.describe_quorum import (
 )
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.messages.vote import VoteRequest
+from moldau.protocol.primitives import TEXT_SIZE_MAX
 from tests.support.node import CONTROLLER_PORT, Client, Node, serve_and
 
 ANONYMOUS = b"\0\0" + b"\x05User" + b"\x0aANONYMOUS" + b"\0" + b"\0"
@@ -150,12 +152,15 @@ def test_an_address_has_four_bytes_or_sixteen() -> None:
     serve_and(story)
 
 
+@pytest.mark.parametrize("is_encoded", [False, True])
 def test_a_handler_that_fails_ends_its_request_and_not_the_connection(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    is_encoded: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection carries the heartbeats of the broker that sent the envelope, and its other clients' requests."""
 
     def fail(services: object, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        if is_encoded:
+            return CreateTopicsResponse(throttle_time_ms=1 << 40)
         raise ZeroDivisionError
 
     async def story(node: Node) -> None:
@@ -170,21 +175,23 @@ def test_a_handler_that_fails_ends_its_request_and_not_the_connection(
             assert (reply.error_code, reply.response_data) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
     serve_and(story)
-    assert "a handler failed" in caplog.text and "ZeroDivisionError" in caplog.text
+    assert "a handler failed" in caplog.text and ("struct.error" if is_encoded else "ZeroDivisionError") in caplog.text
 
 
-def test_a_response_that_cannot_be_encoded_ends_its_request_and_not_the_connection(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The message repeats the name, and is longer than a string may be."""
+def test_a_message_that_repeats_a_long_name_is_cut() -> None:
+    """Otherwise one client's mistake ends the connection that all requests of its broker share: a response of version 2
+    cannot be encoded, and one of version 7 cannot be decoded."""
 
     async def story(node: Node) -> None:
         client = await controller(node)
         long = CreatableTopic(name="x" * 32_700, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        for _ in range(2):
-            data = b"\0\x13\0\x02\0\0\0\x08\xff\xff" + encode(CreateTopicsRequest(topics=[long]), 2)
-            reply = await ask(client, data)
-            assert (reply.error_code, reply.response_data) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        for version, header in ((2, b"\0\x13\0\x02\0\0\0\x2a\xff\xff"), (7, CREATE_HEADER)):
+            reply = await ask(client, header + encode(CreateTopicsRequest(topics=[long]), version))
+            assert reply.error_code == ErrorCode.NONE and reply.response_data is not None
+            response = response_of(CreateTopicsRequest, version, reply.response_data)
+            assert isinstance(response, CreateTopicsResponse)
+            (result,) = response.topics
+            assert (result.name, result.error_code) == (long.name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            assert result.error_message is not None and len(result.error_message) == TEXT_SIZE_MAX
 
     serve_and(story)
-    assert "a handler failed" in caplog.text
