@@ -15,7 +15,6 @@ from moldau.broker.metadata.enveloping import ForwardedClient, enclosed_response
 from moldau.broker.metadata.refusals import error_of
 from moldau.broker.network.peer_channel import NoResponseReason, PeerChannels
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.envelope import EnvelopeResponse
 from moldau.protocol.refusals import refused_with_text
 from moldau.security.principal import NODE, Requester
@@ -30,7 +29,7 @@ log = logging.getLogger("moldau.quorum")
 Reply = Callable[..., None]
 RETRY_MS: Final = 50
 PATIENCE_MS: Final = 30_000
-"""The timeout (ms) of a request that has no field `timeout_ms`."""
+"""The timeout (ms) of a request that has no field `timeout_ms`, and of a request to another node."""
 PURPOSE: Final = "controller"
 RESPONSE_LOST_ERRORS: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
 """The errors with which a node that does not lead the quorum answers a request to the controller."""
@@ -72,14 +71,32 @@ class ClientService(Protocol):
         """Serve a request. `reply` gets the response; NOT_CONTROLLER if this node does not lead any more."""
 
 
-class PendingAttempt(NamedTuple):
+class PendingAttempt:
     """A request that has no response yet. At its deadline it gets REQUEST_TIMED_OUT."""
 
-    request: object
-    reply: Reply
-    deadline_ms: int
-    version: int | None
-    client: ForwardedClient | None
+    __slots__ = ("_reply", "client", "deadline_ms", "is_over", "request", "timer", "version")
+
+    def __init__(
+        self, request: object, reply: Reply, deadline_ms: int, version: int | None, client: ForwardedClient | None
+    ) -> None:
+        self.request = request
+        self.deadline_ms = deadline_ms
+        self.version = version
+        self.client = client
+        self.is_over = False
+        """Whether the request has its response."""
+        self.timer: asyncio.TimerHandle | None = None
+        """The timer for the deadline; None until the request is sent to another node."""
+        self._reply = reply
+
+    def reply(self, response: object) -> None:
+        """Pass the response on. A later one, of a controller that answers after the deadline, is dropped."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self._reply(response)
 
 
 class ControllerChannel:
@@ -126,7 +143,7 @@ class ControllerChannel:
         self._is_closed = True
 
     def _try(self, attempt: PendingAttempt) -> None:
-        if self._is_closed:
+        if self._is_closed or attempt.is_over:
             return
         if self._clients is not None and attempt.client is not None and self._leadership.is_active:
             assert attempt.version is not None, "the request of a client has a version"
@@ -138,18 +155,25 @@ class ControllerChannel:
             return
         address = self._leadership.leader_address
         if left_ms <= 0:
-            attempt.reply(refused_with_text(attempt.request, attempt.version, ErrorCode.REQUEST_TIMED_OUT))
+            self._time_out(attempt)
         elif address is None:
             self._later(attempt)
         else:
+            if attempt.timer is None:
+                attempt.timer = self._loop.call_later(left_ms / 1000, self._time_out, attempt)
+            # The channel closes its connection after a timeout, with the heartbeats and the requests of others.
             channel = self._channels.to(PURPOSE, *address)
             if attempt.client is None:
                 answered = partial(self._answered, attempt)
-                channel.ask(attempt.request, answered, left_ms, attempt.version)
+                channel.ask(attempt.request, answered, PATIENCE_MS, attempt.version)
             else:
                 assert attempt.version is not None, "the request of a client has a version"
                 sealed = enveloped_request(attempt.request, attempt.version, attempt.client)
-                channel.ask(sealed, partial(self._answered_in_envelope, attempt), left_ms)
+                channel.ask(sealed, partial(self._answered_in_envelope, attempt), PATIENCE_MS)
+
+    def _time_out(self, attempt: PendingAttempt) -> None:
+        if not self._is_closed:
+            attempt.reply(refused_with_text(attempt.request, attempt.version, ErrorCode.REQUEST_TIMED_OUT))
 
     def _later(self, attempt: PendingAttempt) -> None:
         self._loop.call_later(RETRY_MS / 1000, self._try, attempt)

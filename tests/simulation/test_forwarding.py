@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.cluster import Cluster
@@ -22,6 +24,32 @@ def test_topics_are_deleted_through_any_node_in_every_version(version: int) -> N
                 asked = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic, topic_id=bytes(16))], timeout_ms=1000)
             answer = await client.ask(asked, version)
             assert [(each.name, each.error_code) for each in answer.responses] == [(topic, 0)]
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_a_client_without_patience_does_not_disturb_the_requests_of_others() -> None:
+    """They share a connection to the controller, with the heartbeats of their broker. If it closes, a request that the
+    controller has received is sent again, and the topic exists already."""
+
+    def request(name: str, timeout_ms: int) -> CreateTopicsRequest:
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        for node_id in cluster.nodes:
+            patient, hasty = await cluster.connect(node_id), await cluster.connect(node_id)
+            answers = []
+            for number in range(20):
+                patient.send(request(f"patient-{node_id}-{number}", 30_000), 7)
+                hasty.send(request(f"hasty-{node_id}-{number}", 1), 7)
+                answers.append(await hasty.reply())
+                (created,) = (await patient.reply()).topics
+                assert created.error_code == ErrorCode.NONE
+            seen = {each.error_code for answer in answers for each in answer.topics}
+            assert seen <= {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
 
     with Cluster(1) as cluster:
         cluster.live(story)
