@@ -425,8 +425,12 @@ class PeerLink(asyncio.BufferedProtocol):
     def _answered(self, body: memoryview, correlation_id: int) -> None:
         if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
             raise MalformedMessage(f"a reply to request {correlation_id}, which is not the oldest")
-        sent = self._in_flight.popleft()
-        response, _ = sent.codec.decode(body, skip_tags(body, 0) if sent.codec.has_reply_tags else 0)
+        sent = self._in_flight[0]
+        try:
+            response, _ = sent.codec.decode(body, skip_tags(body, 0) if sent.codec.has_reply_tags else 0)
+        except IndexError:
+            raise MalformedMessage("a reply without the end of its header") from None
+        self._in_flight.popleft()  # Only now: the callback of a request whose reply is malformed is called, too.
         sent.pending.timeout.cancel()
         sent.pending.reply(response)
 

@@ -196,13 +196,20 @@ def test_an_api_that_the_peer_does_not_speak_is_no_answer() -> None:
     talk(peer, story)
 
 
-def test_a_malformed_reply_ends_the_connection() -> None:
+@pytest.mark.parametrize("is_flexible", [False, True])
+@pytest.mark.parametrize(("skipped", "body"), [(1, b""), (0, b""), (0, b"\0\0")])
+def test_a_malformed_reply_ends_the_connection_and_each_wait(skipped: int, body: bytes, is_flexible: bool) -> None:
+    """A follower whose fetch has no end never fetches again."""
+
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await greet(reader, writer)
         _, _, correlation_id, _ = await request(reader)
-        reply(writer, correlation_id + 1, b"")
+        reply(writer, correlation_id + skipped, body)
 
     async def story(channels: PeerChannels) -> None:
-        assert await ask(channels, heartbeat()) is NoResponseReason.REFUSED
+        asked: object = FetchRequest(max_wait_ms=0, min_bytes=0) if is_flexible else heartbeat()
+        waiting = (ask(channels, asked), ask(channels, heartbeat()))
+        answers = await asyncio.wait_for(asyncio.gather(*waiting), 10)
+        assert list(answers) == [NoResponseReason.REFUSED] * 2
 
     talk(peer, story)
