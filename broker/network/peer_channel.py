@@ -193,7 +193,7 @@ class PeerChannel:
             self._connecting = None
             self._refused(str(error))
             return
-        except (OSError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError) as error:
             self._connecting = None
             why = NoResponseReason.TIMED_OUT if isinstance(error, TimeoutError) else NoResponseReason.DISCONNECTED
             self._fail(why, f"cannot connect: {error or 'no answer'}")
@@ -208,8 +208,8 @@ class PeerChannel:
         link.send(PendingRequest(greeting, self._greeted, timeout, GREETING_VERSION), codec)
 
     async def _reach(self, link: PeerLink) -> None:
-        """Connect to the first address of the peer's name that accepts the connection. Raises OSError, and `NotSecured`
-        if the peer cannot be trusted.
+        """Connect to the first address of the peer's name that accepts the connection. Raises OSError, ValueError if
+        no peer can have this name, and `NotSecured` if the peer cannot be trusted.
 
         The name is resolved here, so that a cancellation ends the lookup. uvloop's own lookup within
         `create_connection` continues after a cancellation, and its error is never retrieved.

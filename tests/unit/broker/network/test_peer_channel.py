@@ -185,6 +185,18 @@ def test_nobody_there_is_no_answer() -> None:
     talk(peer, story)
 
 
+def test_a_name_that_no_host_can_have_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(channels: PeerChannels) -> None:
+        async def refuse(*_: object, **__: object) -> list[object]:
+            raise UnicodeError("label empty or too long")
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", refuse)
+        for _ in range(2):
+            assert await ask(channels, heartbeat(), 60_000) is NoResponseReason.DISCONNECTED
+
+    talk(greet, story)
+
+
 def test_an_api_that_the_peer_does_not_speak_is_no_answer() -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, _, correlation_id, _ = await request(reader)
