@@ -29,13 +29,27 @@ def test_topics_are_deleted_through_any_node_in_every_version(version: int) -> N
         cluster.live(story)
 
 
+def create(name: str, timeout_ms: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+
+@pytest.mark.parametrize("version", [2, 7])
+def test_a_message_that_repeats_a_long_name_comes_through_any_node(version: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        for node_id in cluster.nodes:
+            client = await cluster.connect(node_id)
+            answer = await client.ask(create("x" * 32_700, 5_000), version)
+            assert [each.error_code for each in answer.topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
 def test_a_client_without_patience_does_not_disturb_the_requests_of_others() -> None:
     """They share a connection to the controller, with the heartbeats of their broker. If it closes, a request that the
     controller has received is sent again, and the topic exists already."""
-
-    def request(name: str, timeout_ms: int) -> CreateTopicsRequest:
-        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
 
     async def story(cluster: Cluster) -> None:
         await cluster.settled()
@@ -43,8 +57,8 @@ def test_a_client_without_patience_does_not_disturb_the_requests_of_others() -> 
             patient, hasty = await cluster.connect(node_id), await cluster.connect(node_id)
             answers = []
             for number in range(20):
-                patient.send(request(f"patient-{node_id}-{number}", 30_000), 7)
-                hasty.send(request(f"hasty-{node_id}-{number}", 1), 7)
+                patient.send(create(f"patient-{node_id}-{number}", 30_000), 7)
+                hasty.send(create(f"hasty-{node_id}-{number}", 1), 7)
                 answers.append(await hasty.reply())
                 (created,) = (await patient.reply()).topics
                 assert created.error_code == ErrorCode.NONE
