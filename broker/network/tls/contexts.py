@@ -101,7 +101,7 @@ def _context(
     if key is not None:
         _load_key(context, settings.key_store, key)
     if trusted is not None:
-        context.load_verify_locations(cadata=b"".join(trusted))
+        _load_trusted(context, settings.trust_store, trusted)
     elif protocol is ssl.PROTOCOL_TLS_CLIENT:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     elif settings.client_auth is not ClientAuth.NONE:
@@ -111,8 +111,19 @@ def _context(
     return context
 
 
+def _load_trusted(context: ssl.SSLContext, store: StoreSettings, trusted: tuple[bytes, ...]) -> None:
+    for certificate in trusted:
+        try:
+            context.load_verify_locations(cadata=certificate)
+        except ssl.SSLError as error:
+            raise InvalidStore(f"{_place(store)} holds a certificate that is damaged ({error.reason})") from None
+
+
+def _place(store: StoreSettings) -> str:
+    return f"{store.location_name}={store.location}" if store.location is not None else store.certificates_name
+
+
 def _load_key(context: ssl.SSLContext, store: StoreSettings, key: OwnKey) -> None:
-    where = f"{store.location_name}={store.location}" if store.location is not None else store.certificates_name
     with memory_file(key.pem) as path:
         try:
             # Without a password OpenSSL must not prompt on a terminal.
@@ -120,8 +131,8 @@ def _load_key(context: ssl.SSLContext, store: StoreSettings, key: OwnKey) -> Non
         except (ssl.SSLError, OSError) as error:
             reason = getattr(error, "reason", None) or error
             raise InvalidStore(
-                f"{where}: the key and its certificate cannot be used; is ssl.key.password right, and does the key "
-                f"belong to the certificate? ({reason})"
+                f"{_place(store)}: the key and its certificate cannot be used; is ssl.key.password right, and does the "
+                f"key belong to the certificate? ({reason})"
             ) from None
 
 
@@ -271,7 +282,7 @@ class ReloadingTls:
             return
         try:
             contexts = await offload(partial(make_contexts, self.settings))
-        except InvalidStore as problem:
+        except (InvalidStore, OSError) as problem:  # OSError: no file descriptor is left, for example.
             self._say(str(problem))
             return
         refusal = self._refusal(contexts)

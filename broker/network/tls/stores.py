@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from moldau.broker.config.tls import StoreSettings
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
     from cryptography.x509 import Certificate
 
 _JAVA_MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -97,6 +98,8 @@ def _alternatives(certificate: Certificate) -> frozenset[str]:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return frozenset()
+    except (x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise ValueError(str(error)) from None
     return frozenset(f"{type(each).__name__}:{each.value}" for each in extension.value)
 
 
@@ -145,14 +148,20 @@ def _unique(certificates: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(certificates))
 
 
-def _from_pkcs12(store: StoreSettings, data: bytes) -> OwnKey:
-    from cryptography.hazmat.primitives import serialization
+def _load_pkcs12(store: StoreSettings, data: bytes) -> PKCS12KeyAndCertificates:
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import pkcs12
 
     try:
-        loaded = pkcs12.load_pkcs12(data, _password(store))
-    except ValueError as error:
+        return pkcs12.load_pkcs12(data, _password(store))
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise _unreadable(store, error) from None
+
+
+def _from_pkcs12(store: StoreSettings, data: bytes) -> OwnKey:
+    from cryptography.hazmat.primitives import serialization
+
+    loaded = _load_pkcs12(store, data)
     if loaded.key is None or loaded.cert is None:
         raise InvalidStore(f"{store.location_name}={store.location} holds no private key with a certificate")
     key = loaded.key.private_bytes(
@@ -164,13 +173,8 @@ def _from_pkcs12(store: StoreSettings, data: bytes) -> OwnKey:
 
 def _pkcs12_certificates(store: StoreSettings, data: bytes) -> tuple[bytes, ...]:
     from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.serialization import pkcs12
 
-    try:
-        loaded = pkcs12.load_pkcs12(data, _password(store))
-    except ValueError as error:
-        raise _unreadable(store, error) from None
-    found = [each.certificate for each in loaded.additional_certs]
+    found = [each.certificate for each in _load_pkcs12(store, data).additional_certs]
     return _unique(each.public_bytes(serialization.Encoding.DER) for each in found)
 
 
@@ -178,7 +182,7 @@ def _password(store: StoreSettings) -> bytes | None:
     return store.password.reveal().encode() if store.password is not None else None
 
 
-def _unreadable(store: StoreSettings, error: ValueError) -> InvalidStore:
+def _unreadable(store: StoreSettings, error: Exception) -> InvalidStore:
     name = store.location_name.removesuffix("location")
     return InvalidStore(
         f"{store.location_name}={store.location} cannot be read as {store.type}; is {name}password right? ({error})"

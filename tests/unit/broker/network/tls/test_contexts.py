@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from moldau.broker.config.tls import ClientAuth, TlsSettings
 from moldau.broker.network.tls import contexts
 from moldau.broker.network.tls.contexts import HandshakeChain, ReloadingTls
+from moldau.broker.network.tls.stores import InvalidStore
 from tests.support.certificates import Authority, Issued
 from tests.support.tls_pair import settings_of
 
@@ -162,16 +164,48 @@ def test_a_certificate_of_another_name_is_refused(
     assert allowed.server_context() is not made
 
 
+def write_half_of_the_key(directory: Directory) -> None:
+    directory.key.write_text(NODE.certificate_pem)
+
+
+def damage_the_authorities(directory: Directory) -> None:
+    """A base64 text between the right lines, and no certificate."""
+    begin, first, *_, end = OTHER.certificate_pem.splitlines()
+    directory.trust.write_text("\n".join([ONE.certificate_pem, begin, first, end]))
+
+
+@pytest.mark.parametrize("breaks", [write_half_of_the_key, damage_the_authorities])
 def test_a_file_that_cannot_be_used_changes_nothing_until_it_can(
-    directory: Directory, caplog: pytest.LogCaptureFixture
+    breaks: Callable[[Directory], None], directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """An exception would stop the node."""
     tls = followed(directory.settings)
     before = tls.server_context()
-    directory.key.write_text(NODE.certificate_pem)  # half written
+    breaks(directory)
+    with pytest.raises(InvalidStore, match=r"node\.pem|trust\.pem"):
+        followed(directory.settings)
     with caplog.at_level(logging.ERROR):
         look(tls)
         look(tls)
     assert tls.server_context() is before and len(caplog.records) == 1
     directory.put_key(NODE)
+    directory.trust_only(ONE)
+    look(tls)
+    assert tls.server_context() is not before
+
+
+def test_a_file_is_read_later_if_no_descriptor_is_left(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(contents: bytes) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    tls = followed(directory.settings)
+    before = tls.server_context()
+    directory.put_key(NODE)
+    with monkeypatch.context() as patch:
+        patch.setattr(contexts, "memory_file", refuse)
+        look(tls)
+    assert tls.server_context() is before and "Too many open files" in caplog.text
     look(tls)
     assert tls.server_context() is not before
