@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from moldau.broker.apis.large import LargeMetadata, MetadataQuery
@@ -16,6 +17,7 @@ from moldau.broker.runtime.environment import LocalEnvironment
 if TYPE_CHECKING:
     from moldau.broker.metadata.topic_creation import TopicCreation
     from moldau.broker.network.replies import EncodedResponse
+    from moldau.broker.network.route import RequestContext
     from moldau.kraft.image.metadata_image import MetadataImage
 
 VERSION = 13
@@ -55,7 +57,8 @@ async def _asked(image: MetadataImage) -> dict[str, float]:
     started = last = time.process_time()
     longest = 0.0
     large = LargeMetadata(environment, cast("TopicCreation", beside), beside.spawn)
-    large.ask(metadata_query(image), VERSION, answer).listen(done.set_result)
+    context = cast("RequestContext", SimpleNamespace(version=VERSION))
+    large.ask(context, metadata_query(image), answer).listen(done.set_result)
     while not done.done():
         await asyncio.sleep(0.001)
         now = time.process_time()

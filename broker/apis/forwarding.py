@@ -166,9 +166,8 @@ class StandInConnection:
 
 
 async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
-    """Await work on a forwarded request. An exception, which is a bug of this node, is logged and ends only this
-    request."""
+    """Await work on a request. A bug of this node is logged, and ends this request alone, without a response."""
     try:
         await work
     except Exception:
-        log.exception("a handler failed; a broker had forwarded its request for %s", client_host)
+        log.exception("a handler failed; it had a request of %s", client_host)

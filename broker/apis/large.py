@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from moldau.broker.apis.forwarding import log_failure
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.runtime.environment import Environment
@@ -28,6 +29,7 @@ from moldau.replication.partition import Partition
 
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import NodeAddress
+    from moldau.broker.network.route import RequestContext
     from moldau.kraft.image.metadata_image import MetadataImage
     from moldau.protocol.messages.metadata import MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
     from moldau.protocol.primitives import Chunk
@@ -178,14 +180,14 @@ class LargeMetadata:
             left += len(self._visible.pop(next(iter(self._visible))).requested or ())
         return question._replace(requested=known.requested, operations=known.operations)
 
-    def ask(self, question: MetadataQuery, version: int, make: MakeAnswer) -> Pending[EncodedResponse]:
-        return self._in_turn(lambda: self._answer(question, version, make))
+    def ask(self, context: RequestContext, question: MetadataQuery, make: MakeAnswer) -> Pending[EncodedResponse]:
+        return self._in_turn(context, lambda: self._answer(question, context.version, make))
 
-    def describe(self, question: MetadataQuery, make: MakeAnswer) -> Pending[MetadataResponse]:
+    def describe(self, context: RequestContext, question: MetadataQuery, make: MakeAnswer) -> Pending[MetadataResponse]:
         """Make the response to a part of a Metadata request. It is not encoded yet."""
-        return self._in_turn(lambda: self._describe(question, make))
+        return self._in_turn(context, lambda: self._describe(question, make))
 
-    def _in_turn(self, answer: Callable[[], Coroutine[object, object, T]]) -> Pending[T]:
+    def _in_turn(self, context: RequestContext, answer: Callable[[], Coroutine[object, object, T]]) -> Pending[T]:
         """Make a response after all earlier ones are made. If the client disconnects before, nothing is made."""
         waits = [True]
         reply: Pending[T] = Pending(waits.clear, EXECUTOR)
@@ -197,7 +199,7 @@ class LargeMetadata:
                 response = await answer()
             reply.complete(response)
 
-        self._spawn(work())
+        self._spawn(log_failure(work(), context.client_host))
         return reply
 
     async def _describe(self, question: MetadataQuery, make: MakeAnswer) -> MetadataResponse:

@@ -86,8 +86,8 @@ def handle(
         return known
     if _is_large(question):
         if context.is_part:
-            return large.describe(question, answer)
-        return large.ask(question, context.version, answer)
+            return large.describe(context, question, answer)
+        return large.ask(context, question, answer)
     response, missing = answer(question)
     for name in missing:
         # The response does not wait for the new topic: clients send the request again, as they do with Apache Kafka.

@@ -13,6 +13,7 @@ from moldau.broker.apis.topics import metadata
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import TopicsImage
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from moldau.security.principal import Principal
 from tests.support import node as support
@@ -91,6 +92,47 @@ def test_nobody_works_for_a_client_that_has_gone(monkeypatch: pytest.MonkeyPatch
         await asyncio.sleep(0.1)
         large._turn.release()
         assert len((await all_topics(await node.connect())).topics) == 1 and large.made_count == 1
+
+    serve_and(story)
+
+
+@pytest.mark.parametrize("fails", ["answer", "encode"])
+def test_a_response_that_cannot_be_made_ends_its_request_alone(
+    fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception of a task stops the node."""
+
+    def answer(asked: MetadataQuery) -> tuple[MetadataResponse, list[str]]:
+        if fails == "answer":
+            raise ZeroDivisionError
+        return MetadataResponse(controller_id=1 << 40), []
+
+    async def story(node: Node) -> None:
+        client, other = await node.connect(), await node.connect()
+        await other.create("a", 5)
+        with monkeypatch.context() as patch:
+            patch.setattr(metadata, "LARGE", 3)
+            patch.setattr(metadata, "answer", answer)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(all_topics(client), 1)
+        assert len((await all_topics(other)).topics) == 1
+
+    serve_and(story)
+    assert "a handler failed; it had a request of" in caplog.text
+
+
+def test_a_name_that_is_not_utf8_does_not_stop_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response repeats it, as three times as many bytes."""
+
+    async def story(node: Node) -> None:
+        client, other = await node.connect(), await node.connect()
+        await other.create("a", 5)
+        monkeypatch.setattr(metadata, "LARGE", 3)
+        wishes = [MetadataRequestTopic(name="a"), MetadataRequestTopic(name="\x7f" * 11_000)]
+        frame = size_prefixed(request_frame(MetadataRequest(topics=wishes), 1, 1, b"c"))
+        client.writer.write(frame.replace(b"\x7f", b"\xff"))
+        assert await client.reader.read(1) == b""
+        assert len((await all_topics(other)).topics) == 1
 
     serve_and(story)
 
