@@ -315,13 +315,14 @@ class HttpConnection(asyncio.Protocol):
             self._reading = asyncio.current_task()
         try:
             answer = await handler(request)
+            if not isinstance(answer, StreamResponse):
+                self._answer(answer)
+                return
         except Exception:
             log.exception("the handler of %s %s failed", request.method, request.path)
-            answer = plain_response(500, "the handler failed; the node's log has the reason")
-        if isinstance(answer, StreamResponse):
-            await self._send_stream(answer)
-        else:
-            self._answer(answer)
+            self._answer(plain_response(500, "the handler failed; the node's log has the reason"))
+            return
+        await self._send_stream(answer)
 
     async def _send_stream(self, stream: StreamResponse) -> None:
         """Send the pieces of a stream until it ends, or until the client leaves or does not read."""

@@ -37,6 +37,12 @@ async def fail(request: HttpRequest) -> HttpResponse:
     raise ValueError
 
 
+async def odd(request: HttpRequest) -> HttpResponse:
+    """A text, or a header, that cannot be sent."""
+    answer = plain_response(200, "\udcff" if request.query == {} else "even")
+    return answer._replace(headers=(("Allow", "\r\n"),) if request.query else ())
+
+
 class Slow:
     """A handler that does not end, and knows how often it was cancelled."""
 
@@ -55,7 +61,7 @@ class Slow:
 
 
 def server(environment: SimulatedEnvironment, slow: Slow | None = None) -> HttpServer:
-    resources = {"/": {"GET": greet}, "/things/{name}": {"PUT": echo, "DELETE": fail}}
+    resources = {"/": {"GET": greet}, "/things/{name}": {"PUT": echo, "DELETE": fail}, "/odd": {"GET": odd}}
     if slow is not None:
         resources["/slow"] = {"GET": slow, "POST": slow}
     spawn = Tasks(environment.halt).spawn
@@ -107,6 +113,8 @@ def test_a_get_is_answered_and_the_connection_closed() -> None:
         (b"GET / HTTP/1.1\r\n\r\n", "400 Bad Request"),
         (b"PUT /things/a HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n12345678901", "413 Request Entity Too Large"),
         (b"DELETE /things/a HTTP/1.1\r\nHost: a\r\n\r\n", "500 Internal Server Error"),
+        (b"GET /odd HTTP/1.1\r\nHost: a\r\n\r\n", "500 Internal Server Error"),
+        (b"GET /odd?a=b HTTP/1.1\r\nHost: a\r\n\r\n", "500 Internal Server Error"),
         (b"\x16\x03\x01 hello\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/2\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_SIZE_MAX, "431 Request Header Fields Too Large"),
