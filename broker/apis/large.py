@@ -89,8 +89,7 @@ KEPT_TOPICS_MAX: Final = 100_000
 
 
 class MetadataQuery(NamedTuple):
-    """The question of a Metadata request, with everything that the response depends on, so that an executor thread can
-    make the response."""
+    """The question of a Metadata request, with all that an executor thread needs to make the response."""
 
     image: MetadataImage
     listener: str
@@ -139,8 +138,7 @@ class KeptAnswer(NamedTuple):
         return image.topics is question.image.topics and image.cluster is question.image.cluster
 
     def answers(self, question: MetadataQuery, version: int) -> bool:
-        """Whether this response may be sent for a Metadata request with this question and version. The metadata must be
-        unchanged."""
+        """Whether this response answers a Metadata request with this question and version: the metadata is the same."""
         if version != self.version or not self.is_current(question):
             return False
         kept = self.question
@@ -228,8 +226,7 @@ class LargeMetadata:
 
 
 def encode_metadata(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[EncodedResponse, list[str]]:
-    """Make and encode the response to the question of a Metadata request. Returns it with the names of the topics to
-    create."""
+    """Make and encode the response to a Metadata request. Returns it with the names of the topics to create."""
     from moldau.protocol.compiler import encoder_of
     from moldau.protocol.messages.metadata import MetadataResponse
 

@@ -231,8 +231,7 @@ class JoinedResponse:
         self.response: object | None = None
 
     def add(self, part: RequestPart, response: object) -> bool:
-        """Append the response to a part. Returns False if it refuses the whole request; then it replaces the joined
-        response."""
+        """Append the response to a part. Returns False if it refuses the whole request and replaces the others."""
         whole = self.response
         if whole is None:
             self.response = response

@@ -145,11 +145,15 @@ class SourceRecords(NamedTuple):
 def collect_source_records(fetched: bytes, offsets: range, size_max: int) -> SourceRecords:
     """Decode the records of these offsets from fetched batches, up to `size_max` bytes. Blocks during decompression.
 
-    A larger record, and the records of an unreadable batch, are left out.
+    A larger record, and the records of an unreadable batch, are left out. No batch is read if one has no valid header.
     """
     records: dict[int, Record] = {}
     size, next_offset = 0, offsets.start
-    for position, header in iterate_batches(fetched):
+    try:
+        batches = list(iterate_batches(fetched))
+    except MalformedMessage:
+        batches = []
+    for position, header in batches:
         last_offset = header.last_offset
         if header.is_control or last_offset < offsets.start:
             next_offset = max(next_offset, last_offset + 1)

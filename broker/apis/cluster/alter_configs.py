@@ -149,8 +149,7 @@ def refusal_of_changes(changes: Sequence[ConfigChange]) -> ApiError | None:
 
 
 def refusal_of_broker(node_id: int, resource_type: int, name: str) -> ApiError | None:
-    """Refuse settings for a broker other than `node_id`; None if they are for it, for all brokers, or not for
-    brokers."""
+    """Refuse settings for a broker other than `node_id`; None if they are for it, for all, or not for brokers."""
     if resource_type != ResourceType.BROKER or not name:
         return None
     problem = problem_of_node(name, node_id, f"Unexpected broker id, expected {node_id}, but received {name}")

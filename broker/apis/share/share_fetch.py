@@ -60,7 +60,7 @@ from moldau.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from moldau.protocol.primitives import BytesLike, Chunk
+from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead
 from moldau.replication.share.acquisition import AcquireParameters, bytes_with_acquired, fetched_batches
 from moldau.replication.share.sessions import (
@@ -449,7 +449,12 @@ class ShareFetch:
                 answer.error_code = ErrorCode.NONE
             if error is not ErrorCode.NONE or not data:
                 continue
-            batches = list(fetched_batches(data))
+            try:
+                batches = list(fetched_batches(data))
+            except MalformedMessage as damage:
+                shared.partition.log.mark_damaged(f"{damage}, in records that a share group fetches")
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
             if batches:
                 records = batches[-1].batch.last_offset - batches[0].batch.first_offset + 1
                 shared.note_read(batches[-1].end_position, records)

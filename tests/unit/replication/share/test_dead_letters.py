@@ -9,6 +9,7 @@ import pytest
 
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
+from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.replication.share.changes import DeadLetter, StateWrite
@@ -181,6 +182,15 @@ def test_the_source_records_are_found_in_fetched_batches(codec: Codec) -> None:
     found = collect_source_records(fetched + b"torn", range(1, 5), 100)
     assert {offset: record.value for offset, record in found.records.items()} == {1: b"1", 2: b"2", 4: b"4"}
     assert (found.size, found.next_offset, found.is_full) == (3, 6, False)
+
+
+def test_no_source_record_is_found_in_damaged_batches() -> None:
+    """An exception would stop the node, which writes dead letters in a task."""
+    damaged = batch_of(1, b"1").replace(b"\x02", b"\x07", 1)  # the magic
+    with pytest.raises(MalformedMessage):
+        list(iterate_batches(damaged))
+    found = collect_source_records(batch_of(0, b"0") + damaged, range(2), 100)
+    assert (found.records, found.next_offset, found.is_full) == ({}, 0, False)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])

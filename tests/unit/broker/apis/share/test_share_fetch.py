@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from moldau.broker.apis.share import share_fetch as share_fetching
 from moldau.broker.apis.share.share_fetch import PLANNED_MAX
 from moldau.broker.share_partitions.runner import READ_SIZE_MIN, SharePartitionRunner
 from moldau.coordinator.share_coordinator.state import ShareKey
@@ -21,6 +23,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
 from tests.support.coordinators import initialize_share_state
 from tests.support.node import Client, Node, batch, serve_and
@@ -197,6 +200,27 @@ def test_a_fetch_waits_while_another_one_reads_beside_the_loop(tell: Callable[[S
         waiting = [asyncio.ensure_future(each.take(records_max=1, wait_ms=60_000)) for each in members]
         taken = [await asyncio.wait_for(each, 5) for each in waiting]
         assert sorted(run for answers in taken for each in answers for run in each.acquired) == [(0, 0, 1), (1, 1, 1)]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("cold_read", [0.0, 1.0])
+def test_a_damaged_batch_takes_its_partition_offline_and_not_the_node(
+    cold_read: float, tell: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(data: BytesLike) -> NoReturn:
+        raise MalformedMessage("no batch begins at position 0")
+
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        await client.produce("t", batch("a"))
+        await client.produce("t", batch("b"), partition=1)
+        node.host.disk.faults.cold_read = cold_read
+        with monkeypatch.context() as patch:
+            patch.setattr(share_fetching, "fetched_batches", refuse)
+            taken = await Consumer(client, topic_id).take(wait_ms=1_000)
+        assert {each.error for each in taken} == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert (await client.produce("t", batch("c"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await client.produce("t", batch("c"), partition=1)).error_code == ErrorCode.NONE
 
     tell(story)
 
