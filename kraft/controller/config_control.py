@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
@@ -17,6 +17,7 @@ from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import alter_configs as replacing
 from moldau.protocol.messages import incremental_alter_configs as incremental
+from moldau.protocol.primitives import TEXT_SIZE_MAX
 from moldau.protocol.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 
 Resource = TypeVar("Resource", incremental.AlterConfigsResource, replacing.AlterConfigsResource)
@@ -71,6 +72,9 @@ def alter_configs(context: DecisionContext, request: replacing.AlterConfigsReque
     return Decision(() if request.validate_only else records, replacing.AlterConfigsResponse(responses=responses))
 
 
+TOO_LONG: Final = (
+    f"The configuration value cannot be added because it exceeds the maximum value size of {TEXT_SIZE_MAX} bytes."
+)
 NO_API_ERROR = ApiError(ErrorCode.NONE, None)
 
 
@@ -234,6 +238,8 @@ def changed_values(
             value = edited_list(before, value, operation)
             if value == before:
                 continue  # A list that is not set is not written if the operation adds nothing and removes nothing.
+            if len(value.encode()) > TEXT_SIZE_MAX:
+                return ApiError(ErrorCode.INVALID_CONFIG, TOO_LONG)
         changes[config.name] = value
     return changes
 
