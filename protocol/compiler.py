@@ -21,9 +21,12 @@ from typing import TypeVar, cast
 
 from moldau.protocol.decoded_size import (
     CONTENT_CHARGE,
+    CUT_FIELDS,
     DECODED_SIZE_MAX,
     SHORT_DECODED_SIZE_MAX,
     TAG_CHARGE,
+    TEXT_ERRORS,
+    cut_text,
     decoded_size,
     least_size,
     long_message,
@@ -45,7 +48,6 @@ from moldau.protocol.primitives import (
     wrong_length,
 )
 from moldau.protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
-from moldau.protocol.text_limits import CUT_FIELDS, TEXT_ERRORS, cut_text
 
 T = TypeVar("T")
 

@@ -1,17 +1,25 @@
-"""The limit on the memory that a decoded request takes, computed from the declaration of the message.
+"""The limits of messages: the memory that a decoded request takes, computed from its declaration, and long strings.
 
 A decoder compares the count of every array with the number of bytes that remain, because each item takes at least one
 byte. That check alone would let one byte of a large request become sixty bytes of Python objects, so the total is
 limited as well. The sizes in this module are upper bounds for CPython, a little above measured ones. A request that is
 too short to reach the limit, whatever it contains, is decoded without counting; nearly all requests are.
+
+Strings keep within their size, too. A byte that is not UTF-8 is read as U+FFFD, as in Apache Kafka.
+
+DIVERGES: of a long string it would make three times as many bytes, more than a string may have. Apache Kafka takes it,
+and then fails to write the record, the request or the response that contains it. Here such a string is malformed, so
+that every string that was read can be written. A message of this node that is too long, because it repeats such a
+string, is cut; Apache Kafka fails to write it.
 """
 
 from __future__ import annotations
 
+import codecs
 import struct
 from typing import Final
 
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import TEXT_SIZE_MAX, MalformedMessage
 from moldau.protocol.schema import NEVER, Field, Wire, fields_in, spec_of
 
 DECODED_SIZE_MAX: Final = 56 << 20
@@ -23,6 +31,10 @@ TAG_CHARGE: Final = 1024
 CONTENT_CHARGE: Final = 4
 """The bytes that are counted for each byte of text. CPython stores a text with one character outside of the basic plane
 in 4 bytes for each character."""
+TEXT_ERRORS: Final = "moldau-text"
+"""The name of the handler, for `str(data, "utf-8", TEXT_ERRORS)`. It raises `MalformedMessage`."""
+CUT_FIELDS: Final = ("error_message", "status_detail")
+"""The fields of responses whose texts are cut: they are this node's own, and repeat those of requests."""
 
 OBJECT_SIZE: Final = 48
 SLOT_SIZE: Final = 8
@@ -104,3 +116,19 @@ def long_message(name: str) -> LongMessage:
 def too_many_items(name: str) -> MalformedMessage:
     """The exception for a request that exceeds `DECODED_SIZE_MAX` at the field `name`."""
     return MalformedMessage(f"the request decodes into more than {DECODED_SIZE_MAX} bytes, at {name}")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    size = len(error.object)
+    if size > TEXT_SIZE_MAX // 3:
+        raise MalformedMessage(f"a string of {size} bytes that is not UTF-8")
+    return "\ufffd", error.end
+
+
+codecs.register_error(TEXT_ERRORS, _replaced)
+
+
+def cut_text(data: bytes) -> bytes:
+    """Cut a text in UTF-8 to the size that a string may have."""
+    return data[:TEXT_SIZE_MAX].decode(errors="ignore").encode()

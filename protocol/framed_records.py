@@ -9,8 +9,8 @@ from typing import Final
 
 from moldau.protocol.compiler import Decoder, decoder_of
 from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint, uvarint
+from moldau.protocol.records.stored_structs import encode_stored
 from moldau.protocol.schema import spec_of
-from moldau.protocol.stored_structs import encode_stored
 
 FRAME_VERSION: Final = 1
 """The version of the frame. Version 0 was that of Kafka's 2.8 preview, which no release reads any more."""

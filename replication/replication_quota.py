@@ -112,7 +112,7 @@ class ReplicationQuota:
 
 def parse_throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
     """Parse a list of partition:broker pairs, and return the partitions that are throttled on this broker. None for
-    `*`, which throttles all partitions. A text that is no such pair, which Apache Kafka may have stored, is left out.
+    `*`, which throttles all partitions. Other texts, which Apache Kafka may have stored, are left out.
     """
     pairs = [each.strip() for each in text.split(",") if each.strip()]
     if ALL_PARTITIONS in pairs:

@@ -21,8 +21,8 @@ from moldau.kraft.controller.decision import Decision
 from moldau.kraft.image.metadata_image import Provenance
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
+from moldau.protocol.records.stored_structs import UnreadableRecord
 from moldau.protocol.refusals import refused_with_text
-from moldau.protocol.stored_structs import UnreadableRecord
 from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import QuotaTags
 

@@ -32,10 +32,9 @@ from moldau.broker.network.replies import (
 from moldau.broker.network.route import Authentication, FrameAnswer, FrameHook, RequestContext, Route
 from moldau.broker.network.turns import Rank
 from moldau.broker.runtime.pending import Pending
-from moldau.protocol.decoded_size import LongMessage
+from moldau.protocol.decoded_size import TEXT_ERRORS, LongMessage
 from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.primitives import MalformedMessage, skip_tags
-from moldau.protocol.text_limits import TEXT_ERRORS
 from moldau.security.access import Access
 
 log = logging.getLogger("moldau.connection")

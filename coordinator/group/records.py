@@ -17,8 +17,8 @@ from moldau.protocol.record_batch import NO_PRODUCER_ID
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
 from moldau.protocol.records.record_frames import type_prefix, value_version
+from moldau.protocol.records.stored_structs import encode_stored
 from moldau.protocol.schema import ZERO_UUID
-from moldau.protocol.stored_structs import encode_stored
 
 LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1

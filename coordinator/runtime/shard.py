@@ -21,7 +21,7 @@ from moldau.coordinator.runtime.machine import (
 from moldau.coordinator.runtime.step import Outcome, Step
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record
-from moldau.protocol.stored_structs import UnreadableRecord
+from moldau.protocol.records.stored_structs import UnreadableRecord
 
 RequestT = TypeVar("RequestT")
 ChangeT = TypeVar("ChangeT")

@@ -13,7 +13,7 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
 from moldau.protocol.records.share_state import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from moldau.protocol.records.share_state import StateBatch as RecordedBatch
-from moldau.protocol.stored_structs import encode_stored
+from moldau.protocol.records.stored_structs import encode_stored
 
 SNAPSHOT_KEY: Final = 0
 UPDATE_KEY: Final = 1

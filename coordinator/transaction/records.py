@@ -12,8 +12,8 @@ from moldau.protocol.compiler import decode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
+from moldau.protocol.records.stored_structs import encode_stored
 from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from moldau.protocol.stored_structs import encode_stored
 
 TRANSACTION_KEY: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1

@@ -19,12 +19,11 @@ from moldau.broker.metadata.refusals import error_of
 from moldau.broker.network.replies import EncodedResponse
 from moldau.broker.network.route import ClientConnection, RequestContext
 from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply
-from moldau.protocol.decoded_size import LongMessage
+from moldau.protocol.decoded_size import TEXT_ERRORS, LongMessage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
-from moldau.protocol.text_limits import TEXT_ERRORS
 from moldau.security.access import Access, AclOperation
 from moldau.security.principal import Principal
 

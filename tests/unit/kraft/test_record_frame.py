@@ -12,7 +12,7 @@ from moldau.kraft.features import SUPPORTED_FEATURES, record_version, refusal_of
 from moldau.kraft.record_frame import decode_record, encode_record, record_classes
 from moldau.protocol.primitives import TEXT_SIZE_MAX, MalformedMessage
 from moldau.protocol.records import metadata as records
-from moldau.protocol.stored_structs import UnreadableRecord
+from moldau.protocol.records.stored_structs import UnreadableRecord
 from tests.unit.kraft.image.images import everything, image_of, uuid
 
 

@@ -17,7 +17,7 @@ from moldau.coordinator.runtime.machine import (
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.records.consumer_groups import ConsumerGroupMetadataKey
-from moldau.protocol.stored_structs import encode_stored
+from moldau.protocol.records.stored_structs import encode_stored
 from tests.support.counters import COMMIT_TIMEOUT_MS, IDLE_MS, Add, Count, CounterShard
 
 

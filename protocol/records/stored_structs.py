@@ -1,4 +1,4 @@
-"""Encodes the structs of records. A struct that no reader takes is refused, because it would be in a log for good: each
+"""Encodes the structs of records. A struct that no reader takes is refused, because it would stay in a log, and each
 node that reads the log would fail at it.
 """
 
