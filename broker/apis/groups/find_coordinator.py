@@ -7,11 +7,11 @@ is the leader of a partition of an internal topic, which is created at the first
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import REFUSALS, Answer, Need, elements_rule, on_cluster, on_group, on_transactional_id
+from moldau.broker.apis.needs import Answer, Of, each_in, needs, on_cluster, on_group, on_transactional_id
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import InternalTopic
@@ -21,7 +21,6 @@ from moldau.broker.metadata.cluster_view import NodeAddress
 from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from moldau.protocol.refusals import refused_with_text
 from moldau.security.access import AclOperation
 
 BATCH_VERSION: Final = 4
@@ -29,6 +28,12 @@ BATCH_VERSION: Final = 4
 SHARE_VERSION: Final = 6
 """The first version with keys of share partitions, which only brokers request."""
 NO_NODE: Final = -1
+PERMISSIONS: Final[Mapping[int, tuple[Of, AclOperation]]] = {
+    KeyType.GROUP: (on_group, AclOperation.DESCRIBE),
+    KeyType.TRANSACTION: (on_transactional_id, AclOperation.DESCRIBE),
+    KeyType.SHARE: (lambda operation, key: on_cluster(operation), AclOperation.CLUSTER_ACTION),
+}
+"""The permission for a key, by the type of the key."""
 
 
 def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -102,25 +107,13 @@ def acl_rule(services: Services, context: RequestContext, request: object, answe
     refused anyway."""
     assert isinstance(request, FindCoordinatorRequest)
     kind = request.key_type
-    if kind not in (KeyType.GROUP, KeyType.TRANSACTION) and (kind != KeyType.SHARE or context.version < SHARE_VERSION):
+    if kind not in PERMISSIONS or (kind == KeyType.SHARE and context.version < SHARE_VERSION):
         return answer(context, request)
-    if request.coordinator_keys:
-        rule = elements_rule("coordinator_keys", "coordinators", lambda services, context, key: _coordinated(kind, key))
-        return rule(services, context, request, answer)
-    if context.version >= BATCH_VERSION:
-        return answer(context, request)
-    need = _coordinated(kind, request.key)
-    if need.is_met(context.access):
-        return answer(context, request)
-    return refused_with_text(request, context.version, REFUSALS[need.kind])
-
-
-def _coordinated(kind: int, key: str) -> Need:
-    if kind == KeyType.GROUP:
-        return on_group(AclOperation.DESCRIBE, key)
-    if kind == KeyType.TRANSACTION:
-        return on_transactional_id(AclOperation.DESCRIBE, key)
-    return on_cluster(AclOperation.CLUSTER_ACTION)
+    of, operation = PERMISSIONS[kind]
+    if context.version < BATCH_VERSION:
+        return needs(of, operation, "key")(services, context, request, answer)
+    rule = each_in("coordinator_keys", of, operation, None, results="coordinators")
+    return rule(services, context, request, answer)
 
 
 API: Final = Api(FindCoordinatorRequest, broker=handle, needs=acl_rule, lists=[cut("coordinator_keys", "coordinators")])

@@ -164,8 +164,7 @@ client that allows more gets fewer."""
 
 @dataclass(frozen=True, slots=True)
 class TopicPages(Parts):
-    """How a request for a page is cut into parts. The page ends when its topics have as many partitions as the request
-    allows."""
+    """How a request for a page is cut into parts. It ends when its topics have as many partitions as it allows."""
 
     lists: tuple[ListPath, ...] = (TOPIC_NAMES,)
     open_max: int = 1
