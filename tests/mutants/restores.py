@@ -80,7 +80,7 @@ RESTORE_MUTANTS: Final = (
         Hunt.BACKUPS,
     ),
     Mutant(
-        677,
+        698,
         "groups keep their offsets under the former name of a topic",
         "backup/group_offsets.py",
         "                renamed = None if end_offset is None else renames.get(topic)\n",
@@ -88,7 +88,7 @@ RESTORE_MUTANTS: Final = (
         Hunt.BACKUPS,
     ),
     Mutant(
-        678,
+        699,
         "a backup of the second in which older ones were removed is taken for an older one",
         "backup/store.py",
         '        return f"{moment}-{max(numbers, default=0) + 1}"\n',
