@@ -27,8 +27,9 @@ began = time.process_time()
 for number in range(EVENTS):
     group = number % GROUPS
     member = f"consumer-{number % 7}-{number:08x}-4a5b-4c5d-8e9f-0123456789ab"
-    event = GroupEvent(Cause.JOINED, member, f"consumer-{number % 7}", hosts[number % 256], number, "a reason to join")
-    history.add(names[group], event, number)
+    client, host = f"consumer-{number % 7}", hosts[number % 256]
+    event = GroupEvent(Cause.JOINED, member, client, host, number, "a reason to join", number, number)
+    history.add([(names[group], event)])
 took = time.process_time() - began
 gc.collect()
 print((resident_kb() - before) * 1024 / 1e6, took / EVENTS * 1e6, len(history))

@@ -20,6 +20,7 @@ from moldau.coordinator.group.history import (
     CAUSE_OF_REFUSAL,
     DETAIL_SIZE_MAX,
     NO_CLIENT,
+    REBALANCE_BEGAN,
     Cause,
     GroupEvent,
     GroupHistory,
@@ -112,18 +113,21 @@ class Rebalances:
     """The number of new group epochs by the kind of the group."""
 
 
-class EventCommitted(NamedTuple):
-    """Adds an event to the history of its group when the log has accepted the records of the step that reported it."""
+class EventsCommitted(NamedTuple):
+    """Adds the events of a step to the histories of their groups when the log has accepted the records of the step."""
 
-    group_id: str
-    event: GroupEvent
+    events: list[tuple[str, GroupEvent]]
+    """The events with the ids of their groups, in order. The step may add more until its records are appended."""
 
     def on_committed(self, step: GroupStep) -> None:
-        step.history.add(self.group_id, self.event, step.wall_ms)
+        step.history.add(self.events)
 
     def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
         if error in APPENDED:
             self.on_committed(step)
+
+
+_new_tuple = tuple.__new__  # This is what the constructor of a named tuple calls, at half the cost.
 
 
 @dataclass(slots=True)
@@ -135,6 +139,8 @@ class GroupStep(Step[Change]):
     image: CoordinatorImage
     """The cluster's metadata at the time of the step."""
     history: GroupHistory
+    events: list[tuple[str, GroupEvent]] | None = field(default=None, kw_only=True)
+    """The events that this step has reported, with the ids of their groups; None if it has reported none."""
 
     def add_to_history(
         self, group_id: str, cause: Cause, about: NamedClient = NO_CLIENT, *, number: int = 0, detail: str = ""
@@ -143,15 +149,24 @@ class GroupStep(Step[Change]):
         the event."""
         if len(detail) > DETAIL_SIZE_MAX:
             detail = detail[:DETAIL_SIZE_MAX]
-        member_id, client_id, client_host, now = about.member_id, about.client_id, about.client_host, self.wall_ms
-        event = GroupEvent(cause, member_id, client_id, client_host, number, detail, now, now)
-        self.outcomes.append(EventCommitted(group_id, event))
+        now_ms = self.wall_ms
+        values = (cause, about.member_id, about.client_id, about.client_host, number, detail, now_ms, now_ms, 1)
+        event = _new_tuple(GroupEvent, values)
+        events = self.events
+        if events is None:
+            events = self.events = []
+            self.outcomes.append(EventsCommitted(events))
+        events.append((group_id, event))
         return event
 
     def add_rebalance_to_history(self, group_id: str, cause: GroupEvent, number: int) -> None:
-        """Report that a rebalance begins because of the event `cause`. `number` is the generation that ends, or the
-        epoch that begins."""
-        self.add_to_history(group_id, Cause.REBALANCE_BEGAN, cause, number=number, detail=cause.cause.value)
+        """Report that a rebalance begins because of the event `cause`, which this step has reported. `number` is the
+        generation that ends, or the epoch that begins."""
+        kind, member_id, client_id, client_host, _, _, now_ms, _, _ = cause
+        detail = kind._value_  # `value` is a function.
+        values = (REBALANCE_BEGAN, member_id, client_id, client_host, number, detail, now_ms, now_ms, 1)
+        assert self.events is not None, "the cause of a rebalance is reported first"
+        self.events.append((group_id, _new_tuple(GroupEvent, values)))
 
     def add_refusal_to_history(self, group_id: str, about: NamedClient, error: ErrorCode) -> None:
         """Report a refusal to the history of its group, if `CAUSE_OF_REFUSAL` has its error. A group that does not

@@ -9,7 +9,7 @@ the count of that one increases; so a client that is refused again and again doe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, Protocol
 
@@ -62,6 +62,9 @@ class Cause(Enum):
     OFFSETS_SET_AHEAD = "offsets-set-ahead"
     TOPIC_DELETED = "topic-deleted"
     DELETED = "deleted"
+
+
+REBALANCE_BEGAN: Final = Cause.REBALANCE_BEGAN
 
 
 class NamedClient(Protocol):
@@ -184,39 +187,47 @@ class GroupHistory:
         self._rings: dict[str, list[GroupEvent]] = {}
         """The events of each group by group id. The group whose last event is the oldest comes first."""
         self._count = 0
+        self._room = 0
+        """The number of events that each group may keep, as long as the number of groups is `_groups_count`."""
+        self._groups_count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, group_id: str, event: GroupEvent, wall_ms: int) -> None:
-        """Add an event to the history of a group. An event that equals the group's last one only raises its count. To
-        make room, the oldest events of the same group are removed, then those of the groups whose last event is the
+    def add(self, events: Iterable[tuple[str, GroupEvent]]) -> None:
+        """Add events, each with the id of its group. An event that equals the group's last one only raises its count.
+        To make room, the oldest events of the same group are removed, then those of the groups whose last event is the
         oldest."""
-        rings = self._rings
-        ring = rings.pop(group_id, None)
-        if ring is None:
-            ring = []
-        rings[group_id] = ring
-        if ring:
-            last = ring[-1]
-            if last.cause is event.cause and last[:6] == event[:6]:
-                ring[-1] = last._replace(last_ms=wall_ms, times=last.times + 1)
-                return
-            if len(ring) >= GROUP_EVENTS_MIN:
-                room = min(max(self.events_max // len(rings), GROUP_EVENTS_MIN), GROUP_EVENTS_MAX)
-                while len(ring) >= room:
-                    del ring[0]
-                    self._count -= 1
-        # Nearly all events have their time already: `_replace` takes longer than all of the rest.
-        ring.append(event if event.last_ms == wall_ms else event._replace(first_ms=wall_ms, last_ms=wall_ms))
-        self._count += 1
+        rings, ring, last_id = self._rings, None, None
+        for group_id, event in events:
+            if ring is None or group_id != last_id:
+                ring = rings.pop(group_id, None)
+                if ring is None:
+                    ring = []
+                rings[group_id] = ring
+                last_id = group_id
+            if ring:
+                last = ring[-1]
+                if last.cause is event.cause and last[:6] == event[:6]:
+                    ring[-1] = last._replace(last_ms=event.last_ms, times=last.times + 1)
+                    continue
+                if len(ring) >= GROUP_EVENTS_MIN:
+                    groups_count = len(rings)
+                    if groups_count != self._groups_count:
+                        self._groups_count = groups_count
+                        self._room = min(max(self.events_max // groups_count, GROUP_EVENTS_MIN), GROUP_EVENTS_MAX)
+                    while len(ring) >= self._room:
+                        del ring[0]
+                        self._count -= 1
+            ring.append(event)
+            self._count += 1
         while self._count > self.events_max:
-            silent_id = next(iter(self._rings))
-            silent = self._rings[silent_id]
+            silent_id = next(iter(rings))
+            silent = rings[silent_id]
             del silent[0]
             self._count -= 1
             if not silent:
-                del self._rings[silent_id]
+                del rings[silent_id]
 
     def events_of(self, group_id: str) -> tuple[GroupEvent, ...]:
         """The events of a group, the oldest first."""

@@ -204,8 +204,11 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         for told in self._offsets.commit(self.committed_end_offset):
             if self.is_loaded:
                 cause = Cause.COMMIT_WENT_BACK if isinstance(told, OffsetWentBack) else Cause.RECORDS_LOST
-                event = GroupEvent(cause, number=told.by, detail=f"{told.topic}-{told.partition}")
-                self.history.add(told.group_id, event, told.commit_ms)
+                at_ms = told.commit_ms
+                event = GroupEvent(
+                    cause, number=told.by, detail=f"{told.topic}-{told.partition}", first_ms=at_ms, last_ms=at_ms
+                )
+                self.history.add([(told.group_id, event)])
 
     # Deciding
 
