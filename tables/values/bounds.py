@@ -34,14 +34,25 @@ DECIMAL_SIZE_MAX: Final = 1024
 second for 40,000 digits."""
 BRACKETS_SOUGHT: Final = 6
 """The number of opening brackets of a JSON text that are found one by one, before all are counted."""
-_SCAN: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-"""Parses a JSON value at a position of a text, and returns it with the position after it. Raises StopIteration if there
-is none."""
 _NOT_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Translates brackets into signed bytes, which change the depth of nesting by 1 or -1."""
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
 """The pattern of a JSON string, also of one that does not end. It is possessive, so that it takes linear time."""
+
+
+Scan = Callable[[str, int], tuple[Any, int]]
+"""A function that parses a JSON value at a position of a text, and returns it with the position after it. Raises
+StopIteration if there is none."""
+
+
+def scanner(parse_float: Callable[[str], object] | None = None) -> Scan:
+    """Make a `Scan`. `parse_float`: see `parse_json`."""
+    scan: Scan = json.JSONDecoder(parse_float=parse_float).scan_once  # type: ignore[attr-defined]
+    return scan
+
+
+_SCAN: Final = scanner()
 
 
 class HostileValue(ValueNotDecoded):
@@ -64,23 +75,25 @@ def value_count_error(size: int) -> HostileValue:
 # JSON
 
 
-def parse_json(data: bytes | memoryview) -> Any:
-    """Parse JSON that is not nested too deeply. Raises `HostileValue`, and ValueError for a text that is not JSON.
+def parse_json(data: bytes | memoryview, parse_float: Callable[[str], object] | None = None) -> Any:
+    """Parse JSON that is not nested too deeply. `parse_float`: makes the value for the text of a number that is no
+    integer; None makes floats. Raises `HostileValue`, and ValueError for a text that is not JSON.
 
     The number of values need not be checked: each value within a JSON value takes two bytes.
     """
     data = bytes(data)
     if has_many_brackets(data) and json_depth(data) > DEPTH_MAX:
         raise nesting_error()
+    scan = _SCAN if parse_float is None else scanner(parse_float)
     try:
         text = data.decode()
-        value, end = _SCAN(text, 0)
+        value, end = scan(text, 0)
         if end == len(text):
             return value
     except (ValueError, StopIteration):
         pass
     try:  # another encoding than UTF-8, white space around the value, or no JSON
-        return json.loads(data)
+        return json.loads(data, parse_float=parse_float)
     except RecursionError:  # UTF-16 may hide brackets
         raise nesting_error() from None
 

@@ -4,13 +4,15 @@
 
 TOPICS is a name with wildcards. It matches a topic whose name begins with two underscores only if it begins with two
 underscores, too. PART is key, value or headers. FIELD names a field of JSON, at any index of the lists on the way; `*`
-is any name. Without FIELD the whole part is changed. The whole part is also changed if it cannot be parsed.
+is any name. Without FIELD the whole part is changed. The whole part is also changed if it cannot be parsed. The numbers
+of other fields keep their digits, also those that a float does not have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from moldau.protocol.late_tuple import NamedTuple
@@ -99,12 +101,13 @@ class Masks:
         import json  # A node reads the rules at its start, and masks nothing there.
 
         from moldau.tables.values.bounds import HostileValue, parse_json
+        from moldau.tables.values.exact_json import exact_text, number_text
 
         try:
-            value = parse_json(data)
+            value = parse_json(data, number_text)
             for rule in rules:
-                value = _changed(value, rule.path, rule.change)
-            return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+                value = _changed(value, rule.path, partial(_with_floats, rule.change))
+            return exact_text(json.dumps(value, ensure_ascii=False)).encode("utf-8", "surrogatepass")
         except (ValueError, HostileValue):
             return _whole(rules[0].change, data)
 
@@ -138,3 +141,10 @@ def _changed(value: Any, path: Sequence[str], change: Change) -> Any:
         for key, each in value.items()
     }
     return {key: each for key, each in fields.items() if each is not DROP_VALUE}
+
+
+def _with_floats(change: Change, value: Any) -> object:
+    """Change a field that `exact_json` has parsed."""
+    from moldau.tables.values.exact_json import plain_value
+
+    return change(plain_value(value))

@@ -16,6 +16,7 @@ from moldau.broker.cli.daily.failures import Failure, WrongArguments
 from moldau.broker.cli.invocation import Invocation, reason_of
 from moldau.protocol.record_builder import RecordHeader
 from moldau.tables.client.producer import OutgoingRecord
+from moldau.tables.values.exact_json import MARK, exact_text, number_text
 
 PIECE_SIZE: Final = 1 << 16
 IDLE_S: Final = 0.1
@@ -127,14 +128,14 @@ def _of_json(line: bytes, shape: RecordShape) -> OutgoingRecord:
     if shape.key_field is None and shape.value_field is None:
         _parsed(line)
         return shape.record(None, line)
-    row = _parsed(line)
-    key = None if shape.key_field is None else _encoded(_field(row, shape.key_field))
-    return shape.record(key, line if shape.value_field is None else _encoded(_field(row, shape.value_field)))
+    row = _parsed(line, number_text)
+    key = None if shape.key_field is None else _exactly_encoded(_field(row, shape.key_field))
+    return shape.record(key, line if shape.value_field is None else _exactly_encoded(_field(row, shape.value_field)))
 
 
-def _parsed(line: bytes) -> Any:
+def _parsed(line: bytes, parse_float: Callable[[str], object] | None = None) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line, parse_float=parse_float)
     except ValueError as problem:
         raise ValueError(f"it is not JSON ({problem})") from None
 
@@ -162,6 +163,13 @@ def _encoded(value: object, as_json: Callable[[object], bytes] = _as_json) -> by
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else as_json(value)
+
+
+def _exactly_encoded(value: object) -> bytes | None:
+    """What `_encoded` returns, for a field whose numbers keep their digits (`exact_json`)."""
+    if value is None or (isinstance(value, str) and not value.startswith(MARK)):
+        return _encoded(value)
+    return exact_text(_as_json(value).decode()).encode()
 
 
 def _of_record(line: bytes, shape: RecordShape) -> OutgoingRecord:

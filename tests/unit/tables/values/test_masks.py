@@ -52,6 +52,20 @@ def test_a_field_is_changed_with_what_contains_it_and_what_is_within_it(rule: st
     assert masks.may_change("key") is (rule == "key") and masks.may_change("value") is (rule != "key")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_numbers_of_other_fields_keep_their_digits(encoding: str) -> None:
+    numbers = '"amount": 12345678901234567.89, "rest": [1.10, 1E+400, -0.0, 1.234567890123456789, 7]'
+    found = masked(["*:value.card"], Record(value=f'{{"card": 1.5, {numbers}}}'.encode(encoding)))
+    assert found.value == f'{{"card": "***", {numbers}}}'.encode()
+
+
+def test_a_change_gets_the_numbers_of_a_field() -> None:
+    got: list[object] = []
+    rules = [mask_rule("*:value.a", got.append), mask_rule("*:value.b", got.append)]
+    Masks(rules, "t").mask_record(Record(value=b'{"a": 1.50, "b": {"c": [2.25, "1.5", 3]}}'))
+    assert got == [1.5, {"c": [2.25, "1.5", 3]}]
+
+
 def test_what_cannot_be_parsed_is_masked_as_a_whole() -> None:
     assert masked(["*:value.card"], Record(value=b'{"card": 4111')).value == b"***"
     assert masked(["*:value.card"], Record(value=b"[" * 100_000)).value == b"***"
