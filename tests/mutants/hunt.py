@@ -26,7 +26,18 @@ REPLICA_SEEDS = 50
 TABLES = "tables"
 TESTS_OF_TABLES = tuple(
     f"tests/unit/lake/test_{name}.py"
-    for name in ("layout", "keys", "flattening", "forms", "columns", "upsert", "moved_keys", "sink", "orphans")
+    for name in (
+        "layout",
+        "keys",
+        "flattening",
+        "forms",
+        "columns",
+        "upsert",
+        "moved_keys",
+        "sink",
+        "orphans",
+        "data_files",
+    )
 )
 UNTOLD = "--untold"
 TAILORED = "tailored"

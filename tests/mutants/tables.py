@@ -160,4 +160,28 @@ TABLE_MUTANTS: Final = (
         "        if False:\n",
         Hunt.TABLES,
     ),
+    Mutant(
+        776,
+        "a column of which one row group has no bounds has those of the others, so that rows are not found",
+        "lake/data_files.py",
+        "            bounds.pop(ids[path], None)\n",
+        "            pass\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        777,
+        "a key that decodes to null is the key of a row",
+        "lake/columns.py",
+        "                    if made is None and not may_become_null:\n",
+        "                    if False:\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        778,
+        "a sweep deletes files of a process that is taking the table over",
+        SINK,
+        "        if not self._commit_empty():\n",
+        "        if False:\n",
+        Hunt.TABLES,
+    ),
 )

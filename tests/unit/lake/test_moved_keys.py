@@ -213,3 +213,14 @@ def test_a_row_whose_record_retention_has_deleted_is_still_that_of_its_key(tmp_p
     )
     write_checkpoints(stage.logs, stage.ends, {("t", 1): 1})
     assert stage.verified().findings == []
+
+
+def test_a_row_whose_tombstone_was_compacted_away_unread_is_found(tmp_path: Path) -> None:
+    stage = LakeStage(tmp_path)
+    append(stage, [Change("a", 0, 1), Change("b", 0, 1)])
+    stage.follow(mode=UPSERT)
+    append(stage, [Change("a", 0, 2, is_deletion=True), Change("c", 0, 3)])
+    keep_alone(stage, 0, (1, Record(b"b", b"v", START_MS + 1)), (3, Record(b"c", b"v", START_MS + 3)))
+    stage.follow(mode=UPSERT)
+    (finding,) = stage.verified().findings
+    assert finding.endswith("1 offsets are in the table, and not the last of their key in the log: 0:0")

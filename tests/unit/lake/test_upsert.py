@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from moldau.lake import stored_rows, upsert
 from moldau.lake.keys import NO_KEYS, ChangedKeys
 from moldau.lake.upsert import KeyChanges, MatchedKeys, match_changed_keys, rows_that_stay
 from moldau.protocol.record_builder import Record
-from tests.support.lake_stage import START_MS, LakeStage
+from tests.support.lake_stage import START_MS, LakeStage, framed
 
 
 def rows(found: Sequence[tuple[bytes, int, int, int]]) -> pa.RecordBatch:
@@ -173,3 +175,44 @@ def test_of_two_equal_times_that_of_the_higher_partition_is_the_later_one(tmp_pa
         stage.append([Record(b"k", value, START_MS)], partition=partition)
         stage.follow(mode="upsert")
         assert by_key(stage.table().scan().to_arrow()) == {b"k": b"c" if partition == 2 else b"b"}
+
+
+def grown(is_wide: bool) -> dict[str, Any]:
+    """A schema with each kind of type that may grow, and with `is_wide` the one that it has grown into."""
+
+    def inner(name: str) -> dict[str, Any]:
+        fields = [{"name": "a", "type": "long" if is_wide else "int"}]
+        more = [{"name": "b", "type": ["null", "string"]}] if is_wide else []
+        return {"type": "record", "name": name, "fields": [*fields, *more]}
+
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 9 if is_wide else 5, "scale": 2}
+    types = {
+        "n": "long" if is_wide else "int",
+        "x": "double" if is_wide else "float",
+        "d": decimal,
+        "of": inner("Of"),
+        "many": {"type": "array", "items": inner("Item")},
+        "by": {"type": "map", "values": inner("Value")},
+        **({"later": ["null", "int"]} if is_wide else {}),
+    }
+    return {"type": "record", "name": "V", "fields": [{"name": name, "type": kind} for name, kind in types.items()]}
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("is_wide_first", [False, True])
+def test_a_schema_may_grow_between_the_batches_of_a_round(tmp_path: Path, *, is_wide_first: bool, flat: bool) -> None:
+    stage = LakeStage(tmp_path)
+    inside: dict[bool, Any] = {False: {"a": 1}, True: {"a": 1 << 40, "b": "x"}}
+    for partition, is_wide in enumerate((is_wide_first, not is_wide_first)):
+        schema, of = grown(is_wide), inside[is_wide]
+        stage.put_schema(partition, schema)
+        value = {"n": 1, "x": 0.5, "d": Decimal("1.25"), "of": of, "many": [of], "by": {"k": of}, "later": 3}
+        stage.append([Record(b"k%d" % partition, framed(partition, schema, value), START_MS)], partition)
+    stage.follow(mode="upsert", registry=str(stage.schemas), is_flat=flat)
+    assert stage.offsets() == [(0, 0), (1, 0)]
+    for row, is_wide in zip(stage.rows(), (is_wide_first, not is_wide_first), strict=True):
+        found = row if flat else row["value"]
+        expected = {"b": None, **inside[is_wide]}
+        assert found["many"] == [expected] and dict(found["by"]) == {"k": expected}
+        assert found["later"] == (3 if is_wide else None) and found["d"] == Decimal("1.25")
+    assert stage.verified().findings == []
