@@ -150,13 +150,18 @@ def _format_where_missing(config: Config, environment: LocalEnvironment, formatt
     """Format empty directories, so that one command is enough to try a node. The node becomes the only voter of its
     quorum, unless the configuration names the voters.
 
-    Returns whether directories were formatted. Raises `FormatError`, `InvalidScram` and OSError.
+    Returns whether directories were formatted. Raises `FormatError`, also if they were formatted for another cluster
+    than the one that is asked for, `InvalidMetaProperties`, `InvalidScram` and OSError.
     """
     from moldau.broker.cli.format_storage import fresh_cluster_id
-    from moldau.broker.metadata.storage_format import format_directories
-    from moldau.storage.checkpoints.meta_properties import META_PROPERTIES_FILE
+    from moldau.broker.metadata.storage_format import FormatError, format_directories
+    from moldau.storage.checkpoints.meta_properties import read_meta_properties
 
-    if any(environment.fs.exists(f"{path}/{META_PROPERTIES_FILE}") for path in config.log_dirs):
+    found = {path: it for path in config.log_dirs if (it := read_meta_properties(environment.fs, path)) is not None}
+    for path, properties in found.items():
+        if formatting.cluster_id not in (None, properties.cluster_id):
+            raise FormatError(f"{path} belongs to cluster {properties.cluster_id}, not to that of --cluster-id")
+    if found:
         return False
     for line in format_directories(
         environment.fs,

@@ -262,11 +262,13 @@ _NOT_WRITABLE: Final = (
     "The node must be able to write there: change the owner of the directory, run the node as its owner, or choose"
     " another directory (--data DIR, or log.dirs in the file)"
 )
+_NO_DIRECTORY: Final = "Choose a directory (--data DIR, or log.dirs in the file)"
 REMEDIES: Final[Mapping[int, str]] = {
     errno.EACCES: _NOT_WRITABLE,
     errno.EPERM: _NOT_WRITABLE,
     errno.EROFS: _NOT_WRITABLE,
-    errno.ENOTDIR: "Choose a directory (--data DIR, or log.dirs in the file)",
+    errno.ENOTDIR: _NO_DIRECTORY,
+    errno.EEXIST: _NO_DIRECTORY,
     errno.ENOSPC: "Make room on that disk, or choose a directory on another one (--data DIR, or log.dirs in the file)",
     errno.EADDRNOTAVAIL: "Name an address of this machine in listeners",
     errno.EMFILE: "Raise the limit of the process's file descriptors (ulimit -n)",

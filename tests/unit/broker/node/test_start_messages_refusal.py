@@ -97,6 +97,21 @@ def test_a_directory_of_another_cluster(tmp_path: Path, node: int) -> None:
 
 
 @pytest.mark.processes
+def test_a_directory_of_another_cluster_than_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    subprocess.run([*COMMAND, "format", "--data", str(data)], cwd=ROOT, check=True, capture_output=True)
+    line = refused("--data", str(data), *listeners(), "--cluster-id", "5L6g3nShT-eMCtK--X86sw")
+    assert f"{data} belongs to cluster " in line and line.endswith(", not to that of --cluster-id")
+
+
+@pytest.mark.processes
+def test_a_directory_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    line = refused("--data", str(tmp_path / "file" / "data"), *listeners())
+    assert f"{tmp_path / 'file'}: " in line and "Choose a directory" in line
+
+
+@pytest.mark.processes
 def test_directories_of_two_clusters(tmp_path: Path) -> None:
     directories = []
     for name in ("a", "b"):
