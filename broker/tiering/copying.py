@@ -445,7 +445,7 @@ def expired_segments(
             continue
         is_hidden = segment.last_offset < log.log_start_offset
         is_due = (has_size and excess_size >= segment.size) or (
-            has_time and now_ms - segment.max_timestamp_ms >= log.config.retention_ms
+            has_time and now_ms - segment.max_timestamp_ms > log.config.retention_ms
         )
         if not is_hidden and not is_due:
             first_left = segment
