@@ -72,7 +72,7 @@ RESTORE_MUTANTS: Final = (
         Hunt.BACKUPS,
     ),
     Mutant(
-        669,
+        779,
         "the start of a share group stays beyond the end of its partition",
         "backup/share_states.py",
         "            if state.start_offset > end_offset or any(",
