@@ -271,10 +271,9 @@ class TableErasure:
             table.maintenance.expire_snapshots().by_ids(expired).commit()
             self._erased.snapshots_expired = len(expired)
             self._ports.step("snapshots expired")
-            table = self._loaded()
-        for fs, path in self._strays(table):
-            fs.delete_file(path)
         self._lake_table.sweep()
+        for fs, path in self._strays(self._loaded()):
+            fs.delete_file(path)
 
 
 def named_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:

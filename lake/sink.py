@@ -189,7 +189,9 @@ class LakeTable:
         if not self._commit_empty():
             return []
         orphans = unneeded(self._catalog.load_table(self._identifier), found)
-        for fs, path in orphans:
+        for fs, path in reversed(
+            orphans
+        ):  # Data files last: an erasure that ends early is continued while they are there.
             with suppress(FileNotFoundError):
                 fs.delete_file(path)
         return [path for _, path in orphans]
