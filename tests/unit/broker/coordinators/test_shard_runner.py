@@ -293,11 +293,11 @@ def test_a_log_that_is_truncated_while_it_is_loaded_is_not_damaged() -> None:
             await read
             return work()
 
-        node.groups.shards.on_leadership_lost(0)
+        node.groups.on_leadership_lost(0)
         node.environment.offload = offload  # type: ignore[assignment, method-assign]
         node.coordinators.on_leadership_gained(partition)
         await pause(node, 1.0)
-        node.groups.shards.on_leadership_lost(0)
+        node.groups.on_leadership_lost(0)
         partition.log.truncate_to(0, node.environment.wall_ms())
         read.set_result(None)
         await node.loaded()

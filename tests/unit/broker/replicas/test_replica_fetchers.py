@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from moldau.broker.cli.invocation import load_config
-from moldau.broker.replicas.replica_fetchers import RunningFetcher
+from moldau.broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers, RunningFetcher
 from moldau.broker.runtime.flusher import Flusher
 from moldau.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import RebuildFromRemote, TruncateLog
+from moldau.replication.replication_quota import ReplicationQuota
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.log import producer_replay, truncation
 from moldau.storage.log.truncation import RemoteStart
@@ -42,17 +43,22 @@ class Follower:
         self.partition = Partition("t", TOPIC_ID, 0, log, 0)
         self.during_checkpoint: Callable[[], None] = lambda: None
         self.flusher = Flusher(cast("Any", self), cast("Any", None))
-        ports = SimpleNamespace(
+        broker = cast("Any", self)
+        ports = FetcherPorts(
             node_id=2,
             config=load_config(None, None, [], {}),
-            environment=self,
-            loop=SimpleNamespace(call_soon=lambda *_: None),
-            logs=self,
+            environment=broker,
+            loop=cast("Any", SimpleNamespace(call_soon=lambda *_: None)),
+            cluster=broker,
+            brokers=broker,
+            logs=broker,
             flusher=self.flusher,
-            quota=None,
-            remote_state=self,
+            quota=ReplicationQuota(),
+            broker_epoch=lambda: 1,
+            spawn=broker,
+            remote_state=broker,
         )
-        self.fetcher = RunningFetcher(cast("Any", SimpleNamespace(may_fetch=False)), cast("Any", ports), LEADER)
+        self.fetcher = RunningFetcher(ReplicaFetchers(ports), ports, LEADER)
         self.partition.become_follower(LEADER, 4)
         self.fetcher.follow(self.partition)
 
