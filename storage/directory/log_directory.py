@@ -388,7 +388,10 @@ class LogDirectory:
         for log in self._changed.take_logs(count_max):
             key = (log.topic, log.partition)
             if self.logs.get(key) is log:
-                self.checkpoints.set_log_offsets(key, _hidden_start(log), log.recovery_point, log.first_dirty_offset)
+                # The start as well if the base offset of the first segment shows it: with a loss of power the deleted
+                # segments come back, and the offset of the cleaner may be past them.
+                start_offset = log.start_offset_to_checkpoint or None
+                self.checkpoints.set_log_offsets(key, start_offset, log.recovery_point, log.first_dirty_offset)
         if high_watermark is None:
             return bool(self._changed)
         self.checkpoints.drop_previous_high_watermarks(self.damaged.high_watermarks)
@@ -468,11 +471,3 @@ class LogDirectory:
         # DIVERGES: Kafka removes the .lock file when it stops; a lock file that goes away can let two processes in.
         self._lock.release()
         return is_clean
-
-
-def _hidden_start(log: Log) -> int | None:
-    """The log start offset, if it must be checkpointed; None if the files show it, as the base offset of the first
-    segment. A tiered log always needs it above offset 0.
-    """
-    start_offset = log.start_offset_to_checkpoint
-    return start_offset if start_offset > (0 if log.config.is_tiered else log.segments[0].base_offset) else None

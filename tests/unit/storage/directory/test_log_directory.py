@@ -245,6 +245,29 @@ def test_a_loss_of_power_leaves_a_new_log_new() -> None:
         assert (log.log_start_offset, log.recovery_point, again.high_watermarks.get(key, 0)) == (0, 0, 0)
 
 
+def test_segments_that_retention_deleted_stay_hidden_if_a_loss_of_power_brings_them_back() -> None:
+    """The offset of the cleaner may be past them, although they were never cleaned."""
+    config, first_offsets = replace(SMALL, cleanup_policy=("compact",)), set()
+    for seed in range(8):
+        disk = SimulatedDisk(f"{seed}")
+        first = LogDirectory.open(disk, "/data", ignore, "monday")
+        log = first.create_log("orders", 0, TOPIC_ID, config, NOW_MS)
+        for number in range(2):
+            append(log, str(number))
+            log.roll(NOW_MS)
+        log.flush(NOW_MS)
+        log.advance_log_start(1, 2)
+        assert log.delete_old_segments(NOW_MS, 2)
+        log.first_dirty_offset = 1
+        first.begin_checkpoint().write_files()
+        disk.crash()
+
+        again = LogDirectory.open(disk, "/data", ignore, "tuesday").load_log("orders", 0, config, NOW_MS, ignore)
+        assert again.log_start_offset == again.first_dirty_offset == 1
+        first_offsets.add(again.segments[0].base_offset)
+    assert first_offsets == {0, 1}
+
+
 @pytest.mark.parametrize("is_at_base", [True, False])
 def test_after_a_truncation_below_its_start_a_log_hides_nothing_that_was_appended_since(is_at_base: bool) -> None:
     """The checkpoint with the lowered recovery point is the last one before the crash."""
