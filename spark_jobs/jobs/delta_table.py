@@ -190,6 +190,10 @@ class DeltaLedger:
             ends = (
                 dict.fromkeys(exported_ends_in(table, run.topic), EARLIEST) | ends
             )  # The new topic may have fewer partitions.
+        # The search for the ends stops at a partition without one, and another run may read those that this one lacks.
+        for partition in range(max(ends, default=0)):
+            if partition not in ends and table.transaction_version(application_of(run.topic, partition)) is None:
+                ends[partition] = EARLIEST
         versions = {application_of(run.topic, partition): end for partition, end in sorted(ends.items())}
         described = {
             RANGES_ENTRY: json.dumps({str(each): list(offsets) for each, offsets in sorted(run.ranges.items())})

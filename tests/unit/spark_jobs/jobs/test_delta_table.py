@@ -12,6 +12,7 @@ from moldau.spark_jobs.jobs import delta_table
 from moldau.spark_jobs.jobs.delta_table import DeltaLedger, DeltaOutput
 from moldau.spark_jobs.jobs.export import ExportJob, ledger_of, plan_export, write_file
 from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportRun
+from moldau.tables.options.offset_choices import EARLIEST
 from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
@@ -60,6 +61,13 @@ def test_the_ledger_survives_a_checkpoint(tmp_path: Path) -> None:
     for old in (tmp_path / "table" / "_delta_log").glob("*.json"):
         old.unlink()
     assert ledger(tmp_path).ends("t", "c") == {0: 5, 1: 0}
+
+
+def test_a_partition_that_a_run_does_not_have_is_begun_by_a_later_one(tmp_path: Path) -> None:
+    for ranges in ({1: (0, 5), 3: (0, 2)}, {0: (0, 4), 1: (5, 6)}, {1: (6, 7)}):
+        one = ledger(tmp_path)
+        one.commit(ExportRun(one.begin("t", "c"), "t", "c", ranges, ()))
+    assert ledger(tmp_path).ends("t", "c") == {0: 4, 1: 7, 2: EARLIEST, 3: 2}
 
 
 def test_two_runs_of_the_same_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
