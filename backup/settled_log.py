@@ -1,5 +1,5 @@
-"""Produces the batches of a restored log: the batches of the backup below the end of the restored log, in which commit
-markers of aborted transactions are rewritten, then the appended markers.
+"""The batches of a restored log: those of the backup, with abort markers instead of commit markers for transactions
+that the restore aborts, and then the markers that it appends.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from moldau.protocol.refusals import refused
 
 
 class AtMost(NamedTuple):
-    """The most elements of the lists at some paths of a request.
+    """A limit on the elements of each list at some paths of a request.
 
     DIVERGES: a request with more is refused with INVALID_REQUEST; Apache Kafka has no such limits."""
 
@@ -31,8 +31,7 @@ class OnePass(NamedTuple):
 
 
 def at_most(most: int, *paths: str) -> AtMost:
-    """Declare the most elements of lists at these paths, the outer list first. If no path is given, of all lists of the
-    request."""
+    """Limit the lists at these paths to `most` elements each; without a path, all lists of the request."""
     return AtMost(most, paths)
 
 
@@ -61,7 +60,7 @@ def bounded_handler(limits: Mapping[str, int], answer: Handler, *, is_cut: bool 
 
 
 def _longest(holder: object, path: Sequence[str], most: int) -> int:
-    """The length of the longest list at a path. The search stops above `most`."""
+    """The length of the longest list at a path; the search ends at the first length above `most`."""
     elements = getattr(holder, path[0]) or ()
     if len(path) == 1:
         return len(elements)

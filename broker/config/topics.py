@@ -47,7 +47,7 @@ def topic_values(config: Config, overrides: Mapping[str, str]) -> ConfigValues:
 
 
 def topic_defaults(config: Config) -> dict[str, str | None]:
-    """The value of each setting of a topic that has no setting of its own, as DescribeConfigs shows it."""
+    """The settings of a topic without overrides, as DescribeConfigs shows them."""
     values = topic_values(config, {})
     return {name: value_text(values.value(name)) for name in topic_catalogue()}
 

@@ -96,9 +96,10 @@ async def partition_lags(
     isolation: int = READ_COMMITTED,
     finished: Mapping[Partition, OffsetSet | None] | None = None,
 ) -> list[PartitionLag]:
-    """Compute the lag of each partition, sorted by topic and partition. `finished` has for each partition the offsets
-    after the committed one that are not read again. If these are None, they are not known, and the lag is an upper
-    bound.
+    """Compute the lag of each partition, sorted by topic and partition.
+
+    `finished`, for share groups: the offsets of each partition that are finished although they are past the committed
+    offset. They do not count as lag. If they are unknown (None), the lag is an upper bound.
     """
     now_ms = client.ports.environment.wall_ms()
     lags = []

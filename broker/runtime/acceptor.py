@@ -40,7 +40,7 @@ _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class AcceptPolicy(Protocol):
-    """Decides before and after each accept; a listener implements it."""
+    """Decides whether connections are accepted and whether they stay. A listener implements it."""
 
     @property
     def send_buffer_size(self) -> int:
@@ -61,7 +61,7 @@ class AcceptPolicy(Protocol):
         """Note that an accept failed, because the process had no descriptor or no memory left."""
 
     def protocol_for(self, address: str) -> asyncio.BaseProtocol:
-        """Make the protocol of an accepted connection for which `accepted` returned None."""
+        """Make the protocol of an accepted connection that may stay."""
 
 
 class Acceptor(Protocol):

@@ -372,10 +372,10 @@ class RemoteSource:
     ) -> list[AbortedTransaction]:
         """The aborted transactions that overlap the offsets from `first_offset` to `end_offset` (exclusive).
 
-        Their markers may be in later segments, of later epochs, or in the local log. A transaction that ended inside
-        `read`, the segment that is read, counts only if the index of that segment has it. For a compacted topic the
-        other tier may still have a marker that was removed here; with that marker a client would skip records that the
-        producer wrote later.
+        `read` is the segment whose records are read. A transaction that ends after it may have its marker in a later
+        segment or in the local log. A transaction that ends inside it counts only if its own index has the marker:
+        compaction may have removed the marker from `read` but not from the local log, and by such a marker a client
+        would skip later records of the producer.
         """
         opened = self._opened
 

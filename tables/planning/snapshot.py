@@ -47,8 +47,8 @@ class PartitionSnapshot:
     """The list of segments; None if the snapshot has only the digest."""
 
     def changes(self, segments: SegmentList, start_offset: int) -> str | None:
-        """Return how `segments` differ from those of the snapshot, at or past the offset from which on a query reads.
-        Return None if they do not differ."""
+        """Describe how `segments` differ from the snapshot's, for a query that reads from `start_offset` on. None if
+        they do not differ there."""
         if digest_of(segments) == self.digest:
             return None
         if self.segment_list is None:
