@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.settings import ConfigRules
-from moldau.kraft.controller.view import MIN_INSYNC_REPLICAS_CONFIG, View
+from moldau.kraft.controller.view import MIN_INSYNC_REPLICAS_CONFIG, ControllerView
 from moldau.kraft.image.configs import ConfigResource, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.topic_names import refusal_of_name
@@ -79,7 +79,7 @@ NO_API_ERROR = ApiError(ErrorCode.NONE, None)
 
 
 def alter_resources(
-    view: View,
+    view: ControllerView,
     resources: Iterable[Resource],
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
 ) -> tuple[list[tuple[ConfigResource, ApiError]], list[object]]:
@@ -107,7 +107,7 @@ def alter_resources(
 
 
 def records_of(
-    view: View,
+    view: ControllerView,
     key: ConfigResource,
     resource: Resource,
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
@@ -137,7 +137,7 @@ def records_of(
     return records
 
 
-def restored_eligible_replicas(view: View, topic_name: str) -> Iterator[PartitionChangeRecord]:
+def restored_eligible_replicas(view: ControllerView, topic_name: str) -> Iterator[PartitionChangeRecord]:
     """Yield the records that restore the eligible leader replicas of partitions without an in-sync replica, after a
     ClearElrRecord for a topic (for all topics if the name is empty). Such a partition commits no records, so its
     eligible leader replicas have every committed record.
@@ -154,7 +154,7 @@ def restored_eligible_replicas(view: View, topic_name: str) -> Iterator[Partitio
             )
 
 
-def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> ApiError | None:
+def refusal_of_min_in_sync(view: ControllerView, key: ConfigResource, changes: NewValues) -> ApiError | None:
     """The error of a change of min.insync.replicas that eligible leader replicas forbid; None if the change is allowed.
     Eligible leader replicas need one value for the cluster, which only topics may override (KIP-966). A broker must not
     have a value of its own, and the value of the cluster must not be removed.

@@ -11,7 +11,7 @@ from moldau.kraft.controller.broker_sessions import BrokerSessions
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.controller.failure_detector import FailureDetector
 from moldau.kraft.controller.settings import ControllerSettings
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
@@ -29,7 +29,7 @@ class DecisionContext(NamedTuple):
     is not part of the metadata, and is lost when the controller's term ends.
     """
 
-    view: View
+    view: ControllerView
     sessions: BrokerSessions
     failure_detector: FailureDetector
     now_ms: int

@@ -25,7 +25,7 @@ from moldau.kraft.controller.partitions.elections import preferred_elections
 from moldau.kraft.controller.partitions.leadership import changes_of_leaderless
 from moldau.kraft.controller.security.token_control import expired_tokens
 from moldau.kraft.controller.settings import ControllerSettings
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
@@ -91,8 +91,8 @@ class Controller:
         return self._replay.image
 
     @property
-    def view(self) -> View:
-        return View(self.image, self._index, self._settings)
+    def view(self) -> ControllerView:
+        return ControllerView(self.image, self._index, self._settings)
 
     def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
         """The decisions with which a new leader begins: their records are the first that it writes.

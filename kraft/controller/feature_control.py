@@ -12,7 +12,7 @@ from typing import Final
 
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
-from moldau.kraft.controller.view import MIN_INSYNC_REPLICAS_CONFIG, View
+from moldau.kraft.controller.view import MIN_INSYNC_REPLICAS_CONFIG, ControllerView
 from moldau.kraft.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
@@ -61,7 +61,7 @@ def update_features(context: DecisionContext, request: UpdateFeaturesRequest) ->
     return Decision(records, reply, kraft_version=versions[0] if versions else None)
 
 
-def level_of(view: View, name: str) -> int:
+def level_of(view: ControllerView, name: str) -> int:
     features = view.image.features
     if name == KRAFT_VERSION:
         return view.settings.quorum.kraft_version
@@ -76,9 +76,9 @@ def type_of(update: FeatureUpdateKey) -> UpgradeType | None:
     return UpgradeType(update.upgrade_type) if update.upgrade_type in set(UpgradeType) else None
 
 
-def refusal_of_update(view: View, update: FeatureUpdateKey) -> str | None:
+def refusal_of_update(view: ControllerView, update: FeatureUpdateKey) -> str | None:
     name, level = update.feature, update.max_version_level
-    reason = reason_against(view, update)
+    reason = reason_for_refusal(view, update)
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
     if name == KRAFT_VERSION:
@@ -97,7 +97,7 @@ def refusal_of_update(view: View, update: FeatureUpdateKey) -> str | None:
     return None
 
 
-def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
+def reason_for_refusal(view: ControllerView, update: FeatureUpdateKey) -> str | None:
     name, level, upgrade_type = update.feature, update.max_version_level, type_of(update)
     if upgrade_type is None:
         return "The controller does not support the given upgrade type."
@@ -121,7 +121,7 @@ def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
     return None
 
 
-def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
+def ranges_of(view: ControllerView, name: str) -> Iterator[tuple[str, SupportedRange]]:
     """Yield the name of each node and the range of levels of the feature that the node supports, this controller
     first."""
     cluster, own_id = view.image.cluster, view.settings.node_id
@@ -133,7 +133,7 @@ def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
             yield f"Controller {controller.id}", controller.features.get(name, DISABLED_FEATURE_RANGE)
 
 
-def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
+def records_of_update(view: ControllerView, update: FeatureUpdateKey) -> Iterator[object]:
     if update.feature == KRAFT_VERSION:
         yield NoOpRecord()  # The response waits until this record is committed; the quorum writes kraft.version itself.
         return
@@ -142,7 +142,7 @@ def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
         yield from records_of_eligible_replicas(view)
 
 
-def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
+def records_of_eligible_replicas(view: ControllerView) -> Iterator[ConfigRecord]:
     """Yield the records that give min.insync.replicas one value for the whole cluster, as eligible leader replicas
     need.
 

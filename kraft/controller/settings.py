@@ -54,7 +54,7 @@ class StaticQuorum:
         return None if version == 0 else "the voters are static"
 
 
-def never_ms() -> int:
+def no_wall_clock() -> int:
     """The wall clock of a controller without delegation tokens; such a controller never reads it."""
     return 0
 
@@ -70,7 +70,7 @@ class SecuritySettings(NamedTuple):
     """Time (ms) after which a token that is not renewed expires."""
     token_check_interval_ms: int = 3_600_000
     """Time (ms) between two searches for expired tokens."""
-    wall_clock_ms: Callable[[], int] = never_ms
+    wall_clock_ms: Callable[[], int] = no_wall_clock
 
     def __repr__(self) -> str:
         return f"SecuritySettings with{'' if self.has_authorizer else 'out'} an authorizer"

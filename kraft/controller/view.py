@@ -19,7 +19,7 @@ UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
 DEFAULT_RESOURCE_NAME: Final = ""
 
 
-class View(NamedTuple):
+class ControllerView(NamedTuple):
     """A metadata image and its partition index, both at the same offset, with the controller's settings."""
 
     image: MetadataImage

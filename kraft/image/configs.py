@@ -7,7 +7,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.kraft.image.persistent_map import PersistentMap, hash_of_text
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import ConfigRecord
 
@@ -28,8 +28,8 @@ class ConfigResource(NamedTuple):
     name: str
 
 
-def place_of_resource(resource: ConfigResource) -> int:
-    return place_of_text(resource.name) + resource.type
+def hash_of_resource(resource: ConfigResource) -> int:
+    return hash_of_text(resource.name) + resource.type
 
 
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -38,7 +38,7 @@ NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 class ConfigsImage(NamedTuple):
     """The dynamic settings by resource. A resource without settings is left out."""
 
-    by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = PersistentMap(place_of_resource)
+    by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = PersistentMap(hash_of_resource)
 
     def settings_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.by_resource.get(ConfigResource(resource_type, name)) or NO_SETTINGS

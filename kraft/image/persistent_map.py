@@ -14,12 +14,12 @@ BUCKET_SIZE: Final = 64
 BUCKETS_MIN: Final = 16
 
 
-def place_of_text(key: str) -> int:
+def hash_of_text(key: str) -> int:
     """A hash of a text. It is the same in every process, so that the order of iteration is the same, too."""
     return crc32(key.encode())
 
 
-def place_of_uuid(key: bytes) -> int:
+def hash_of_uuid(key: bytes) -> int:
     return int.from_bytes(key[12:16], "big")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from moldau.kraft.image.cluster import MIGRATING_DIRECTORY, ClusterImage
-from moldau.kraft.image.persistent_map import PersistentMap, place_of_text, place_of_uuid
+from moldau.kraft.image.persistent_map import PersistentMap, hash_of_text, hash_of_uuid
 from moldau.kraft.topic_names import may_collide, metric_name
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import (
@@ -144,9 +144,9 @@ class Topic(NamedTuple):
 class TopicsImage(NamedTuple):
     """All topics by id, and the topic ids by name."""
 
-    by_id: PersistentMap[bytes, Topic] = PersistentMap(place_of_uuid)
-    ids: PersistentMap[str, bytes] = PersistentMap(place_of_text)
-    metric_names: PersistentMap[str, str] = PersistentMap(place_of_text)
+    by_id: PersistentMap[bytes, Topic] = PersistentMap(hash_of_uuid)
+    ids: PersistentMap[str, bytes] = PersistentMap(hash_of_text)
+    metric_names: PersistentMap[str, str] = PersistentMap(hash_of_text)
     """Topic names by metric name (`metric_name`). It has only topics with a dot or an underscore in their name, because
     the metric name of another topic could be the same."""
 

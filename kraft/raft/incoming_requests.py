@@ -41,7 +41,7 @@ class Machine(Protocol):
     def transition(self, transition: Transition | None) -> None: ...
 
 
-def receive(machine: Machine, event: RequestReceived) -> None:
+def handle_request(machine: Machine, event: RequestReceived) -> None:
     """Validate a request and respond, or leave the response to the leader's role."""
     member, request = machine.member, event.request
     if isinstance(request, DescribeQuorumRequest) and not _is_about_the_partition(event):

@@ -56,7 +56,7 @@ class QuorumMember:
         self.leader_endpoints: Mapping[str, Address] = {}
         """The endpoints of the leader that `election` names; empty if this node does not follow it."""
         self.outbox = Outbox(election)
-        self.peers = Peers(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
+        self.peers = PeerRequests(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
         self.flushed_end_offset = log.end_offset
         """The offset before which every record of this node's log is durable."""
         self.high_watermark = -1
@@ -186,7 +186,7 @@ class QuorumMember:
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
 
-class Peers:
+class PeerRequests:
     """The requests to other nodes that have no response yet, by node id. A bootstrap server has a negative id."""
 
     def __init__(self, outbox: Outbox, request_timeout_ms: int, retry_backoff_ms: int) -> None:

@@ -38,7 +38,7 @@ from moldau.kraft.raft.events import (
     Stop,
     Stopped,
 )
-from moldau.kraft.raft.incoming_requests import receive
+from moldau.kraft.raft.incoming_requests import handle_request
 from moldau.kraft.raft.log_view import LogView
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.roles.candidate import CandidateRole
@@ -217,7 +217,7 @@ class Raft:
                 member.flushed_end_offset = end_offset
                 self.transition(self.role.on_log_flushed())
             case RequestReceived():
-                receive(self, event)
+                handle_request(self, event)
             case ResponseReceived():
                 if member.peers.note_response(event, member.now_ms):
                     self.transition(self.role.on_response(event))

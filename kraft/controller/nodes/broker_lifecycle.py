@@ -25,7 +25,7 @@ from moldau.kraft.controller.partitions.leadership import (
     changes_without,
     changes_without_directories,
 )
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -117,7 +117,13 @@ def refused(error: ErrorCode) -> Decision:
 
 
 def next_state(
-    view: View, broker: Broker, state: BrokerState, requested: RequestedState, *, is_caught_up: bool, may_go: bool
+    view: ControllerView,
+    broker: Broker,
+    state: BrokerState,
+    requested: RequestedState,
+    *,
+    is_caught_up: bool,
+    may_go: bool,
 ) -> BrokerState:
     """The state of a broker after a heartbeat. `may_go` means that the broker has handed over all its partitions, and
     the other active brokers know the new leaders.
@@ -137,7 +143,9 @@ def next_state(
     return after
 
 
-def shutdown_changes(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> Changes | None:
+def shutdown_changes(
+    view: ControllerView, broker: Broker, state: BrokerState, requested: RequestedState
+) -> Changes | None:
     """The changes by which a broker in controlled shutdown hands over its next partitions, with None for each examined
     partition that does not change. `HANDED_OVER_DIVISOR` limits the partitions of one heartbeat. Returns None if the
     broker has nothing to hand over, or does not shut down.
@@ -153,10 +161,10 @@ def shutdown_changes(view: View, broker: Broker, state: BrokerState, requested: 
     count = max(HANDED_OVER_PARTITIONS_MIN, len(view.by_broker.partitions_in_sync(broker.id)) // HANDED_OVER_DIVISOR)
     changes = changes_without(view, broker.id)
     first = next(filter(None, changes), None)
-    return None if first is None else chain([first], up_to_count(changes, count - 1))
+    return None if first is None else chain([first], first_changes(changes, count - 1))
 
 
-def up_to_count(changes: Changes, count: int) -> Changes:
+def first_changes(changes: Changes, count: int) -> Changes:
     """Yield the elements of `changes` up to the `count`-th one that is not None."""
     for change in changes:
         yield change
@@ -166,7 +174,7 @@ def up_to_count(changes: Changes, count: int) -> Changes:
 
 
 def records_of_transition(
-    view: View, broker: Broker, state: BrokerState, after: BrokerState, moves: Changes | None
+    view: ControllerView, broker: Broker, state: BrokerState, after: BrokerState, moves: Changes | None
 ) -> Iterable[object | None]:
     if after is state:
         return moves or ()
@@ -178,7 +186,9 @@ def records_of_transition(
     return fencing_records(view, broker)
 
 
-def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> Iterable[object | None]:
+def records_of_failed_directories(
+    view: ControllerView, broker: Broker, offline: Sequence[bytes]
+) -> Iterable[object | None]:
     """The changes to make if a heartbeat reports failed log directories. Every heartbeat names all failed directories,
     so only those that the registration still has are handled. If the broker would have no directory left, nothing
     changes, because such a broker stops by itself (KIP-858)."""
@@ -198,7 +208,7 @@ def records_of_cordoned_directories(broker: Broker, cordoned: Sequence[bytes] | 
     ]
 
 
-def fencing_records(view: View, broker: Broker) -> Iterable[object | None]:
+def fencing_records(view: ControllerView, broker: Broker) -> Iterable[object | None]:
     if broker.fenced:
         return []
     return chain(changes_without(view, broker.id), [registration_change(broker, fenced=FENCE)])

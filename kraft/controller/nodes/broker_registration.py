@@ -10,7 +10,7 @@ from itertools import chain
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision, record_slices
 from moldau.kraft.controller.partitions.leadership import Changes, changes_after_loss, changes_without
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from moldau.kraft.image.cluster import Broker
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -71,7 +71,7 @@ def batches_of(
     yield [*last, record]
 
 
-def changes_of_restart(view: View, request: BrokerRegistrationRequest, existing: Broker | None) -> Changes:
+def changes_of_restart(view: ControllerView, request: BrokerRegistrationRequest, existing: Broker | None) -> Changes:
     """The changes that a restart of the broker makes to its partitions.
 
     A clean stop leaves the broker epoch on disk (KIP-966). A broker that cannot name that epoch may have lost records
@@ -151,7 +151,7 @@ def refusal_of_directories(image: MetadataImage, request: BrokerRegistrationRequ
     return None
 
 
-def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiError | None:
+def refusal_of_features(view: ControllerView, request: BrokerRegistrationRequest) -> ApiError | None:
     supported = {feature.name: feature for feature in request.features}
     for name, level in finalized_features(view):
         feature = supported.get(name)
@@ -163,7 +163,7 @@ def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiEr
     return None
 
 
-def finalized_features(view: View) -> Iterator[tuple[str, int]]:
+def finalized_features(view: ControllerView) -> Iterator[tuple[str, int]]:
     """Yield the name and level of each finalized feature: those of the metadata log, and kraft.version, which the
     quorum stores."""
     image = view.image

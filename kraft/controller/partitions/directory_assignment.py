@@ -6,7 +6,7 @@ from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.controller.partitions.leadership import election_of, rules_of
 from moldau.kraft.controller.partitions.partition_change import RequestedChange, change_of
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.cluster import LOST_DIRECTORY, Broker
 from moldau.kraft.image.topics import PartitionRegistration
 from moldau.protocol.errors import ErrorCode
@@ -35,7 +35,9 @@ def refused(error: ErrorCode) -> Decision:
     return Decision((), AssignReplicasToDirsResponse(error_code=error))
 
 
-def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, records: list[object]) -> DirectoryResult:
+def assign_in_directory(
+    view: ControllerView, broker: Broker, directory: DirectoryData, records: list[object]
+) -> DirectoryResult:
     result = DirectoryResult(id=directory.id)
     for topic in directory.topics:
         answers = []
@@ -50,7 +52,7 @@ def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, re
 
 
 def assign_replica_directory(
-    view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
+    view: ControllerView, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
     """The record that assigns a replica to a log directory, or an error.
 

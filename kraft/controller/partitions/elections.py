@@ -10,7 +10,7 @@ from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.partitions.leadership import rules_of
 from moldau.kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.elect_leaders import (
@@ -57,7 +57,7 @@ def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Dec
     return Decision.in_slices(records, ElectLeadersResponse(replica_election_results=results))
 
 
-def all_partitions(view: View) -> Iterator[TopicPartitions]:
+def all_partitions(view: ControllerView) -> Iterator[TopicPartitions]:
     for topic in view.image.topics.by_id.values():
         yield TopicPartitions(topic=topic.name, partitions=sorted(topic.partitions))
 
@@ -81,7 +81,7 @@ def refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
 
 
 def elect_partition_leader(
-    view: View, topic_name: str, partition_id: int, election: Election
+    view: ControllerView, topic_name: str, partition_id: int, election: Election
 ) -> PartitionChangeRecord | ApiError:
     topic = view.image.topics.by_name(topic_name)
     if topic is None:
@@ -98,7 +98,7 @@ def elect_partition_leader(
 
 
 def election_record(
-    view: View, topic: Topic, partition_id: int, partition: PartitionRegistration, election: Election
+    view: ControllerView, topic: Topic, partition_id: int, partition: PartitionRegistration, election: Election
 ) -> PartitionChangeRecord | None:
     rules = rules_of(view, topic, view.eligibility_of(partition))
     return change_of(topic.id, partition_id, partition, RequestedChange(election=election), rules)
@@ -107,13 +107,13 @@ def election_record(
 # Periodic elections
 
 
-def preferred_elections(view: View, count_max: int) -> list[PartitionChangeRecord]:
+def preferred_elections(view: ControllerView, count_max: int) -> list[PartitionChangeRecord]:
     """The records that elect the preferred leader of partitions that another replica leads, if it may lead; at most
     `count_max`."""
     return list(islice(_preferred(view), count_max))
 
 
-def _preferred(view: View) -> Iterator[PartitionChangeRecord]:
+def _preferred(view: ControllerView) -> Iterator[PartitionChangeRecord]:
     for topic, partition_id, partition in view.partitions(view.by_broker.imbalanced):
         record = election_record(view, topic, partition_id, partition, Election.PREFERRED)
         if record is not None:

@@ -13,7 +13,7 @@ from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.controller.partitions.leadership import election_of, rules_of
 from moldau.kraft.controller.partitions.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, PartitionRegistration, Topic
 from moldau.protocol.errors import ErrorCode
@@ -56,7 +56,7 @@ def alter_partition(context: DecisionContext, request: AlterPartitionRequest) ->
 
 
 def alter_in_sync_set(
-    view: View,
+    view: ControllerView,
     broker_id: int,
     topic: Topic,
     partition: PartitionRegistration,

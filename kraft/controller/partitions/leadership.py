@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from moldau.kraft.controller.partition_index import Key
 from moldau.kraft.controller.partitions.partition_change import Election, PartitionRules, RequestedChange, change_of
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from moldau.protocol.records.metadata import PartitionChangeRecord
 
@@ -21,7 +21,7 @@ ones.
 """
 
 
-def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
+def rules_of(view: ControllerView, topic: Topic, may_lead: MayLead) -> PartitionRules:
     """The rules for changes of the topic's partitions. `may_lead` says which brokers may lead.
 
     `min_in_sync` of the rules is 0 if the cluster has no eligible leader replicas.
@@ -32,11 +32,11 @@ def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
     )
 
 
-def election_of(view: View, topic: Topic) -> Election:
+def election_of(view: ControllerView, topic: Topic) -> Election:
     return Election.UNCLEAN if view.allows_unclean(topic.name) else Election.ONLINE
 
 
-def changes_without(view: View, broker_id: int) -> Changes:
+def changes_without(view: ControllerView, broker_id: int) -> Changes:
     """The changes that take the leadership of all partitions from the broker, and remove it from every in-sync set of
     which it is not the last member."""
     return _changes(
@@ -47,7 +47,7 @@ def changes_without(view: View, broker_id: int) -> Changes:
     )
 
 
-def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Changes:
+def changes_without_directories(view: ControllerView, broker_id: int, lost: Collection[bytes]) -> Changes:
     """The changes of partitions whose replica on the broker is in one of the failed log directories `lost`: the replica
     loses the leadership, and leaves the in-sync set if it is not the last member."""
 
@@ -64,7 +64,7 @@ def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
     return [replica for replica in partition.isr if replica != broker_id]
 
 
-def changes_after_loss(view: View, broker_id: int) -> Changes:
+def changes_after_loss(view: ControllerView, broker_id: int) -> Changes:
     """The changes that are made when a broker restarts and may have lost records.
 
     The broker is removed from the eligible leader replicas and from every in-sync set, even if it is the last member.
@@ -80,7 +80,7 @@ def changes_after_loss(view: View, broker_id: int) -> Changes:
     )
 
 
-def changes_with(view: View, broker_id: int) -> Changes:
+def changes_with(view: ControllerView, broker_id: int) -> Changes:
     """The changes that are made when a broker is about to be unfenced: elections in all partitions without a leader, in
     which the broker may be elected.
 
@@ -95,14 +95,14 @@ def changes_with(view: View, broker_id: int) -> Changes:
     return chain(led, _changes(view, leaderless, lambda partition: RequestedChange(), with_broker=broker_id))
 
 
-def changes_of_leaderless(view: View) -> Changes:
+def changes_of_leaderless(view: ControllerView) -> Changes:
     """Elections for partitions that have no leader although a replica could lead: the former controller failed before
     it had elected all leaders, or unclean elections have been allowed for their topic."""
     return _changes(view, tuple(view.by_broker.leaderless), lambda partition: RequestedChange())
 
 
 def _changes(
-    view: View,
+    view: ControllerView,
     keys: Iterable[Key],
     wanted_of: Callable[[PartitionRegistration], RequestedChange | None],
     *,
@@ -127,7 +127,7 @@ def _changes(
         yield change_of(topic.id, partition_id, partition, wanted, rules._replace(may_lead=may_lead))
 
 
-def _may_lead(view: View, partition: PartitionRegistration, except_broker: int, with_broker: int) -> MayLead:
+def _may_lead(view: ControllerView, partition: PartitionRegistration, except_broker: int, with_broker: int) -> MayLead:
     may_lead_now = view.eligibility_of(partition)
     cluster = view.image.cluster
 

@@ -16,7 +16,7 @@ from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.partitions.leadership import rules_of
 from moldau.kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
 from moldau.kraft.controller.topics.new_partitions import refusal_of_assignment
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.topics import PartitionRegistration, Topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import list_partition_reassignments as listing
@@ -58,7 +58,7 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
 
 
 def reassign_partition(
-    view: View, topic_name: str, asked: ReassignablePartition, *, may_change_factor: bool
+    view: ControllerView, topic_name: str, asked: ReassignablePartition, *, may_change_factor: bool
 ) -> PartitionChangeRecord | ApiError | None:
     topic = view.image.topics.by_name(topic_name)
     if topic is None:
@@ -78,7 +78,7 @@ def reassign_partition(
 
 
 def begin_reassignment(
-    view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
+    view: ControllerView, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
 ) -> RequestedChange | ApiError:
     """The change that begins a reassignment to the replicas of `target`, or the error that refuses it. If an unfinished
     reassignment is replaced, the new one starts from all current replicas. A replica that the unfinished one was adding
@@ -102,7 +102,7 @@ def begin_reassignment(
 
 
 def cancel_reassignment(
-    view: View, topic: Topic, index: int, partition: PartitionRegistration
+    view: ControllerView, topic: Topic, index: int, partition: PartitionRegistration
 ) -> RequestedChange | ApiError:
     """The change that cancels a reassignment: it removes the added replicas.
 
@@ -154,12 +154,12 @@ def list_reassignments(context: DecisionContext, request: listing.ListPartitionR
     return Decision((), reply)
 
 
-def all_reassignments(view: View) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
+def all_reassignments(view: ControllerView) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
     return view.partitions(view.by_broker.reassigned)
 
 
 def named_reassignments(
-    view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
+    view: ControllerView, topics: Iterable[listing.ListPartitionReassignmentsTopics]
 ) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
     """Yield the partitions that the request names, with their topic and index. A partition that does not exist is left
     out."""

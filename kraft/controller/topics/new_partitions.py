@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from moldau.kraft.controller.decision import ApiError
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.cluster import Broker
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration
 from moldau.protocol.errors import ErrorCode
@@ -26,7 +26,9 @@ TOO_MANY_PARTITIONS = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large nu
 SEPARATE_RACKS_RULE = "moldau.replicas.share.rack=false keeps the replicas of a partition in different racks"
 
 
-def refusal_of_assignment(view: View, broker_ids: Sequence[int], replication_factor: int | None) -> ApiError | None:
+def refusal_of_assignment(
+    view: ControllerView, broker_ids: Sequence[int], replication_factor: int | None
+) -> ApiError | None:
     """The error of a partition with replicas on these brokers; None if they are allowed. `replication_factor` is that
     of the earlier partitions of the request; None for the first one."""
     image = view.image
@@ -55,7 +57,7 @@ def refusal_of_assignment(view: View, broker_ids: Sequence[int], replication_fac
     return None
 
 
-def automatic_assignments(view: View, count: int, replication_factor: int) -> list[list[int]] | ApiError:
+def automatic_assignments(view: ControllerView, count: int, replication_factor: int) -> list[list[int]] | ApiError:
     brokers = [broker for broker in view.image.cluster.brokers.values() if takes_replicas(broker)]
     prefix = f"Unable to replicate the partition {replication_factor} time(s): "
     if len(brokers) < replication_factor:
@@ -82,7 +84,7 @@ def takes_replicas(broker: Broker) -> bool:
 
 
 def partition_records(
-    view: View, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
+    view: ControllerView, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
 ) -> list[PartitionRecord] | ApiError:
     """The records of new partitions with indexes from `first_partition_id` on. All active replicas are in sync at
     first, because a new partition has no records. Returns an error if all brokers of a partition are fenced or in

@@ -13,7 +13,7 @@ from moldau.kraft.controller.topics.new_partitions import (
     partition_records,
     refusal_of_assignment,
 )
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import Topic
 from moldau.protocol.errors import ErrorCode
@@ -58,7 +58,7 @@ def refused(name: str, refusal: ApiError) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def new_partition_records(view: View, wanted: CreatePartitionsTopic) -> list[object] | ApiError:
+def new_partition_records(view: ControllerView, wanted: CreatePartitionsTopic) -> list[object] | ApiError:
     topic = view.image.topics.by_name(wanted.name)
     if topic is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -77,7 +77,7 @@ def new_partition_records(view: View, wanted: CreatePartitionsTopic) -> list[obj
     return records if isinstance(records, ApiError) else [*records]
 
 
-def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> list[list[int]] | ApiError:
+def assignments_of(view: ControllerView, topic: Topic, wanted: CreatePartitionsTopic) -> list[list[int]] | ApiError:
     additional = wanted.count - len(topic.partitions)
     replication_factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:

@@ -16,7 +16,7 @@ from moldau.kraft.controller.topics.new_partitions import (
     partition_records,
     refusal_of_assignment,
 )
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC, metric_name, refusal_of_name
@@ -140,7 +140,7 @@ def created_result(topic: NewTopic, seen: TopicChecks) -> CreatableTopicResult:
     )
 
 
-def create_topic(view: View, topic: CreatableTopic, seen: TopicChecks) -> NewTopic | ApiError:
+def create_topic(view: ControllerView, topic: CreatableTopic, seen: TopicChecks) -> NewTopic | ApiError:
     """The topic with its records, or the error that refuses it."""
     image, settings = view.image, view.settings
     overrides = {config.name: config.value for config in topic.configs}
@@ -211,7 +211,7 @@ def refusal_of_counts(topic: CreatableTopic) -> ApiError | None:
     return None
 
 
-def refusal_of_assignments(view: View, topic: CreatableTopic) -> ApiError | None:
+def refusal_of_assignments(view: ControllerView, topic: CreatableTopic) -> ApiError | None:
     seen: set[int] = set()
     replication_factor: int | None = None
     for assignment in topic.assignments:
@@ -231,7 +231,7 @@ def refusal_of_assignments(view: View, topic: CreatableTopic) -> ApiError | None
     return None
 
 
-def assignments_of(view: View, topic: CreatableTopic) -> Sequence[Sequence[int]] | ApiError:
+def assignments_of(view: ControllerView, topic: CreatableTopic) -> Sequence[Sequence[int]] | ApiError:
     if topic.assignments:
         return [one.broker_ids for one in sorted(topic.assignments, key=lambda one: one.partition_index)]
     is_default = topic.replication_factor == DEFAULT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moldau.kraft.image.persistent_map import PersistentMap, place_of_uuid
+from moldau.kraft.image.persistent_map import PersistentMap, hash_of_uuid
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from moldau.security.acl.bindings import AclBinding
@@ -13,7 +13,7 @@ from moldau.security.acl.bindings import AclBinding
 class AclsImage(NamedTuple):
     """The ACLs by id."""
 
-    by_id: PersistentMap[bytes, AclBinding] = PersistentMap(place_of_uuid)
+    by_id: PersistentMap[bytes, AclBinding] = PersistentMap(hash_of_uuid)
 
     def snapshot_records(self) -> Iterator[object]:
         for entry_id, binding in self.by_id.items():

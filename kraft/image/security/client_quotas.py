@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.kraft.image.persistent_map import PersistentMap, hash_of_text
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import ClientQuotaRecord, EntityData
 from moldau.security.quotas.entity import QuotaEntity, kafka_key_order
 
 
-def place_of_entity(entity: QuotaEntity) -> int:
-    return place_of_text(repr(entity.parts))
+def hash_of_entity(entity: QuotaEntity) -> int:
+    return hash_of_text(repr(entity.parts))
 
 
 class ClientQuotasImage(NamedTuple):
     """The quotas by entity, and by key in Apache Kafka's order. An entity without quotas is left out."""
 
-    by_entity: PersistentMap[QuotaEntity, Mapping[str, float]] = PersistentMap(place_of_entity)
+    by_entity: PersistentMap[QuotaEntity, Mapping[str, float]] = PersistentMap(hash_of_entity)
 
     def snapshot_records(self) -> Iterator[object]:
         for entity, values in self.by_entity.items():

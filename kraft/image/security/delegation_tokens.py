@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.kraft.image.persistent_map import PersistentMap, hash_of_text
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.records.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
@@ -15,7 +15,7 @@ from moldau.security.principal import Principal
 class TokensImage(NamedTuple):
     """The delegation tokens by id, including expired tokens that no record has removed yet."""
 
-    by_id: PersistentMap[str, DelegationToken] = PersistentMap(place_of_text)
+    by_id: PersistentMap[str, DelegationToken] = PersistentMap(hash_of_text)
 
     def visible(
         self, owners: Sequence[Principal] | None, principal: Principal, may_describe: Callable[[DelegationToken], bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.kraft.image.persistent_map import PersistentMap, hash_of_text
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from moldau.security.sasl.scram.credential import ScramCredential, ScramForm, form_of
@@ -18,14 +18,14 @@ class ScramKey(NamedTuple):
     mechanism: int
 
 
-def place_of_key(key: ScramKey) -> int:
-    return place_of_text(key.user) + key.mechanism
+def hash_of_key(key: ScramKey) -> int:
+    return hash_of_text(key.user) + key.mechanism
 
 
 class ScramImage(NamedTuple):
     """Credentials by user and mechanism."""
 
-    credentials: PersistentMap[ScramKey, ScramCredential] = PersistentMap(place_of_key)
+    credentials: PersistentMap[ScramKey, ScramCredential] = PersistentMap(hash_of_key)
     forms: Mapping[int, Mapping[ScramForm, int]] = MappingProxyType({})
     """The number of credentials of each form, by mechanism. The answer to an unknown user uses one of these forms."""
 

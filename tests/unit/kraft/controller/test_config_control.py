@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moldau.kraft.controller.config_control import restored_eligible_replicas
 from moldau.kraft.controller.partition_index import PartitionIndex
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.protocol.records import metadata as records
 from tests.support.controller_scribe import SETTINGS
 from tests.unit.kraft.image.images import image_of, topic, uuid
@@ -24,7 +24,7 @@ def lost(number: int, eligible: list[int], last_known: list[int]) -> object:
 
 def test_who_may_be_elected_where_nobody_leads_stays_eligible() -> None:
     base = image_of([*topic("a", 1), *topic("b", 2), *topic("c", 3), lost(1, [2], []), lost(2, [1, 2], [1])])
-    view = View(base, PartitionIndex(base.topics), SETTINGS)
+    view = ControllerView(base, PartitionIndex(base.topics), SETTINGS)
     for name, expected in (("a", ["a"]), ("b", ["b"]), ("c", []), ("", ["a", "b"])):
         changes = list(restored_eligible_replicas(view, name))
         assert [base.topics.by_id[each.topic_id].name for each in changes] == expected

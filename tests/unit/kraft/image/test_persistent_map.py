@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.kraft.image.persistent_map import BUCKET_SIZE, BUCKETS_MIN, PersistentMap, place_of_text, place_of_uuid
+from moldau.kraft.image.persistent_map import BUCKET_SIZE, BUCKETS_MIN, PersistentMap, hash_of_text, hash_of_uuid
 
 CHANGES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(), max_size=20)
 
@@ -16,7 +16,7 @@ CHANGES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(), max_si
 @given(st.lists(CHANGES, max_size=20))
 def test_every_version_stays_what_it_was(steps: list[dict[str, int | None]]) -> None:
     """Held against plain dicts, one for each version."""
-    version: PersistentMap[str, int] = PersistentMap(place_of_text)
+    version: PersistentMap[str, int] = PersistentMap(hash_of_text)
     model: dict[str, int] = {}
     versions = [(version, model)]
     for changes in steps:
@@ -37,7 +37,7 @@ def test_every_version_stays_what_it_was(steps: list[dict[str, int | None]]) -> 
 def test_it_grows_and_keeps_buckets_small() -> None:
     count = BUCKETS_MIN * BUCKET_SIZE * 4
     keys = [number.to_bytes(16, "big") for number in range(count)]
-    grown: PersistentMap[bytes, int] = PersistentMap(place_of_uuid)
+    grown: PersistentMap[bytes, int] = PersistentMap(hash_of_uuid)
     for number, key in enumerate(keys):
         grown = grown.with_changes({key: number})
     assert len(grown) == count
@@ -46,7 +46,7 @@ def test_it_grows_and_keeps_buckets_small() -> None:
 
 
 def test_an_update_shares_what_it_does_not_touch() -> None:
-    before = PersistentMap[bytes, int](place_of_uuid).with_changes({n.to_bytes(16, "big"): n for n in range(100)})
+    before = PersistentMap[bytes, int](hash_of_uuid).with_changes({n.to_bytes(16, "big"): n for n in range(100)})
     after = before.with_changes({(5).to_bytes(16, "big"): 500})
     shared = sum(mine is theirs for mine, theirs in zip(before._buckets, after._buckets, strict=True))
     assert shared == len(before._buckets) - 1

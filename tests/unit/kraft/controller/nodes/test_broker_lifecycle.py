@@ -19,7 +19,7 @@ from moldau.kraft.controller.nodes.broker_lifecycle import (
     state_of,
 )
 from moldau.kraft.controller.partition_index import PartitionIndex
-from moldau.kraft.controller.view import View
+from moldau.kraft.controller.view import ControllerView
 from moldau.kraft.image.cluster import Broker
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.topics import NO_LEADER
@@ -37,7 +37,7 @@ def broker_in(image: MetadataImage, state: BrokerState) -> Broker:
     )
 
 
-def context_of(view: View, sessions: BrokerSessions) -> DecisionContext:
+def context_of(view: ControllerView, sessions: BrokerSessions) -> DecisionContext:
     return DecisionContext(view, sessions, FailureDetector(0), now_ms=0, end_offset=lambda: 0)
 
 
@@ -61,7 +61,7 @@ def test_every_pair(state: BrokerState, wish: RequestedState, is_caught_up: bool
         expected = BrokerState.CONTROLLED_SHUTDOWN
     standing = broker_in(image, state)
     assert state_of(standing) is state
-    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    view = ControllerView(image, PartitionIndex(image.topics), SETTINGS)
     assert next_state(view, standing, state, wish, is_caught_up=is_caught_up, may_go=may_go) is expected
 
 
@@ -72,7 +72,7 @@ def test_a_broker_has_caught_up_once_it_read_its_own_registration(behind: int, i
     request = BrokerHeartbeatRequest(
         broker_id=1, broker_epoch=5, current_metadata_offset=5 - behind, want_fence=False, want_shut_down=False
     )
-    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    view = ControllerView(image, PartitionIndex(image.topics), SETTINGS)
     decision = heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), request)
     reply = decision.reply
     assert isinstance(reply, BrokerHeartbeatResponse)
@@ -101,7 +101,7 @@ def test_a_failed_directory_takes_its_replicas_and_leaves_the_last_in_sync(isr: 
         want_shut_down=False,
         offline_log_dirs=[uuid(1001)],
     )
-    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    view = ControllerView(image, PartitionIndex(image.topics), SETTINGS)
     after = image_of(heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), request).records, image)
     assert after.cluster.brokers[1].directories == (uuid(1101),)
     ((_, _, partition),) = after.topics.partitions()
@@ -141,7 +141,7 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
     )
     led = []
     for _ in range(3):
-        view = View(image, PartitionIndex(image.topics), SETTINGS)
+        view = ControllerView(image, PartitionIndex(image.topics), SETTINGS)
         led.append(len(view.by_broker.partitions_led(1)))
         sessions.note_heartbeat(2, 5, 0, metadata_offset=199)
         decision = heartbeat(context_of(view, sessions), asks)
@@ -155,7 +155,7 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
     )
     assert all(each.isr == (2,) for _, _, each in image.topics.partitions())
     sessions.note_heartbeat(2, 5, 0, metadata_offset=299)
-    decision = heartbeat(context_of(View(image, PartitionIndex(image.topics), SETTINGS), sessions), asks)
+    decision = heartbeat(context_of(ControllerView(image, PartitionIndex(image.topics), SETTINGS), sessions), asks)
     assert isinstance(decision.reply, BrokerHeartbeatResponse) and decision.reply.should_shut_down
     assert image_of(decision.records, image).cluster.brokers[1].fenced
 
@@ -166,7 +166,7 @@ def test_a_heartbeat_that_comes_late_brings_no_broker_back_that_has_shut_down(wi
     image = image_of([broker(1), *topic("t", 7)])
     gone = image.cluster.brokers[1]._replace(fenced=True, in_controlled_shutdown=True)
     image = image._replace(cluster=image.cluster._replace(brokers={1: gone}))
-    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    view = ControllerView(image, PartitionIndex(image.topics), SETTINGS)
     late = BrokerHeartbeatRequest(
         broker_id=1,
         broker_epoch=gone.epoch,
