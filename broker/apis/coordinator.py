@@ -18,7 +18,7 @@ from moldau.broker.coordinators.heartbeat_hook import HeartbeatHook
 from moldau.broker.network.route import RequestContext, Route
 from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, call_with_response
 from moldau.coordinator.group.description import complete_descriptions
-from moldau.coordinator.group.group import AboutGroup
+from moldau.coordinator.group.group import RequestOfGroup
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
@@ -108,7 +108,7 @@ def hash_then_submit(services: Services, topics: Iterable[str], submitted: Calla
 
 
 def heartbeat_hook(
-    event_of: Callable[[Waiter, RequestContext, Any], AboutGroup], feature: str | None = None
+    event_of: Callable[[Waiter, RequestContext, Any], RequestOfGroup], feature: str | None = None
 ) -> Callable[[Services, Route], HeartbeatHook]:
     """Make the function that makes the hook of a connection. `event_of` makes the event of a heartbeat. No hook answers
     if the audit log needs a line for each request, or if clients may not use the group protocol of the feature."""
@@ -116,7 +116,7 @@ def heartbeat_hook(
     def hook(services: Services, route: Route) -> HeartbeatHook:
         logs_all = services.has_authorizer and services.config.flag("moldau.audit.log.allowed")
 
-        def repeated(context: RequestContext, request: object) -> AboutGroup | None:
+        def repeated(context: RequestContext, request: object) -> RequestOfGroup | None:
             if logs_all or (feature and not services.groups.serves(feature, services.cluster.image.features.levels)):
                 return None
             return event_of(Waiter(None, context.version), context, request)
@@ -134,7 +134,7 @@ def describe_groups(
     context: RequestContext,
     request: Any,
     feature: str,
-    event_of: Callable[[Waiter, str], AboutGroup],
+    event_of: Callable[[Waiter, str], RequestOfGroup],
     not_described: Callable[[str, ErrorCode], Any],
     refuse: Callable[[str, ErrorCode], Any] | None = None,
 ) -> Pending[Any]:

@@ -14,7 +14,7 @@ from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.group.history import GroupHistory, no_log_start
+from moldau.coordinator.group.history import GroupHistory, unknown_log_start
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.protocol.errors import ErrorCode
 
@@ -47,7 +47,7 @@ class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
         partitions_count: Callable[[str], int | None],
         current_image: Callable[[], CoordinatorImage],
         share_states: ShareStatePersister | None = None,
-        log_start_of: Callable[[str, int], int] = no_log_start,
+        log_start_of: Callable[[str, int], int] = unknown_log_start,
     ) -> None:
         """`log_start_of` gives the log start offset of a partition, or -1 if this broker does not know it."""
         self.config = config

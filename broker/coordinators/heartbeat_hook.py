@@ -21,7 +21,7 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.groups import GroupRunner, Groups
-    from moldau.coordinator.group.group import AboutGroup, SettledHeartbeat
+    from moldau.coordinator.group.group import RequestOfGroup, SettledHeartbeat
 
 BODY_POSITION: Final = 8
 """The position in a frame after the API key, the version and the correlation id."""
@@ -39,7 +39,7 @@ class HeartbeatHook(FrameHook):
         route: Route,
         groups: Groups,
         environment: Environment,
-        event_of: Callable[[RequestContext, object], AboutGroup | None],
+        event_of: Callable[[RequestContext, object], RequestOfGroup | None],
     ) -> None:
         """`event_of` makes the event of a request for the state machine; None if the request must not be answered
         here."""

@@ -99,7 +99,7 @@ A group that does not exist is created before the action is looked up, and is th
 """
 
 
-class GroupStored(NamedTuple):
+class GroupWriteOutcome(NamedTuple):
     """The outcome of the write of a new group's first record.
 
     If the log refuses the record, the join that created the group is refused.
@@ -201,7 +201,7 @@ def invalid_join(step: GroupStep, event: Join) -> ErrorCode:
     request, config = event.request, step.config
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if not all(map(is_storable, names_in_join(event))):
+    if not all(map(is_storable, stored_names_of_join(event))):
         # DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception while it builds the record.
         return ErrorCode.INVALID_REQUEST
     if sum(len(protocol.metadata) for protocol in request.protocols) > config.member_metadata_bytes_max:
@@ -217,11 +217,11 @@ def new_group(step: GroupStep, event: Join) -> ClassicGroup:
     group = ClassicGroup(event.request.group_id, step.wall_ms)
     step.groups[group.group_id] = group
     step.write(new_group_change(group))
-    step.when_committed(GroupStored(group.group_id, event.waiter))
+    step.when_committed(GroupWriteOutcome(group.group_id, event.waiter))
     return group
 
 
-def names_in_join(event: Join) -> list[str]:
+def stored_names_of_join(event: Join) -> list[str]:
     """The names in a join that the group's records will contain: the group id, the protocol type, a new member id, the
     client id and the protocols."""
     request = event.request
@@ -281,7 +281,7 @@ def give_member_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
 def add_joining_member(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> None:
     """Add a new member, with its join parked."""
     request = event.request
-    member = member_of_join(request, member_id, event.client_id, event.client_host)
+    member = new_member(request, member_id, event.client_id, event.client_host)
     member.joining = event.waiter
     if is_first_rebalance(group):
         group.grew = True
@@ -291,7 +291,7 @@ def add_joining_member(step: GroupStep, group: ClassicGroup, event: Join, member
     rebalance(step, group, step.add_to_history(group.group_id, Cause.JOINED, member, detail=request.reason or ""))
 
 
-def member_of_join(request: JoinGroupRequest, member_id: str, client_id: str, client_host: str) -> Member:
+def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client_host: str) -> Member:
     timeout_ms = request.rebalance_timeout_ms
     return Member(
         member_id=member_id,

@@ -13,7 +13,7 @@ from moldau.coordinator.classic.join import join_group, refuse_other_kind
 from moldau.coordinator.classic.sync import sync_group
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, SettledHeartbeat, TimerKey
+from moldau.coordinator.group.group import Group, GroupKind, GroupStep, RequestOfGroup, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange, RecordType
 from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue
@@ -29,7 +29,7 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
     records = (GROUP_METADATA,)
     is_ahead_of_log = True
 
-    def decide(self, step: GroupStep, group: ClassicGroup | None, event: AboutGroup) -> bool:
+    def decide(self, step: GroupStep, group: ClassicGroup | None, event: RequestOfGroup) -> bool:
         match event:
             case Heartbeat():
                 membership.heartbeat(step, group, event)
@@ -56,7 +56,7 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
         else:
             self.decide(step, None, event)
 
-    def settled_heartbeat(self, step: GroupStep, group: ClassicGroup, event: AboutGroup) -> SettledHeartbeat | None:
+    def settled_heartbeat(self, step: GroupStep, group: ClassicGroup, event: RequestOfGroup) -> SettledHeartbeat | None:
         return membership.settled_heartbeat(step, group, event) if isinstance(event, Heartbeat) else None
 
     def is_settled(self, group: ClassicGroup, heartbeat: SettledHeartbeat) -> bool:

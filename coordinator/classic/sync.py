@@ -59,7 +59,7 @@ NAMED_PROTOCOL_VERSION: Final = 5
 """From this version of SyncGroup on, the request has the protocol type and name of the generation."""
 
 
-class AssignmentStored(NamedTuple):
+class AssignmentWriteOutcome(NamedTuple):
     """The outcome of the record with the leader's assignment.
 
     Once it is committed, the group moves from CompletingRebalance to Stable, unless another rebalance has begun.
@@ -104,7 +104,7 @@ def sync_group(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None
     if isinstance(answer, ErrorCode):
         step.reply(event.waiter, sync_refusal(answer))
         return
-    note_sync(step, group, request.member_id)
+    mark_synced(step, group, request.member_id)
     if answer is ANSWER:
         expect_heartbeat(step, group, member)
         step.reply(event.waiter, sync_response(group, member))
@@ -148,10 +148,10 @@ def store_assignment(step: GroupStep, group: ClassicGroup, request: SyncGroupReq
     assigned = {part.member_id: part.assignment for part in request.assignments}
     assignments = {member_id: assigned.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
     step.write(generation_change(group, assignments))
-    step.when_committed(AssignmentStored(group.group_id, group.generation, assignments))
+    step.when_committed(AssignmentWriteOutcome(group.group_id, group.generation, assignments))
 
 
-def note_sync(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
+def mark_synced(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
     """Note that a member of the generation sent its SyncGroup. When all members have, the sync timer is cancelled."""
     if member_id in group.pending_syncs:
         del group.pending_syncs[member_id]

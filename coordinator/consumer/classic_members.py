@@ -23,9 +23,9 @@ from moldau.coordinator.classic.join import (
 from moldau.coordinator.classic.membership import BATCH_VERSION, refused_by_the_log, result_of
 from moldau.coordinator.classic.rebalance import join_refusal, sync_refusal
 from moldau.coordinator.consumer.conversion import (
-    DowngradeStored,
-    downgrade_replacing,
-    may_downgrade_replacing,
+    DowngradeWriteOutcome,
+    downgrade_with_replaced_member,
+    may_downgrade_with_replaced_member,
 )
 from moldau.coordinator.consumer.embedded_protocol import (
     partitions_by_id,
@@ -128,7 +128,7 @@ def _join_in_place(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
     step.changes[:0] = group.tombstones()
     for key in group.timers:
         step.timers.cancel(key)
-    step.when_committed(DowngradeStored(group, classic))
+    step.when_committed(DowngradeWriteOutcome(group, classic))
 
 
 def _supports(group: ConsumerGroup, event: Join) -> bool:
@@ -152,7 +152,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
         refuse_join_request(step, event, found)
         return
     existing = group.static_member(request.group_instance_id)
-    is_downgrade = existing is not None and may_downgrade_replacing(step, group, existing)
+    is_downgrade = existing is not None and may_downgrade_with_replaced_member(step, group, existing)
     settings = settings_of(step, group.group_id)
     update = MemberUpdate(step, group, settings, found, _with_join(found, event, subscription), changes)
     fault = update.change_subscription(is_classic=True)
@@ -169,7 +169,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
         step.add_to_history(group.group_id, Cause.RETURNED, updated, detail=request.group_instance_id or "")
     if not is_downgrade:
         step.write(*update.changes)
-    elif not downgrade_replacing(step, group, updated, is_rebalance=is_rebalance):
+    elif not downgrade_with_replaced_member(step, group, updated, is_rebalance=is_rebalance):
         refuse_join_request(step, event, ErrorCode.GROUP_ID_NOT_FOUND)
         return
     response = JoinGroupResponse(

@@ -182,7 +182,7 @@ def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
 # Downgrade
 
 
-class DowngradeStored(NamedTuple):
+class DowngradeWriteOutcome(NamedTuple):
     """The outcome of the records of a downgrade. If the log refuses them, the former consumer group is put back."""
 
     former: ConsumerGroup
@@ -196,7 +196,7 @@ class DowngradeStored(NamedTuple):
             step.groups[self.group.group_id] = self.former
 
 
-def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+def downgrade_without_members(step: GroupStep, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
     """Convert the group into a classic one, if all members apart from `leaving` use the classic protocol. Returns
     whether the group was converted."""
     gone = {member.member_id for member in leaving}
@@ -211,7 +211,9 @@ def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[C
     return True
 
 
-def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: ConsumerMember, *, is_rebalance: bool) -> bool:
+def downgrade_with_replaced_member(
+    step: GroupStep, group: ConsumerGroup, joining: ConsumerMember, *, is_rebalance: bool
+) -> bool:
     """Convert the group into a classic one, when a static member of the classic protocol replaces the last member of
     the consumer protocol. Returns whether the group was converted.
 
@@ -230,7 +232,7 @@ def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: Consumer
     return True
 
 
-def may_downgrade_replacing(step: GroupStep, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+def may_downgrade_with_replaced_member(step: GroupStep, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
     """Whether `replaced` is the only member of the consumer protocol, and the group may become a classic one without
     it."""
     others_are_classic = group.classic_members_count == len(group.members) - 1 and replaced.classic is None
@@ -274,7 +276,7 @@ def _turn_classic(
     for key in group.timers:
         step.timers.cancel(key)
     step.groups[group.group_id] = classic
-    step.when_committed(DowngradeStored(group, classic))
+    step.when_committed(DowngradeWriteOutcome(group, classic))
     for classic_member in classic.members.values():
         expect_heartbeat(step, classic, classic_member)
     step.note(classic, "it becomes a classic group")

@@ -32,10 +32,10 @@ from moldau.coordinator.group.membership import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     NO_TIMEOUT_MS,
-    Invalid,
+    HeartbeatRule,
     Refusal,
     answer_heartbeat,
-    first_invalid,
+    first_broken_rule,
     group_full_refusal,
     group_not_found,
     heartbeat_interval_of,
@@ -175,24 +175,26 @@ def is_join(event: ConsumerHeartbeat) -> bool:
     return event.request.member_epoch == JOIN_EPOCH
 
 
-INVALID: Final[tuple[Invalid[ConsumerHeartbeat], ...]] = (
-    Invalid(lambda event: needs_member_id(event) and is_blank(event.request.member_id), "MemberId can't be empty."),
-    Invalid(lambda event: is_blank(event.request.group_id), "GroupId can't be empty."),
-    Invalid(
+INVALID: Final[tuple[HeartbeatRule[ConsumerHeartbeat], ...]] = (
+    HeartbeatRule(
+        lambda event: needs_member_id(event) and is_blank(event.request.member_id), "MemberId can't be empty."
+    ),
+    HeartbeatRule(lambda event: is_blank(event.request.group_id), "GroupId can't be empty."),
+    HeartbeatRule(
         lambda event: not is_storable(event.request.group_id) or not is_storable(event.request.member_id),
         "the group id or the member id is too long",
     ),
-    Invalid(lambda event: is_blank(event.request.instance_id), "InstanceId can't be empty."),
-    Invalid(lambda event: is_blank(event.request.rack_id), "RackId can't be empty."),
-    Invalid(
+    HeartbeatRule(lambda event: is_blank(event.request.instance_id), "InstanceId can't be empty."),
+    HeartbeatRule(lambda event: is_blank(event.request.rack_id), "RackId can't be empty."),
+    HeartbeatRule(
         lambda event: is_join(event) and event.request.rebalance_timeout_ms == NO_TIMEOUT_MS,
         "RebalanceTimeoutMs must be provided in first request.",
     ),
-    Invalid(
+    HeartbeatRule(
         lambda event: is_join(event) and event.request.topic_partitions != [],
         "TopicPartitions must be empty when (re-)joining.",
     ),
-    Invalid(
+    HeartbeatRule(
         lambda event: (
             is_join(event)
             and event.request.subscribed_topic_names is None
@@ -200,18 +202,18 @@ INVALID: Final[tuple[Invalid[ConsumerHeartbeat], ...]] = (
         ),
         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
     ),
-    Invalid(
+    HeartbeatRule(
         lambda event: event.request.member_epoch == LEAVE_STATIC_EPOCH and event.request.instance_id is None,
         "InstanceId can't be null.",
     ),
-    Invalid(lambda event: event.request.member_epoch < LEAVE_STATIC_EPOCH, "MemberEpoch is invalid."),
+    HeartbeatRule(lambda event: event.request.member_epoch < LEAVE_STATIC_EPOCH, "MemberEpoch is invalid."),
 )
 
 
 def invalid_request(event: ConsumerHeartbeat, settings: ConsumerGroupSettings) -> Refusal | None:
     """The refusal of a request that is invalid for any group; None if the request is valid."""
     assignor = event.request.server_assignor
-    invalid = first_invalid(INVALID, event)
+    invalid = first_broken_rule(INVALID, event)
     if invalid is None and assignor is not None and assignor not in settings.assignors:
         known = ", ".join(settings.assignors)
         message = f"ServerAssignor {assignor} is not supported. Supported assignors: {known}."

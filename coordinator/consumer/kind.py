@@ -23,7 +23,7 @@ from moldau.coordinator.consumer.regular_expressions import on_regexes_resolved
 from moldau.coordinator.consumer.target import on_target_computed
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, SettledHeartbeat, TimerKey
+from moldau.coordinator.group.group import Group, GroupKind, GroupStep, RequestOfGroup, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
@@ -39,7 +39,7 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
     requests_at_once = (ConsumerHeartbeat,)
     records = RECORDS
 
-    def decide(self, step: GroupStep, group: ConsumerGroup, event: AboutGroup) -> bool:
+    def decide(self, step: GroupStep, group: ConsumerGroup, event: RequestOfGroup) -> bool:
         match event:
             case CommitOffsets():
                 commit_offsets(step, group, event)
@@ -74,7 +74,9 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
         if isinstance(event, ConsumerHeartbeat):
             reply_if_settled(step, group, event)
 
-    def settled_heartbeat(self, step: GroupStep, group: ConsumerGroup, event: AboutGroup) -> SettledHeartbeat | None:
+    def settled_heartbeat(
+        self, step: GroupStep, group: ConsumerGroup, event: RequestOfGroup
+    ) -> SettledHeartbeat | None:
         return settled_heartbeat(step, group, event) if isinstance(event, ConsumerHeartbeat) else None
 
     def is_settled(self, group: ConsumerGroup, heartbeat: SettledHeartbeat) -> bool:

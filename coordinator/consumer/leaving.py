@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from moldau.coordinator.consumer.conversion import downgrade_without
+from moldau.coordinator.consumer.conversion import downgrade_without_members
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, settings_of
 from moldau.coordinator.consumer.member import (
     NO_PARTITIONS,
@@ -46,7 +46,7 @@ def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[Cons
         step.note(group, told.text)
         for kind in MEMBER_TIMERS:
             step.cancel(kind, group, member.member_id)
-    if downgrade_without(step, group, members):
+    if downgrade_without_members(step, group, members):
         return
     changes: list[Change] = []
     for member in members:

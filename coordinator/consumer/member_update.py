@@ -30,7 +30,7 @@ from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.group.membership import JOIN_EPOCH, Refusal, note_rebalance_begun
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.group.target import is_too_early, targets_at_once
+from moldau.coordinator.group.target import is_too_early, targets_if_small
 from moldau.protocol.errors import ErrorCode
 
 
@@ -114,7 +114,7 @@ class MemberUpdate:
         assignor = group.preferred_assignor(self.settings.assignors[0], self.member, self.updated)
         subscriptions = self.subscriptions or group.subscriptions
         inputs = target_inputs(group, self.updated, subscriptions, assignor, step.image)
-        targets = targets_at_once(step, TimerKey(ConsumerTimer.TARGET, group.group_id), self.epoch, inputs)
+        targets = targets_if_small(step, TimerKey(ConsumerTimer.TARGET, group.group_id), self.epoch, inputs)
         if targets is not None:
             self.changes += target_changes(group, targets, self.epoch, step.wall_ms)
             self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]

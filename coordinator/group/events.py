@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from moldau.coordinator.group.group import AboutGroup
+from moldau.coordinator.group.group import RequestOfGroup
 from moldau.coordinator.runtime.machine import RuntimeEvent, TransactionEnd, Waiter
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
@@ -87,7 +87,7 @@ class TopicsDeleted(NamedTuple):
 
 
 ShardRequest: TypeAlias = (
-    AboutGroup | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
+    RequestOfGroup | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
 )
 """An event that the broker passes to the group shard. The kind of a group declares its requests about one group; only
 commits are declared here."""

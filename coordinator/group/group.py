@@ -104,7 +104,7 @@ class TimerKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Rebalances:
+class RebalanceCounts:
     """Counts of rebalances for the metrics. They are kept from step to step."""
 
     completed: int = 0
@@ -113,7 +113,7 @@ class Rebalances:
     """The number of new group epochs by the kind of the group."""
 
 
-class EventsCommitted(NamedTuple):
+class HistoryWhenCommitted(NamedTuple):
     """Adds the events of a step to the histories of their groups when the log has accepted the records of the step."""
 
     events: list[tuple[str, GroupEvent]]
@@ -135,7 +135,7 @@ class GroupStep(Step[Change]):
     config: GroupConfig
     groups: dict[str, Group]
     timers: RestorableTimers[TimerKey]
-    rebalances: Rebalances
+    rebalances: RebalanceCounts
     image: CoordinatorImage
     """The cluster's metadata at the time of the step."""
     history: GroupHistory
@@ -155,7 +155,7 @@ class GroupStep(Step[Change]):
         events = self.events
         if events is None:
             events = self.events = []
-            self.outcomes.append(EventsCommitted(events))
+            self.outcomes.append(HistoryWhenCommitted(events))
         events.append((group_id, event))
         return event
 
@@ -210,7 +210,7 @@ class SettledHeartbeat(NamedTuple):
     response: object
 
 
-class AboutGroup(Protocol):
+class RequestOfGroup(Protocol):
     """A request or a report about one group, which may not exist. The kind of the group decides on it."""
 
     @property
@@ -218,7 +218,7 @@ class AboutGroup(Protocol):
 
 
 GroupT = TypeVar("GroupT", bound=Group)
-RequestT = TypeVar("RequestT", bound=AboutGroup)
+RequestT = TypeVar("RequestT", bound=RequestOfGroup)
 
 
 class GroupKind(ABC, Generic[GroupT, RequestT]):
@@ -230,10 +230,10 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
     """
 
     group_class: type[Group]
-    first_requests: tuple[type[AboutGroup], ...]
+    first_requests: tuple[type[RequestOfGroup], ...]
     """The types of the requests that `decide_first` of this kind decides on."""
     records: tuple[RecordType, ...]
-    requests_at_once: tuple[type[AboutGroup], ...] = ()
+    requests_at_once: tuple[type[RequestOfGroup], ...] = ()
     """The types of requests that `decide_at_once` may reply to."""
     session_timer: TimerKind
     """The timer that removes a member which sends no requests. It restarts with each request of the member."""
@@ -242,7 +242,7 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
     replay. If the log refuses the batch of a step, such a group has not changed, and its timers are restored."""
 
     @abstractmethod
-    def decide(self, step: GroupStep, group: GroupT, event: AboutGroup) -> bool:
+    def decide(self, step: GroupStep, group: GroupT, event: RequestOfGroup) -> bool:
         """Decide on a request about a group of this kind. Returns False if the kind does not handle this type of
         request."""
 
@@ -257,7 +257,7 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         """
         return
 
-    def settled_heartbeat(self, step: GroupStep, group: GroupT, event: AboutGroup) -> SettledHeartbeat | None:
+    def settled_heartbeat(self, step: GroupStep, group: GroupT, event: RequestOfGroup) -> SettledHeartbeat | None:
         """The heartbeat `event`, if it only prolongs the session of its member; None for all other requests."""
         return None
 

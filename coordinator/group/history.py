@@ -164,7 +164,7 @@ CAUSE_OF_REFUSAL: Final = {
 the client, and are not reported."""
 
 
-def no_log_start(topic: str, partition: int) -> int:
+def unknown_log_start(topic: str, partition: int) -> int:
     """The default for `GroupHistory.log_start_of`: -1, because the log start offset is not known."""
     return -1
 
@@ -176,7 +176,7 @@ class GroupHistory:
         self,
         since_ms: int = 0,
         events_max: int = NODE_EVENTS_MAX,
-        log_start_of: Callable[[str, int], int] = no_log_start,
+        log_start_of: Callable[[str, int], int] = unknown_log_start,
     ) -> None:
         """`log_start_of` returns the log start offset of a partition, by topic and partition index; -1 if it is not
         known."""

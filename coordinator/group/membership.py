@@ -41,10 +41,10 @@ class Refusal(NamedTuple):
     message: str | None = None
 
 
-class Invalid(NamedTuple, Generic[RequestT]):
-    """One rule that makes a heartbeat invalid for any group. `is_said_of` returns whether a request breaks the rule."""
+class HeartbeatRule(NamedTuple, Generic[RequestT]):
+    """One rule that makes a heartbeat invalid for any group. `is_broken_by` returns whether a request breaks the rule."""
 
-    is_said_of: Callable[[RequestT], bool]
+    is_broken_by: Callable[[RequestT], bool]
     message: str | None
     """Apache Kafka's message, in which `{0.member_epoch}` stands for that field of the request; None if the error has
     no message."""
@@ -54,10 +54,10 @@ def is_blank(text: str | None) -> bool:
     return text is not None and not text.strip(BLANKS)
 
 
-def first_invalid(rows: Sequence[Invalid[RequestT]], request: RequestT) -> Refusal | None:
+def first_broken_rule(rows: Sequence[HeartbeatRule[RequestT]], request: RequestT) -> Refusal | None:
     """The refusal by the first rule that the request breaks, in Apache Kafka's order; None if the request is valid."""
-    for is_said_of, message in rows:
-        if is_said_of(request):
+    for is_broken_by, message in rows:
+        if is_broken_by(request):
             return Refusal(ErrorCode.INVALID_REQUEST, message and message.format(request))
     return None
 

@@ -74,7 +74,7 @@ def is_too_early(assignment_ms: int, interval_ms: int, wall_ms: int) -> bool:
     return assignment_ms != 0 and interval_ms != 0 and wall_ms < assignment_ms + interval_ms
 
 
-def targets_at_once(
+def targets_if_small(
     step: GroupStep, key: TimerKey, epoch: int, inputs: TargetInputs[TargetT_co]
 ) -> Mapping[str, TargetT_co] | None:
     """Compute the targets of an epoch if the group is small. Otherwise return None, and command a thread to compute

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from moldau.coordinator.group.history import no_log_start
+from moldau.coordinator.group.history import unknown_log_start
 from moldau.coordinator.group.records import (
     CommittedOffset,
     OffsetChange,
@@ -162,7 +162,7 @@ OffsetFinding = OffsetWentBack | OffsetSkippedDeletedRecords
 
 
 class OffsetStore:
-    def __init__(self, log_start_of: Callable[[str, int], int] = no_log_start) -> None:
+    def __init__(self, log_start_of: Callable[[str, int], int] = unknown_log_start) -> None:
         """`log_start_of` returns the log start offset of a partition, by topic and partition index; -1 if it is not
         known."""
         self._log_start_of = log_start_of

@@ -11,7 +11,7 @@ from typing import Any, Final
 from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.classic.kind import CLASSIC
 from moldau.coordinator.consumer.kind import CONSUMER
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep
+from moldau.coordinator.group.group import Group, GroupKind, GroupStep, RequestOfGroup
 from moldau.coordinator.group.records import (
     LEGACY_OFFSET_KEY,
     OFFSET_KEY,
@@ -35,14 +35,16 @@ from moldau.protocol.records.record_frames import read_prefix
 
 KINDS: Final[tuple[GroupKind[Any, Any], ...]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
-KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind[Group, AboutGroup]]] = {kind.group_class: kind for kind in KINDS}
-KIND_OF_REQUEST: Final[Mapping[type[AboutGroup], GroupKind[Group, AboutGroup]]] = {
+KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind[Group, RequestOfGroup]]] = {
+    kind.group_class: kind for kind in KINDS
+}
+KIND_OF_REQUEST: Final[Mapping[type[RequestOfGroup], GroupKind[Group, RequestOfGroup]]] = {
     request: kind for kind in KINDS for request in kind.first_requests
 }
-KIND_AT_ONCE: Final[Mapping[type, GroupKind[Group, AboutGroup]]] = {
+KIND_AT_ONCE: Final[Mapping[type, GroupKind[Group, RequestOfGroup]]] = {
     request: kind for kind in KINDS for request in kind.requests_at_once
 }
-KIND_OF_KEY: Final[Mapping[type, GroupKind[Group, AboutGroup]]] = {
+KIND_OF_KEY: Final[Mapping[type, GroupKind[Group, RequestOfGroup]]] = {
     record.key: kind for kind in KINDS for record in kind.records
 }
 TYPE_OF_KEY: Final[Mapping[type, RecordType]] = {record.key: record for kind in KINDS for record in kind.records}
@@ -54,7 +56,7 @@ def new_group_of_offsets(group_id: str) -> Group:
     return ClassicGroup(group_id, None)
 
 
-def decide(step: GroupStep, group: Group | None, event: AboutGroup) -> GroupKind[Group, AboutGroup]:
+def decide(step: GroupStep, group: Group | None, event: RequestOfGroup) -> GroupKind[Group, RequestOfGroup]:
     """Decide on a request about a group (None if it does not exist). Returns the kind of the group, or the kind to
     whose protocol the request belongs if the group does not exist."""
     first = KIND_OF_REQUEST[type(event)]

@@ -19,11 +19,11 @@ from moldau.coordinator.group.events import (
     TopicsDeleted,
 )
 from moldau.coordinator.group.group import (
-    AboutGroup,
     Group,
     GroupKind,
     GroupStep,
-    Rebalances,
+    RebalanceCounts,
+    RequestOfGroup,
     SettledHeartbeat,
     TimerKey,
     TimerKind,
@@ -129,7 +129,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """The number of offsets committed since this shard was loaded."""
         self.history = GroupHistory() if history is None else history
         self._current_image = current_image
-        self._rebalances = Rebalances()
+        self._rebalances = RebalanceCounts()
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore(self.history.log_start_of)
         self._timers: RestorableTimers[TimerKey] = RestorableTimers()
@@ -280,12 +280,12 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         kind = KIND_AT_ONCE.get(type(event))
         if kind is None or not self.is_committed:
             return None
-        request = cast("AboutGroup", event)
+        request = cast("RequestOfGroup", event)
         step = self.begin(now_ms, wall_ms)
         kind.decide_at_once(step, self._groups.get(request.group_id), request)
         return step.replies[0] if step.replies else None
 
-    def settled_heartbeat(self, event: AboutGroup) -> SettledHeartbeat | None:
+    def settled_heartbeat(self, event: RequestOfGroup) -> SettledHeartbeat | None:
         """The heartbeat `event` for `prolong_session`, if it only prolongs the session of its member; otherwise None.
         Nothing is changed, and no time is read."""
         group = self._groups.get(event.group_id)
@@ -317,7 +317,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         if group is not None:
             KIND_OF_GROUP[type(group)].decide(step, group, event)
 
-    def _restore_timers_if_refused(self, step: GroupStep, kind: GroupKind[Group, AboutGroup]) -> None:
+    def _restore_timers_if_refused(self, step: GroupStep, kind: GroupKind[Group, RequestOfGroup]) -> None:
         if step.changes and not kind.is_ahead_of_log:
             step.when_committed(TimersRestored(self._timers.changed))
 

@@ -20,10 +20,10 @@ from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.group.membership import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
-    Invalid,
+    HeartbeatRule,
     Refusal,
     answer_heartbeat,
-    first_invalid,
+    first_broken_rule,
     group_full_refusal,
     heartbeat_interval_of,
     is_blank,
@@ -32,7 +32,7 @@ from moldau.coordinator.group.membership import (
     wrong_group_kind,
 )
 from moldau.coordinator.group.metadata_hash import hash_of_topics
-from moldau.coordinator.group.target import is_too_early, targets_at_once
+from moldau.coordinator.group.target import is_too_early, targets_if_small
 from moldau.coordinator.share.assignor import NOTHING
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
@@ -56,21 +56,21 @@ from moldau.protocol.messages.share_group_heartbeat import (
 
 MEMBER_ID_LENGTH_MAX: Final = 36
 """The largest length of a member id (characters): that of a UUID as text."""
-INVALID: Final[tuple[Invalid[ShareGroupHeartbeatRequest], ...]] = (
-    Invalid(lambda request: not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX, None),
-    Invalid(lambda request: is_blank(request.member_id), "MemberId can't be empty."),
-    Invalid(lambda request: is_blank(request.group_id), "GroupId can't be empty."),
-    Invalid(lambda request: is_blank(request.rack_id), "RackId can't be empty."),
-    Invalid(
+INVALID: Final[tuple[HeartbeatRule[ShareGroupHeartbeatRequest], ...]] = (
+    HeartbeatRule(lambda request: not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX, None),
+    HeartbeatRule(lambda request: is_blank(request.member_id), "MemberId can't be empty."),
+    HeartbeatRule(lambda request: is_blank(request.group_id), "GroupId can't be empty."),
+    HeartbeatRule(lambda request: is_blank(request.rack_id), "RackId can't be empty."),
+    HeartbeatRule(
         lambda request: request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names,
         "SubscribedTopicNames must be set in first request.",
     ),
-    Invalid(lambda request: request.member_epoch < LEAVE_EPOCH, "MemberEpoch is invalid."),
+    HeartbeatRule(lambda request: request.member_epoch < LEAVE_EPOCH, "MemberEpoch is invalid."),
 )
 
 
 def heartbeat(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> None:
-    answer_heartbeat(step, event, first_invalid(INVALID, event.request) or decide(step, group, event), refused)
+    answer_heartbeat(step, event, first_broken_rule(INVALID, event.request) or decide(step, group, event), refused)
 
 
 def settled_heartbeat(step: GroupStep, group: ShareGroup, event: ShareHeartbeat) -> SettledHeartbeat | None:
@@ -255,7 +255,7 @@ class MemberUpdate:
             return
         members = {**group.members, member_id: self._updated}
         inputs = ShareTargetInputs(members, group.state_topics.initialized, {**group.targets}, step.image)
-        targets = targets_at_once(step, TimerKey(ShareTimer.TARGET, group.group_id), self._epoch, inputs)
+        targets = targets_if_small(step, TimerKey(ShareTimer.TARGET, group.group_id), self._epoch, inputs)
         if targets is not None:
             step.write(*target_changes(group, targets, self._epoch, step.wall_ms))
             self._target_epoch, self._target = self._epoch, targets[member_id]

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, get_args
 
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, SettledHeartbeat, TimerKey
+from moldau.coordinator.group.group import Group, GroupKind, GroupStep, RequestOfGroup, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
@@ -49,7 +49,7 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
     first_requests = get_args(ShareRequest)
     records = RECORDS
 
-    def decide(self, step: GroupStep, group: ShareGroup, event: AboutGroup) -> bool:
+    def decide(self, step: GroupStep, group: ShareGroup, event: RequestOfGroup) -> bool:
         """Decide on a request about a share group. Commits of offsets are refused, because a share group has no
         committed offsets: the share coordinator keeps the state of its partitions."""
         match event:
@@ -84,7 +84,7 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
             case StatesDeleted():
                 offsets.on_states_deleted(step, group, event)
 
-    def settled_heartbeat(self, step: GroupStep, group: ShareGroup, event: AboutGroup) -> SettledHeartbeat | None:
+    def settled_heartbeat(self, step: GroupStep, group: ShareGroup, event: RequestOfGroup) -> SettledHeartbeat | None:
         return settled_heartbeat(step, group, event) if isinstance(event, ShareHeartbeat) else None
 
     def is_settled(self, group: ShareGroup, heartbeat: SettledHeartbeat) -> bool:

@@ -37,7 +37,7 @@ from moldau.coordinator.group.membership import (
 )
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.group.target import is_too_early, targets_at_once
+from moldau.coordinator.group.target import is_too_early, targets_if_small
 from moldau.coordinator.streams.configured_topology import (
     INVALID_TOPOLOGY,
     ConfiguredInternalTopic,
@@ -323,7 +323,7 @@ class MemberUpdate:
             inputs = StreamsTargetInputs(
                 {**group.targets}, members, self.configured, self.settings.num_standby_replicas
             )
-            targets = targets_at_once(step, TimerKey(StreamsTimer.TARGET, group.group_id), self.epoch, inputs)
+            targets = targets_if_small(step, TimerKey(StreamsTimer.TARGET, group.group_id), self.epoch, inputs)
             if targets is not None:
                 self.changes += target_changes(group, self.epoch, targets, step.wall_ms)
                 self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]

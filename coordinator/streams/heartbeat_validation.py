@@ -9,9 +9,9 @@ from moldau.coordinator.group.membership import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     NO_TIMEOUT_MS,
-    Invalid,
+    HeartbeatRule,
     Refusal,
-    first_invalid,
+    first_broken_rule,
     is_blank,
 )
 from moldau.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ from moldau.protocol.records.record_frames import is_storable
 Condition: TypeAlias = Callable[[StreamsGroupHeartbeatRequest], bool]
 
 
-def when_joining(condition: Condition) -> Condition:
+def only_when_joining(condition: Condition) -> Condition:
     return lambda request: request.member_epoch == JOIN_EPOCH and condition(request)
 
 
@@ -29,40 +29,48 @@ def has_source_pattern(request: StreamsGroupHeartbeatRequest) -> bool:
     return request.topology is not None and any(each.source_topic_regex for each in request.topology.subtopologies)
 
 
-def has_some_tasks(request: StreamsGroupHeartbeatRequest) -> bool:
+def has_incomplete_tasks(request: StreamsGroupHeartbeatRequest) -> bool:
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     return None in tasks and tasks != (None, None, None)
 
 
-INVALID: Final[tuple[Invalid[StreamsGroupHeartbeatRequest], ...]] = (
+INVALID: Final[tuple[HeartbeatRule[StreamsGroupHeartbeatRequest], ...]] = (
     # What the protocol has, and Apache Kafka 4.3.1 does not do yet.
-    Invalid(lambda request: request.instance_id is not None, "Static membership is not yet supported."),
-    Invalid(lambda request: request.task_offsets is not None, "TaskOffsets are not supported yet."),
-    Invalid(lambda request: request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."),
-    Invalid(lambda request: bool(request.warmup_tasks), "WarmupTasks are not supported yet."),
-    Invalid(has_source_pattern, "Regular expressions for source topics are not supported yet."),
-    Invalid(lambda request: is_blank(request.member_id), "MemberId can't be empty."),
-    Invalid(lambda request: is_blank(request.group_id), "GroupId can't be empty."),
-    Invalid(lambda request: is_blank(request.rack_id), "RackId can't be empty."),
-    Invalid(
+    HeartbeatRule(lambda request: request.instance_id is not None, "Static membership is not yet supported."),
+    HeartbeatRule(lambda request: request.task_offsets is not None, "TaskOffsets are not supported yet."),
+    HeartbeatRule(lambda request: request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."),
+    HeartbeatRule(lambda request: bool(request.warmup_tasks), "WarmupTasks are not supported yet."),
+    HeartbeatRule(has_source_pattern, "Regular expressions for source topics are not supported yet."),
+    HeartbeatRule(lambda request: is_blank(request.member_id), "MemberId can't be empty."),
+    HeartbeatRule(lambda request: is_blank(request.group_id), "GroupId can't be empty."),
+    HeartbeatRule(lambda request: is_blank(request.rack_id), "RackId can't be empty."),
+    HeartbeatRule(
         lambda request: not is_storable(request.group_id) or not is_storable(request.member_id),
         "GroupId and MemberId must fit into a record.",
     ),
-    Invalid(
-        when_joining(lambda request: request.rebalance_timeout_ms == NO_TIMEOUT_MS),
+    HeartbeatRule(
+        only_when_joining(lambda request: request.rebalance_timeout_ms == NO_TIMEOUT_MS),
         "RebalanceTimeoutMs must be provided in first request.",
     ),
-    Invalid(when_joining(lambda request: request.active_tasks != []), "ActiveTasks must be empty when (re-)joining."),
-    Invalid(when_joining(lambda request: request.standby_tasks != []), "StandbyTasks must be empty when (re-)joining."),
-    Invalid(when_joining(lambda request: request.warmup_tasks != []), "WarmupTasks must be empty when (re-)joining."),
-    Invalid(when_joining(lambda request: request.topology is None), "Topology must be non-null when (re-)joining."),
-    Invalid(lambda request: request.member_epoch == LEAVE_STATIC_EPOCH, "InstanceId can't be null."),
-    Invalid(
+    HeartbeatRule(
+        only_when_joining(lambda request: request.active_tasks != []), "ActiveTasks must be empty when (re-)joining."
+    ),
+    HeartbeatRule(
+        only_when_joining(lambda request: request.standby_tasks != []), "StandbyTasks must be empty when (re-)joining."
+    ),
+    HeartbeatRule(
+        only_when_joining(lambda request: request.warmup_tasks != []), "WarmupTasks must be empty when (re-)joining."
+    ),
+    HeartbeatRule(
+        only_when_joining(lambda request: request.topology is None), "Topology must be non-null when (re-)joining."
+    ),
+    HeartbeatRule(lambda request: request.member_epoch == LEAVE_STATIC_EPOCH, "InstanceId can't be null."),
+    HeartbeatRule(
         lambda request: request.member_epoch < LEAVE_STATIC_EPOCH,
         "MemberEpoch is {0.member_epoch}, but must be greater than or equal to -2.",
     ),
-    Invalid(has_some_tasks, "If one task-type is non-null, all must be non-null."),
-    Invalid(
+    HeartbeatRule(has_incomplete_tasks, "If one task-type is non-null, all must be non-null."),
+    HeartbeatRule(
         lambda request: request.member_epoch != JOIN_EPOCH and request.topology is not None,
         "Topology can only be provided when (re-)joining.",
     ),
@@ -71,7 +79,7 @@ INVALID: Final[tuple[Invalid[StreamsGroupHeartbeatRequest], ...]] = (
 
 def refusal_of(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
     """The refusal of a request that is invalid for any group; None if the request is valid."""
-    refusal = first_invalid(INVALID, request)
+    refusal = first_broken_rule(INVALID, request)
     return refusal if refusal is not None or request.topology is None else invalid_changelog_in(request.topology)
 
 

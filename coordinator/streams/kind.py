@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, get_args
 from moldau.coordinator.classic.events import Join
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.group import Group, GroupKind, GroupStep, RequestOfGroup, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
@@ -31,7 +31,7 @@ class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
     first_requests = get_args(StreamsRequest)
     records = RECORDS
 
-    def decide(self, step: GroupStep, group: StreamsGroup, event: AboutGroup) -> bool:
+    def decide(self, step: GroupStep, group: StreamsGroup, event: RequestOfGroup) -> bool:
         match event:
             case CommitOffsets():
                 commit_offsets(step, group, event)

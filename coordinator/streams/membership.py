@@ -12,7 +12,7 @@ from moldau.coordinator.classic.join import join_group, refuse_other_kind
 from moldau.coordinator.classic.rebalance import refuse_join
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.history import Cause, GroupEvent
-from moldau.coordinator.group.target import is_too_early, targets_at_once
+from moldau.coordinator.group.target import is_too_early, targets_if_small
 from moldau.coordinator.runtime.step import write_error
 from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
@@ -78,7 +78,7 @@ def compute_first_target(step: GroupStep, group: StreamsGroup) -> None:
         return
     standby_replicas = int(group.assignment_configs.get(STANDBYS_CONFIG, "0"))
     inputs = StreamsTargetInputs({**group.targets}, {**group.members}, configured, standby_replicas)
-    targets = targets_at_once(step, TimerKey(StreamsTimer.TARGET, group.group_id), group.epoch, inputs)
+    targets = targets_if_small(step, TimerKey(StreamsTimer.TARGET, group.group_id), group.epoch, inputs)
     if targets is not None:
         step.write(*target_changes(group, group.epoch, targets, step.wall_ms))
 

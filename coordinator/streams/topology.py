@@ -165,10 +165,10 @@ def hash_map_order(keys: Sequence[str]) -> list[str]:
     size = FIRST_TABLE_SIZE
     while len(keys) > size * LOAD_FACTOR:
         size *= 2
-    return sorted(keys, key=lambda key: bucket_of(key, size))
+    return sorted(keys, key=lambda key: hash_map_bucket(key, size))
 
 
-def bucket_of(key: str, table_size: int) -> int:
+def hash_map_bucket(key: str, table_size: int) -> int:
     """The index of the bucket for a key in a Java HashMap with a table of this size, a power of two."""
     units = key.encode("utf-16-be", "surrogatepass")
     code = 0

@@ -205,7 +205,7 @@ def end_transaction(step: TransactionStep, event: EndTransaction) -> None:
         return
     before = step.transactions.committed.get(event.transactional_id)
     claim = claim_of(before, event.producer_id, event.producer_epoch)
-    decision = TABLE[intent_of(event)][step.transactions.state_or_pending(event.transactional_id)][claim]
+    decision = TABLE[request_kind_of_end(event)][step.transactions.state_or_pending(event.transactional_id)][claim]
     if isinstance(decision, ErrorCode) or before is None:
         assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no transaction to end"
         step.reply(event.waiter, ProducerIdAnswer(decision))
@@ -215,7 +215,7 @@ def end_transaction(step: TransactionStep, event: EndTransaction) -> None:
         prepare_transaction_end(step, event, before, is_commit=decision is COMMIT)
 
 
-def intent_of(event: EndTransaction) -> RequestKind:
+def request_kind_of_end(event: EndTransaction) -> RequestKind:
     if event.client_version >= EPOCH_BUMP_VERSION:
         return RequestKind.COMMIT_2 if event.is_commit else RequestKind.ABORT_2
     return RequestKind.COMMIT_1 if event.is_commit else RequestKind.ABORT_1
@@ -248,7 +248,7 @@ def producer_id_answer(after: Transaction) -> ProducerIdAnswer:
     return ProducerIdAnswer(ErrorCode.NONE, after.producer_id, after.producer_epoch)
 
 
-class CompletionStored(NamedTuple):
+class CompletionWriteOutcome(NamedTuple):
     """The outcome of the record that completes a transaction. No client waits for it. If the log refuses the record, it
     is written again later."""
 
@@ -294,7 +294,7 @@ def complete_transaction(step: TransactionStep, transactional_id: str) -> None:
     ):
         return
     step.store(transactional_id, as_completed_transaction(step.transactions.committed[transactional_id], step.wall_ms))
-    step.when_committed(CompletionStored(transactional_id))
+    step.when_committed(CompletionWriteOutcome(transactional_id))
 
 
 def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:

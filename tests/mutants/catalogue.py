@@ -611,8 +611,8 @@ MUTANTS: Final = (
         87,
         "an assignment is told before it is stored",
         "coordinator/classic/sync.py",
-        "    step.when_committed(AssignmentStored(group.group_id, group.generation, assignments))\n",
-        "    AssignmentStored(group.group_id, group.generation, assignments).on_committed(step)\n",
+        "    step.when_committed(AssignmentWriteOutcome(group.group_id, group.generation, assignments))\n",
+        "    AssignmentWriteOutcome(group.group_id, group.generation, assignments).on_committed(step)\n",
         Hunt.GROUPS,
     ),
     Mutant(

@@ -29,7 +29,7 @@ from moldau.broker.coordinators.share_group_commands import (
 )
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply
-from moldau.coordinator.group.group import AboutGroup
+from moldau.coordinator.group.group import RequestOfGroup
 from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share.events import (
@@ -77,7 +77,7 @@ TEXTS: Final = {
 
 
 def submit(
-    services: Services, group_id: str, event_of: Callable[[Waiter], AboutGroup], answered: Callable[[object], None]
+    services: Services, group_id: str, event_of: Callable[[Waiter], RequestOfGroup], answered: Callable[[object], None]
 ) -> None:
     """Submit an event to the state machine of a group. `answered` gets its answer, or a `Refusal`."""
     runner = services.groups.runner_of(group_id)

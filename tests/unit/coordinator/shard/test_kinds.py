@@ -15,7 +15,7 @@ from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.kind import CONSUMER
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.group import Group, GroupKind, GroupStep, RequestOfGroup, TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange
 from moldau.coordinator.runtime.log_reading import LogReader
@@ -77,7 +77,7 @@ class Meeting:
         return [RecordChange(self.group_id, MeetingKey(self.group_id), None)]
 
 
-class MeetingKind(GroupKind[Meeting, AboutGroup]):
+class MeetingKind(GroupKind[Meeting, RequestOfGroup]):
     group_class = Meeting
     first_requests = ()
     records = ()
@@ -88,10 +88,10 @@ class MeetingKind(GroupKind[Meeting, AboutGroup]):
     ) -> Iterator[tuple[str, int]]:
         return iter(())
 
-    def decide(self, step: GroupStep, group: Meeting, event: AboutGroup) -> bool:
+    def decide(self, step: GroupStep, group: Meeting, event: RequestOfGroup) -> bool:
         return False
 
-    def decide_first(self, step: GroupStep, group: Group | None, event: AboutGroup) -> None:
+    def decide_first(self, step: GroupStep, group: Group | None, event: RequestOfGroup) -> None:
         raise AssertionError("the kind has no requests")
 
     def replay(self, group: Meeting | None, change: RecordChange, is_loaded: bool) -> Meeting | None:
