@@ -101,6 +101,12 @@ def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
     parsed, named = avro_schema(schema)
     bounds = AvroBounds(parsed, named)
     is_bytes = type_of(parsed, named)[0] == "bytes"
+    indexed = _indexed(parsed)
+    read = {
+        **(indexed if isinstance(indexed, dict) else {"type": indexed}),
+        "__fastavro_parsed": True,
+        "__named_schemas": {name: _indexed(each) for name, each in named.items()},
+    }
 
     def decode(payload: memoryview) -> object:
         if is_bytes:
@@ -109,12 +115,33 @@ def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
             payload = memoryview(sized.getvalue())
         bounds.check(payload)
         stream = io.BytesIO(payload)
-        value = schemaless_reader(stream, parsed, None)
+        try:
+            value = schemaless_reader(stream, read, None)
+        except KeyError as index:
+            raise ValueNotDecoded(f"the value names branch or symbol {index}, which its schema does not have") from None
         if stream.tell() != len(payload):
             raise ValueNotDecoded(f"{len(payload) - stream.tell()} bytes are left over after the value")
         return value
 
     return decode
+
+
+def _indexed(parsed: Any) -> Any:
+    """Return a parsed schema with the branches of unions and the symbols of enums by their indexes. fastavro looks up an
+    index as it is in the value, and a negative one would find an item of a list."""
+    if isinstance(parsed, list):
+        return {"type": "union"} | dict(enumerate(map(_indexed, parsed)))
+    if isinstance(parsed, str):
+        return parsed
+    found = dict(parsed)
+    if "fields" in found:
+        found["fields"] = [{**each, "type": _indexed(each["type"])} for each in found["fields"]]
+    elif "symbols" in found:
+        found["symbols"] = dict(enumerate(found["symbols"]))
+    for of in ("items", "values"):
+        if of in found:
+            found[of] = _indexed(found[of])
+    return found
 
 
 class _Readable:

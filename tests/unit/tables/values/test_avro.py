@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -200,3 +200,31 @@ def test_years_that_no_column_has_are_refused() -> None:
     ):
         with pytest.raises((ValueError, OverflowError)):
             avro_decoder(schema_of({"type": base, "logicalType": kind}))(memoryview(number(value)))
+
+
+@pytest.mark.parametrize("index", [-1, -2, 2])
+@pytest.mark.parametrize("schema", [["null", "int"], {"type": "enum", "name": "E", "symbols": ["A", "B"]}])
+@pytest.mark.parametrize("within", [lambda schema: schema, lambda schema: record("R", {"of": schema})])
+def test_an_index_that_the_schema_does_not_have_is_refused(
+    index: int, schema: object, within: Callable[[object], object]
+) -> None:
+    decode = avro_decoder(schema_of(within(schema)))
+    with pytest.raises(ValueNotDecoded, match=f"branch or symbol {index}, which"):
+        decode(memoryview(number(index) + number(5)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload", "value"),
+    [
+        (["a.A", "a.B"], b"\2\2\x0a", {"of": {"x": 5}}),
+        (["a.A", "a.B"], b"\0\x0a", {"x": 5}),
+        ("a.B", b"\0", {"of": None}),
+        ({"type": "a.A"}, b"\x0a", {"x": 5}),
+        ({"type": "array", "items": "a.A"}, b"\2\x0a\0", [{"x": 5}]),
+        (["null", {"type": "map", "values": "a.A"}], b"\2\2\2k\x0a\0", {"k": {"x": 5}}),
+    ],
+)
+def test_a_schema_that_only_refers_to_others(schema: object, payload: bytes, value: object) -> None:
+    """A union of references is how a topic gets events of several types."""
+    one, other = record("a.A", {"x": "int"}), record("a.B", {"of": ["null", "a.A"]})
+    assert avro_decoder(schema_of(schema, one, other))(memoryview(payload)) == value
