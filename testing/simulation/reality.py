@@ -15,6 +15,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
@@ -40,7 +41,10 @@ _AUDITED = (
     *("mmap.", "sqlite3.", "_thread.start_new_thread", "signal."),
 )
 _EXCUSED_FILES = frozenset(
-    {"<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>", linecache.__file__}
+    {
+        *("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"),
+        *(linecache.__file__, traceback.__file__),  # Since CPython 3.13 the parser reads `<unknown>` for a syntax error.
+    }
 )
 
 
