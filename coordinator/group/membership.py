@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 
 
 class HeartbeatRule(NamedTuple, Generic[RequestT]):
-    """One rule that makes a heartbeat invalid for any group. `is_broken_by` returns whether a request breaks the rule."""
+    """A rule that makes a heartbeat invalid for any group. `is_broken_by` returns whether a request breaks the rule."""
 
     is_broken_by: Callable[[RequestT], bool]
     message: str | None

@@ -388,8 +388,8 @@ class LogDirectory:
         for log in self._changed.take_logs(count_max):
             key = (log.topic, log.partition)
             if self.logs.get(key) is log:
-                # DIVERGES: Kafka leaves out a start that the base offset of the first segment shows. With a loss of power
-                # the deleted segments come back, and the offset of the cleaner may be past them.
+                # DIVERGES: Kafka leaves out a start that the base offset of the first segment shows. With a loss of
+                # power the deleted segments come back, and the offset of the cleaner may be past them.
                 start_offset = log.start_offset_to_checkpoint or None
                 self.checkpoints.set_log_offsets(key, start_offset, log.recovery_point, log.first_dirty_offset)
         if high_watermark is None:

@@ -127,8 +127,8 @@ def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
 
 
 def _indexed(parsed: Any) -> Any:
-    """Return a parsed schema with the branches of unions and the symbols of enums by their indexes. fastavro looks up an
-    index as it is in the value, and a negative one would find an item of a list."""
+    """Return a parsed schema with the branches of unions and the symbols of enums by their indexes. fastavro looks up
+    an index as it is in the value, and a negative one would find an item of a list."""
     if isinstance(parsed, list):
         return {"type": "union"} | dict(enumerate(map(_indexed, parsed)))
     if isinstance(parsed, str):

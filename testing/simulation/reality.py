@@ -43,7 +43,7 @@ _AUDITED = (
 _EXCUSED_FILES = frozenset(
     {
         *("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"),
-        *(linecache.__file__, traceback.__file__),  # Since CPython 3.13 the parser reads `<unknown>` for a syntax error.
+        *(linecache.__file__, traceback.__file__),  # CPython 3.13 parses the lines, and opens `<unknown>`.
     }
 )
 
