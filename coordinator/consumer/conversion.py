@@ -45,7 +45,7 @@ from moldau.coordinator.consumer.records import (
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.image import CoordinatorImage
-from moldau.coordinator.group.membership import Refusal, group_not_found
+from moldau.coordinator.group.membership import Refusal, wrong_group_kind
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -89,7 +89,9 @@ def consumer_group_for_heartbeat(
         if known.is_empty:
             return ConsumerGroupForHeartbeat(ConsumerGroup(group_id), known.tombstones())
         return _upgraded(step, known)
-    return group_not_found(group_id)
+    if known is None:
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    return wrong_group_kind(group_id, "consumer")
 
 
 # Upgrade
@@ -98,18 +100,23 @@ def consumer_group_for_heartbeat(
 def _upgraded(step: GroupStep, classic: ClassicGroup) -> ConsumerGroupForHeartbeat | Refusal:
     fault = None
     if not step.config.consumer.migration_policy.is_upgrade_enabled:
-        fault = "the upgrade of groups is disabled"
+        fault = "online upgrade is disabled"
     elif classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        fault = "its members are not consumers"
+        fault = "the group does not use the consumer embedded protocol"
     elif len(classic.members) > step.config.consumer.max_size:
-        fault = "it has more members than a consumer group may have"
+        fault = "the group size exceeds the consumer group maximum size"
     else:
         try:
             group = _from_classic(classic, step.image)
-        except MalformedMessage as malformed:
-            fault = str(malformed)
+        except MalformedMessage:
+            fault = "the embedded consumer protocol is malformed"
+        except OwnAssignor:
+            fault = (
+                "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+                "assignor before re-attempting the upgrade"
+            )
     if fault is not None:
-        message = f"the classic group {classic.group_id!r} cannot become a consumer group: {fault}"
+        message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {fault}."
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
     group_id, members = group.group_id, group.members.values()
     changes: list[Change] = [
@@ -123,6 +130,10 @@ def _upgraded(step: GroupStep, classic: ClassicGroup) -> ConsumerGroupForHeartbe
     return ConsumerGroupForHeartbeat(group, changes, classic)
 
 
+class OwnAssignor(Exception):
+    """An assignment has data of an assignor of the clients, which would be lost."""
+
+
 def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGroup:
     """The consumer group with the members, the generation and the assignments of a classic group.
 
@@ -130,8 +141,7 @@ def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGro
     owns. In Apache Kafka 4.3.1 these are free, and another member gets them at once, while a cooperative member still
     has them.
 
-    Raises `MalformedMessage` if a subscription or an assignment cannot be read, or has data of a client's own assignor,
-    which would be lost.
+    Raises `MalformedMessage` if a subscription or an assignment cannot be read, and `OwnAssignor`.
     """
     group = ConsumerGroup(classic.group_id)
     group.epoch = group.assignment_epoch = epoch = classic.generation
@@ -170,12 +180,12 @@ def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGro
 
 def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
     """The partitions that the leader assigned to a member last, by topic id. Raises `MalformedMessage` if the
-    assignment cannot be read or has data of a client's own assignor."""
+    assignment cannot be read, and `OwnAssignor`."""
     if member.assignment == NO_ASSIGNMENT:
         return NOTHING
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
-        raise MalformedMessage("the assignment has data of an assignor of the clients")
+        raise OwnAssignor
     return partitions_by_id(assignment.assigned_partitions, image)
 
 

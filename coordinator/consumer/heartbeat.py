@@ -35,11 +35,14 @@ from moldau.coordinator.group.membership import (
     HeartbeatRule,
     Refusal,
     answer_heartbeat,
+    fenced_by_epoch,
     first_broken_rule,
     group_full_refusal,
     group_not_found,
     heartbeat_interval_of,
     is_blank,
+    unknown_member,
+    wrong_group_kind,
 )
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -227,14 +230,14 @@ def leave(
     """Remove a member from the group. The partitions of a static member that leaves with epoch -2 stay reserved for its
     instance id."""
     if not isinstance(group, ConsumerGroup):
-        return group_not_found(request.group_id)
+        return group_not_found(request.group_id) if group is None else wrong_group_kind(request.group_id, "consumer")
     response = ConsumerGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
     )
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is None:
-            return _unknown_member(request.member_id)
+            return unknown_member(request.group_id, request.member_id)
     else:
         found = _static_member(group, request.instance_id, request.member_id)
         if isinstance(found, Refusal):
@@ -357,7 +360,7 @@ def _member(
     if request.instance_id is None:
         member = group.members.get(member_id)
         if member is None:
-            return ConsumerMember(member_id) if is_join else _unknown_member(member_id)
+            return ConsumerMember(member_id) if is_join else unknown_member(group.group_id, member_id)
         return _fenced(member, request.member_epoch, owned) or member
     if not is_join:
         found = _static_member(group, request.instance_id, member_id)
@@ -368,7 +371,8 @@ def _member(
     if former.classic is None and former.epoch != LEAVE_STATIC_EPOCH:
         return Refusal(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"the instance id {request.instance_id!r} is that of the member {former.member_id!r}, which has not left",
+            f"Static member {member_id} with instance id {request.instance_id} cannot join the group because "
+            f"the instance id is owned by {former.member_id} member.",
         )
     member, replacing = replaced_static_member(group, former, member_id)
     changes += replacing
@@ -378,11 +382,10 @@ def _member(
 def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember | Refusal:
     member = group.static_member(instance_id)
     if member is None:
-        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id!r}")
+        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
-        return Refusal(
-            ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} is that of the member {member.member_id!r}"
-        )
+        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+        return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
     return member
 
 
@@ -394,14 +397,7 @@ def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -
         assigned = member.assigned
         if all(topic in assigned and assigned[topic].keys() >= set(indexes) for topic, indexes in owned.items()):
             return None
-    return Refusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"the member epoch {epoch} is not {member.epoch}: the member must give up its partitions and rejoin",
-    )
-
-
-def _unknown_member(member_id: str) -> Refusal:
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {member_id!r}")
+    return fenced_by_epoch("consumer", epoch, member.epoch)
 
 
 def _owned(topics: Iterable[TopicPartitions] | None) -> OwnedPartitions | None:

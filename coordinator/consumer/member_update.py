@@ -137,7 +137,8 @@ class MemberUpdate:
         if moved is None:
             return Refusal(
                 ErrorCode.FENCED_MEMBER_EPOCH,
-                "the state of the member is not known here: it must rejoin without partitions",
+                "The consumer group member is in a unknown state. "
+                "The member must abandon all its partitions and rejoin.",
             )
         if moved == member:
             return None

@@ -61,7 +61,7 @@ def regex_fault(regex: str) -> str | None:
     try:
         compile_regex(regex)
     except ValueError as fault:
-        return f"{regex!r} is not a valid regular expression: {fault}"
+        return f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {fault}."
     return None
 
 

@@ -74,6 +74,15 @@ def unknown_member(group_id: str, member_id: str) -> Refusal:
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
 
 
+def fenced_by_epoch(kind: str, received: int, known: int, previous: str = "") -> Refusal:
+    comparison = "greater" if received > known else "smaller"
+    return Refusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The {kind} group member has a {comparison} member epoch ({received}) than the one known by the group "
+        f"coordinator ({known}){previous}. The member must abandon all its partitions and rejoin.",
+    )
+
+
 def group_full_refusal(kind: str, members_max: int) -> Refusal:
     message = f"The {kind} group has reached its maximum capacity of {members_max} members."
     return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)

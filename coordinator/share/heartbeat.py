@@ -23,8 +23,10 @@ from moldau.coordinator.group.membership import (
     HeartbeatRule,
     Refusal,
     answer_heartbeat,
+    fenced_by_epoch,
     first_broken_rule,
     group_full_refusal,
+    group_not_found,
     heartbeat_interval_of,
     is_blank,
     note_rebalance_begun,
@@ -121,6 +123,8 @@ def refused(refusal: Refusal) -> ShareGroupHeartbeatResponse:
 
 def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refusal | ShareGroupHeartbeatResponse:
     request = event.request
+    if group is None and request.member_epoch == LEAVE_EPOCH:
+        return group_not_found(request.group_id)
     if group is None and request.member_epoch != JOIN_EPOCH:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {request.group_id} not found.")
     if group is not None and not isinstance(group, ShareGroup):
@@ -149,19 +153,11 @@ def member_epoch_refusal(member: Member, received: int) -> Refusal | None:
     if received in (JOIN_EPOCH, member.epoch):
         return None
     if received > member.epoch:
-        message = (
-            f"The share group member has a greater member epoch ({received}) than the one known by the group "
-            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
-        )
-        return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+        return fenced_by_epoch("share", received, member.epoch)
     if received == member.previous_epoch:
         return None
-    message = (
-        f"The share group member has a smaller member epoch ({received}) than the one known by the group coordinator "
-        f"({member.epoch}), and it does not match the previous member epoch ({member.previous_epoch}). The member must "
-        "abandon all its partitions and rejoin."
-    )
-    return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    previous = f", and it does not match the previous member epoch ({member.previous_epoch})"
+    return fenced_by_epoch("share", received, member.epoch, previous)
 
 
 class MemberUpdate:

@@ -28,6 +28,7 @@ from moldau.coordinator.group.membership import (
     NO_TIMEOUT_MS,
     Refusal,
     answer_heartbeat,
+    fenced_by_epoch,
     group_full_refusal,
     group_not_found,
     heartbeat_interval_of,
@@ -425,12 +426,7 @@ def refusal_of_epoch(member: Member, request: StreamsGroupHeartbeatRequest, owne
         return None
     if epoch == member.previous_epoch and epoch < member.epoch and member.owns_only_assigned(owned):
         return None
-    comparison = "greater" if epoch > member.epoch else "smaller"
-    return Refusal(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {comparison} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    return fenced_by_epoch("streams", epoch, member.epoch)
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:

@@ -194,21 +194,26 @@ def test_a_classic_member_that_waits_for_partitions_hears_when_they_are_free() -
 
 
 @pytest.mark.parametrize(
-    ("settings", "user_data", "protocol_type"),
+    ("settings", "user_data", "protocol_type", "reason"),
     [
-        ({"migration_policy": MigrationPolicy.DOWNGRADE}, b"", "consumer"),
-        ({"migration_policy": MigrationPolicy.DISABLED}, b"", "consumer"),
-        ({"max_size": 0}, b"", "consumer"),
-        ({}, b"of an own assignor", "consumer"),
-        ({}, b"", "connect"),
+        ({"migration_policy": MigrationPolicy.DOWNGRADE}, b"", "consumer", "online upgrade is disabled."),
+        ({"migration_policy": MigrationPolicy.DISABLED}, b"", "consumer", "online upgrade is disabled."),
+        ({"max_size": 0}, b"", "consumer", "the group size exceeds the consumer group maximum size."),
+        ({}, b"of an own assignor", "consumer", "an unsupported custom assignor is in use. "),
+        ({}, b"", "connect", "the group does not use the consumer embedded protocol."),
     ],
 )
 def test_a_group_that_may_not_turn_is_not_found(
-    settings: dict[str, object], user_data: bytes, protocol_type: str
+    settings: dict[str, object], user_data: bytes, protocol_type: str, reason: str
 ) -> None:
     classic = Classic(**settings)
     classic.stable_group(user_data, protocol_type)
-    assert classic.stage.join("m2").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    refused = classic.stage.join("m2")
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (refused.error_message or "").startswith(
+        f"Cannot upgrade classic group g to consumer group because {reason}"
+    )
+    assert classic.stage.heartbeat("m2", 1).error_message == "Group g is not a consumer group."
     assert classic.classic_group.state_name == "Stable"
 
 

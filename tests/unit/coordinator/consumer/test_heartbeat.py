@@ -414,6 +414,27 @@ def test_a_group_that_does_not_exist_is_not_found(epoch: int) -> None:
     assert ConsumerStage().heartbeat("m1", epoch).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_refusals_have_the_words_of_apache_kafka() -> None:
+    stage = ConsumerStage()
+    assert stage.heartbeat("m1", 1).error_message == "Consumer group g not found."
+    assert stage.heartbeat("m1", -1).error_message == "Group g not found."
+    stage.join("m1", instance_id="i")
+    fence = "epoch ({}) than the one known by the group coordinator (2). The member must abandon all its partitions"
+    for answer, message in (
+        (stage.heartbeat("m2", 2), "Member m2 is not a member of group g."),
+        (stage.heartbeat("m2", -1), "Member m2 is not a member of group g."),
+        (stage.heartbeat("m1", 2, instance_id="j"), "Instance id j is unknown."),
+        (stage.heartbeat("m2", 2, instance_id="i"), "Static member m2 with instance id i was fenced by member m1."),
+        (
+            stage.join("m2", instance_id="i"),
+            "Static member m2 with instance id i cannot join the group because the instance id is owned by m1 member.",
+        ),
+        (stage.heartbeat("m1", 9), f"The consumer group member has a greater member {fence.format(9)} and rejoin."),
+        (stage.heartbeat("m1", 1), f"The consumer group member has a smaller member {fence.format(1)} and rejoin."),
+    ):
+        assert answer.error_message == message
+
+
 @pytest.mark.parametrize("epoch", [1, -1])
 def test_a_member_that_does_not_exist_is_unknown(epoch: int) -> None:
     stage = ConsumerStage()

@@ -72,7 +72,7 @@ def test_an_expression_that_is_refused_changes_nothing(regex: str, reason: str) 
     before = stage.group.members["m1"]
     answer = stage.heartbeat("m1", before.epoch, subscribed_topic_regex=regex)
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert answer.error_message == f"{regex!r} is not a valid regular expression: {reason}"
+    assert answer.error_message == f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}."
     assert (stage.group.members, stage.written, stage.commands) == ({"m1": before}, [], [])
 
 

@@ -241,8 +241,8 @@ def test_requests_that_make_no_sense() -> None:
     assert stage.beat("m" * 37, 0, "t").error_code == ErrorCode.INVALID_REQUEST
     assert stage.beat("m" * 36, -2, "t").error_message == "MemberEpoch is invalid."
     assert stage.beat("a", 0, "t", rack_id="").error_message == "RackId can't be empty."
-    assert stage.beat("a", 4).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert stage.beat("a", -1).error_message == f"Share group {GROUP} not found."
+    assert stage.beat("a", 4).error_message == f"Share group {GROUP} not found."
+    assert stage.beat("a", -1).error_message == f"Group {GROUP} not found."
     assert stage.described("other").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert stage.records == []
 
