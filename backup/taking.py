@@ -18,7 +18,15 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from moldau.backup.cutting import PIECE_SIZE, CutPiece, HeldContent, LogCutter
 from moldau.backup.layout import piece_key
 from moldau.backup.manifest import BackupManifest, MetadataPiece, PartitionBackup, PartitionKey, TopicBackup
-from moldau.backup.sources.port import BackupSource, LogEnds, LogReader, LogStartMoved, SourceLog
+from moldau.backup.sources.port import (
+    ATTEMPTS_MAX,
+    BackupSource,
+    LogDeleted,
+    LogEnds,
+    LogReader,
+    LogStartMoved,
+    SourceLog,
+)
 from moldau.backup.store import BackupStore, UnfinishedRun
 from moldau.backup.throttle import CopyThrottle
 from moldau.protocol.primitives import MalformedMessage
@@ -90,14 +98,25 @@ class BackupShell:
 async def take_backup(
     store: BackupStore, source: BackupSource, shell: BackupShell, *, piece_size: int = PIECE_SIZE
 ) -> BackupResult:
-    """Take a backup. Raises `RemoteStorageError`, `DamagedLog`, and what `source` raises."""
+    """Take a backup. It begins again, with the pieces that it has, if a topic is deleted meanwhile. Raises
+    `RemoteStorageError`, `DamagedLog`, and what `source` raises.
+    """
     await store.claim_for_cluster(source.cluster_id)
+    for _ in range(ATTEMPTS_MAX - 1):
+        try:
+            return await _attempt(store, source, shell, piece_size)
+        except LogDeleted:
+            continue
+    return await _attempt(store, source, shell, piece_size)
+
+
+async def _attempt(store: BackupStore, source: BackupSource, shell: BackupShell, piece_size: int) -> BackupResult:
     asked = await shell.offload(source.list_log_ends)
     run = _Run(store, source.cluster_id, asked, await store.new_backup_id(asked.began_ms), shell, piece_size)
     await run.begin()
     try:
         await run.copy(source.readers_max)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, LogDeleted):
         await run.note()
         raise
     return await run.complete()

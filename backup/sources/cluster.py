@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from moldau.backup.manifest import PartitionKey
 from moldau.backup.sources.order import TRANSACTIONS_TOPIC, listing_rounds_of
-from moldau.backup.sources.port import ATTEMPTS_MAX, LogEnds, LogStartMoved
+from moldau.backup.sources.port import ATTEMPTS_MAX, LogDeleted, LogEnds, LogStartMoved
 from moldau.backup.sources.quorum import QuorumClient
 from moldau.kraft.image.topics import TopicsImage
 from moldau.protocol.errors import ErrorCode
@@ -36,6 +36,7 @@ from moldau.tables.client.cluster import (
 from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import DataLost, Refused
 
+T = TypeVar("T")
 FETCH_SIZE: Final = 4 << 20
 """The maximum size of a Fetch response in bytes. A single larger batch is returned whole."""
 FETCH_VERSION: Final = 17
@@ -59,7 +60,7 @@ class ClusterLog:
     def has_epoch_up_to(self, epoch: int, end_offset: int) -> bool:
         if epoch < 0:
             return False
-        found = self.cluster.retry(str(self.key), lambda: self._ask_epoch(epoch))
+        found = self._retry(lambda: self._ask_epoch(epoch))
         return found.leader_epoch == epoch and found.end_offset >= end_offset
 
     def open_reader(self) -> ClusterLog:
@@ -72,7 +73,21 @@ class ClusterLog:
         """Fetch batches from the one that contains `offset`, or else from the first one after it. Raises
         `LogStartMoved`, `Refused`, and `DataLost` if the log has become shorter.
         """
-        return self.cluster.retry(str(self.key), lambda: self._fetch(offset))
+        return self._retry(lambda: self._fetch(offset))
+
+    def _retry(self, attempt: Callable[[], T]) -> T:
+        """Call `attempt` as `Cluster.retry` does. Raises `LogDeleted` once the topic is not there any more."""
+
+        def unless_deleted() -> T:
+            try:
+                return attempt()
+            except TransientError:
+                topic = self.cluster.topics([self.key.topic]).get(self.key.topic)
+                if topic is None or topic.topic_id != self.key.topic_id:
+                    raise LogDeleted(f"topic {self.key.topic} was deleted while it was read") from None
+                raise
+
+        return self.cluster.retry(str(self.key), unless_deleted)
 
     def _fetch(self, offset: int) -> bytes:
         leader = self.cluster.leader_of((self.key.topic, self.key.partition))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.backup.sources.port import LogStartMoved
+from moldau.backup.sources.port import LogDeleted, LogStartMoved
 from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, may_be_old_message, parse_header
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File, FileSystem
@@ -30,7 +30,7 @@ class LogFiles:
 
     def read(self, offset: int, taken: int) -> bytes:
         """Read batches from the one that contains `offset`, or else from the first one after it. Raises
-        `LogStartMoved`, OSError, and `MalformedMessage` if no batch begins at the position.
+        `LogStartMoved`, `LogDeleted`, OSError, and `MalformedMessage` if no batch begins at the position.
         """
         self._position += taken
         for _ in range(LISTINGS_MAX):
@@ -55,7 +55,7 @@ class LogFiles:
                 return self._open_listed(list_segments(self._fs, self._directory), offset)
             except FileNotFoundError:
                 if not self._fs.exists(self._directory):
-                    raise
+                    raise LogDeleted(f"{self._directory} was deleted while it was read") from None
         raise FileNotFoundError(f"{self._directory}: its files went {LISTINGS_MAX} times while they were listed")
 
     def _open_listed(self, segments: list[ListedSegment], offset: int) -> bool:

@@ -9,9 +9,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from moldau.backup.manifest import PartitionKey
+from moldau.tables.refusals import Refused
 
 ATTEMPTS_MAX: Final = 3
-"""The maximum number of attempts of a source to read the metadata and all log ends."""
+"""The maximum number of attempts of a source to read the metadata and all log ends, and of a backup whose logs are
+deleted while it is taken.
+"""
 
 
 class LogStartMoved(Exception):
@@ -22,6 +25,10 @@ class LogStartMoved(Exception):
         self.start_offset = start_offset
 
 
+class LogDeleted(Refused):
+    """The topic of a log was deleted after the ends of the logs were listed."""
+
+
 class LogReader(Protocol):
     """Reads the stored bytes of one log."""
 
@@ -30,7 +37,7 @@ class LogReader(Protocol):
 
         The result has at least one whole batch, and may end with a part of a batch. It is empty if the log has no such
         batch. `taken`: the number of bytes of the previous result that the caller has used; 0 at first. Raises
-        `LogStartMoved`, and what the source raises.
+        `LogStartMoved`, `LogDeleted`, and what the source raises.
         """
 
     def close(self) -> None:
@@ -55,7 +62,7 @@ class SourceLog(Protocol):
 
     def has_epoch_up_to(self, epoch: int, end_offset: int) -> bool:
         """Whether the log has batches of the leader epoch `epoch` up to `end_offset` (exclusive). If so, an earlier
-        backup that ends in this epoch at `end_offset` has the same batches as the log.
+        backup that ends in this epoch at `end_offset` has the same batches as the log. Raises `LogDeleted`.
         """
 
     def open_reader(self) -> LogReader:

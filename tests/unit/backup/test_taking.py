@@ -9,6 +9,7 @@ import pytest
 
 from moldau.backup import taking
 from moldau.backup.layout import PIECES_PREFIX, UNFINISHED_PREFIX
+from moldau.backup.sources.port import LogDeleted
 from moldau.backup.store import NotABackupStore
 from moldau.backup.taking import BackupProgress, BackupResult, DamagedLog, take_backup
 from moldau.storage.tiered.port import AccessRefused, RemoteStorageError, StorageFull, WrongCluster
@@ -113,6 +114,25 @@ def test_retention_may_move_the_start_while_a_log_is_copied() -> None:
     part = part_of(backed_up(bucket, log))
     assert (part.start_offset, part.end_offset) == (40, 60)
     assert part.pieces[0].first_offset == 40
+
+
+def test_a_topic_may_be_deleted_while_a_backup_is_taken() -> None:
+    bucket = SimulatedBucket()
+    kept, gone = MemoryLog("orders", batches(0, 60)), MemoryLog("trial", batches(0, 60))
+    logs = [kept, gone]
+
+    def delete(offset: int) -> None:
+        if offset >= 20:
+            logs.remove(gone)
+            raise LogDeleted("topic trial was deleted while it was read")
+
+    gone.before_read = delete
+    taken = asyncio.run(take_backup(store_of(bucket), MemorySource(logs), shell_of(), piece_size=PIECE_SIZE))
+    assert restored(bucket, taken.manifest) == {"orders-0": kept.log}
+    assert (taken.progress.copied_size, taken.progress.kept_size) == (0, len(b"".join(kept.log))), "nothing twice"
+    gone.before_read, logs = delete, [gone] * 9
+    with pytest.raises(LogDeleted):
+        backed_up(bucket, *logs)
 
 
 def test_many_small_pieces_become_one() -> None:

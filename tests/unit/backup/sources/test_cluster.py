@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moldau.backup.sources.cluster import ClusterSource
-from moldau.backup.sources.port import LogStartMoved
+from moldau.backup.sources.port import LogDeleted, LogStartMoved
 from moldau.tables.client.settings import Address, ClientSettings, parse_address
 from moldau.tables.refusals import DataLost, Refused
 from moldau.testing.cluster import Cluster
@@ -72,6 +72,23 @@ def test_what_a_log_says_of_itself(cluster: Cluster) -> None:
             log.open_reader().read(3, 0)
         assert moved.value.start_offset == 7
     finally:
+        source.close()
+
+
+def test_a_log_whose_topic_is_deleted_says_so_at_once(cluster: Cluster) -> None:
+    source, run = source_of(cluster), DailyCommand(cluster.bootstrap_servers)
+    run.done("topic", "create", "trial")
+    run.done("produce", "trial", given="one")
+    try:
+        (log,) = (each for each in source.list_log_ends().logs if each.key.topic == "trial")
+        run.done("topic", "delete", "trial", "--execute")
+        with pytest.raises(LogDeleted):
+            log.has_epoch_up_to(0, 1)
+        run.done("topic", "create", "trial")
+        with pytest.raises(LogDeleted, match="topic trial was deleted"):
+            log.open_reader().read(0, 0)
+    finally:
+        run.done("topic", "delete", "trial", "--execute")
         source.close()
 
 

@@ -13,6 +13,7 @@ from moldau.backup.sources.order import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSA
 from moldau.backup.taking import take_backup
 from moldau.kraft.snapshot.batches import load_snapshot
 from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.record_batch import parse_header
 from moldau.storage.files.port import FileSystem
 from moldau.tables.refusals import Refused
@@ -124,6 +125,28 @@ def test_a_log_is_read_to_its_end_while_it_is_cleaned_and_deleted() -> None:
 
     serve_and(story, log_cleaner_backoff_ms=500, log_retention_check_interval_ms=1_000)
     assert outcomes and outcomes[0] < 60
+
+
+def test_a_backup_of_a_node_outlives_the_deletion_of_a_topic() -> None:
+    bucket, manifests = SimulatedBucket(), list[BackupManifest]()
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for name in ("kept", "trial"):
+            await client.create(name)
+            await client.produce(name, batch("a"))
+        await asyncio.sleep(SETTLED_S)
+        source = source_of(node)
+        first = source.list_log_ends()
+        gone = DeleteTopicState(name="trial", topic_id=bytes(16))
+        await client.ask(DeleteTopicsRequest(topics=[gone], topic_names=["trial"], timeout_ms=9_000), 6)
+        await asyncio.sleep(SETTLED_S)
+        ends = [first]
+        source.list_log_ends = lambda: ends.pop() if ends else source_of(node).list_log_ends()  # type: ignore[method-assign]
+        manifests.append((await take_backup(store_of(bucket), source, shell_of())).manifest)
+
+    serve_and(story, file_delete_delay_ms=1_000)
+    assert read(bucket, manifests[0]).keys() == {"kept-0"}
 
 
 def test_an_epoch_agrees_as_far_as_it_reaches() -> None:
