@@ -3,9 +3,10 @@ broker.
 
     python -m moldau.broker.runtime.worker_process [MEMORY_BYTES STEP_CPU_S]
 
-It runs at a lower priority than the broker, because clients come first. An error that cannot be pickled is replaced by
-a RuntimeError with its text. The kernel enforces its `WorkerLimits` (setrlimit), except that macOS does not enforce the
-limit on memory.
+It runs at a lower priority than the broker, because clients come first. It has a session of its own: a kernel with
+autogroups (sched(7)) divides the processors among sessions, and so the broker does not wait because its worker has used
+up their share. An error that cannot be pickled is replaced by a RuntimeError with its text. The kernel enforces its
+`WorkerLimits` (setrlimit), except that macOS does not enforce the limit on memory.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from moldau.broker.runtime.work_reply import FRAME_LENGTH, WorkerLimits, WorkerR
 from moldau.storage.files.local_files import LocalFiles
 
 NICENESS: Final = 10
+AUTOGROUP: Final = "/proc/self/autogroup"
+"""The file with the niceness of the session, on a kernel with autogroups."""
 
 
 def main() -> None:
@@ -31,6 +34,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
+        os.setsid()
+        with open(AUTOGROUP, "w", encoding="ascii") as file:
+            file.write(str(NICENESS))
     limits = WorkerLimits(*map(int, sys.argv[1:])) if sys.argv[1:] else None
     if limits is not None:
         with contextlib.suppress(OSError, ValueError):

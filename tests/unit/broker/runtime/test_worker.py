@@ -16,6 +16,7 @@ import pytest
 
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.worker import Work, WorkerDied
+from moldau.broker.runtime.worker_process import AUTOGROUP, NICENESS
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.transaction_index import CorruptTransactionIndex
@@ -28,6 +29,12 @@ def count(fs: FileSystem, directory: str, steps: int) -> Iterator[tuple[int, int
     for step in range(steps):
         fs.open(f"{directory}/{step}", create=True).close()
         yield step, os.getpid()
+
+
+def tell_priority(fs: FileSystem) -> Iterator[tuple[int, int, str]]:
+    """Tell the session and the niceness of this process, and the line about the autogroup of its session."""
+    told = Path(AUTOGROUP).read_text() if Path(AUTOGROUP).exists() else ""
+    yield os.getsid(0), os.nice(0), told
 
 
 def lack_space(fs: FileSystem) -> Iterator[int]:
@@ -80,6 +87,21 @@ def test_events_come_one_by_one_from_another_process(tmp_path: Path) -> None:
     told = asyncio.run(scenario())
     assert [step for step, _ in told] == [0, 1, 2]
     assert os.getpid() not in {process for _, process in told}
+
+
+def test_a_process_has_a_low_priority_and_a_session_of_its_own() -> None:
+    async def scenario() -> tuple[int, int, str]:
+        running = LocalEnvironment(asyncio.get_running_loop()).in_process(tell_priority)
+        told = await running.next_event()
+        assert told is not None
+        assert await running.next_event() is None
+        return told
+
+    session, niceness, autogroup = asyncio.run(scenario())
+    assert session != os.getsid(0)
+    assert niceness == min(os.nice(0) + NICENESS, 19)
+    if autogroup and os.geteuid() == 0:  # The kernel refuses other users a second change within 0.1 s.
+        assert autogroup.endswith(f"nice {NICENESS}\n")
 
 
 def test_the_work_is_cut_where_its_owner_stops(tmp_path: Path) -> None:
