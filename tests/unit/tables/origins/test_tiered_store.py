@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
 from random import Random
 
@@ -28,6 +29,7 @@ from moldau.tables.options.option_values import StoreAddress
 from moldau.tables.options.read_options import parse_options
 from moldau.tables.origins.blocking_storage import BlockingStorage
 from moldau.tables.origins.tiered_listing import TieredSegment, offset_ranges_of
+from moldau.tables.origins.tiered_partition import TieredPartition
 from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.origins.tiered_store import TieredStore
 from moldau.tables.planning.planner import Plan, Planner
@@ -95,6 +97,9 @@ def test_an_index_that_was_requested_before_is_not_requested_again(tier: Path) -
     cuts = partition.cuts(*wanted)
     assert len(cuts) > 1
     partition.start_cuts(*wanted)
+    assert isinstance(partition, TieredPartition)
+    (started,) = partition._started.values()
+    wait(started)
     shutil.rmtree(tier / "topics")
     assert partition.cuts(*wanted) == cuts
     with pytest.raises(FileNotFoundError):
