@@ -240,7 +240,7 @@ class RunningFetcher:
         partition, ports = effect.partition, self._ports
         try:
             start = await remote_start(ports.remote_state, effect)
-            if not await self._has_prepared(effect, partition.log.segments[0].base_offset):
+            if not await self._has_prepared(effect, start.offset):
                 return
             partition.log.start_after_remote(start, ports.environment.wall_ms())
             partition.adapt_to_truncation()
@@ -269,7 +269,7 @@ class RunningFetcher:
         ports, its_log = self._ports, effect.partition.log
         if not self._machine.awaits(effect):
             return False
-        its_log.lower_recovery_point(offset)
+        its_log.lower_recovery_point(offset, empties=not isinstance(effect, TruncateLog))
         preparation, is_due = its_log.truncation_count, False
         try:
             if not await ports.logs.checkpoint():

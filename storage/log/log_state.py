@@ -230,15 +230,18 @@ class LogState:
         end_offset = self.segments[slot].base_offset if slot < len(self.segments) else self.end_offset
         return self.erase_orders.hides_offset_in(base_offset, end_offset)
 
-    def lower_recovery_point(self, offset: int) -> None:
+    def lower_recovery_point(self, offset: int, *, empties: bool = False) -> None:
         """Prepare a truncation to `offset`: lower the recovery point and the other offsets that are checkpointed to the
         new end. The caller makes the checkpoints durable, and then truncates, or calls `end_truncation`.
 
         If a batch spans the offset, the whole batch is removed, so the offsets are lowered to its base offset. If the
         recovery point stayed past the new end, recovery would report a torn append there as damage of flushed data.
+        With `empties` all batches are removed, the last ones first, and the log then begins at `offset`: the recovery
+        point is lowered to the first of them.
         """
-        offset = self.recovery_point_max = self.end_after_truncation(offset)
-        self.recovery_point = min(self.recovery_point, offset)
+        offset = self.end_after_truncation(offset)
+        self.recovery_point_max = min(offset, self.segments[0].base_offset) if empties else offset
+        self.recovery_point = min(self.recovery_point, self.recovery_point_max)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.lowered_start_offset = offset if offset < self.log_start_offset else None

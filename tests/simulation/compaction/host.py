@@ -179,7 +179,7 @@ class Process:
     async def truncate(self, partition: Partition, offset: int, *, is_emptied: bool = False) -> None:
         """Make an offset the end of a log, durably; if it is emptied, its start as well."""
         log, now_ms = partition.log, self.environment.wall_ms()
-        log.lower_recovery_point(offset)
+        log.lower_recovery_point(offset, empties=is_emptied)
         await self.checkpoints.write()
         if is_emptied:
             log.truncate_fully_and_start_at(offset, now_ms)

@@ -201,7 +201,7 @@ class Host(LeaderSide):
         partition = effect.partition if not isinstance(effect, LogWarning) else self.partition
         is_first = self.preparation is None
         if isinstance(effect, TruncateLog | RestartLogAt) and is_first and fetcher.awaits(effect):
-            partition.log.lower_recovery_point(effect.offset)
+            partition.log.lower_recovery_point(effect.offset, empties=isinstance(effect, RestartLogAt))
             self.checkpoint()
             self.preparation = partition.log.truncation_count
             if isinstance(effect, TruncateLog):

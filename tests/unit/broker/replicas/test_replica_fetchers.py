@@ -14,7 +14,7 @@ from moldau.broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetcher
 from moldau.broker.runtime.flusher import Flusher
 from moldau.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import RebuildFromRemote, TruncateLog
+from moldau.replication.replica_fetcher import Effect, RebuildFromRemote, RestartLogAt, TruncateLog
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.log import producer_replay, truncation
@@ -82,14 +82,13 @@ class Follower:
 
     # What happens
 
-    def answered(self, **fields: Any) -> TruncateLog | RebuildFromRemote:
+    def answered(self, **fields: Any) -> Effect:
         """The effect of the leader's answer to a fetch."""
         machine = self.fetcher._machine
         assert machine.next_request(9, NOW_MS) is not None
         data = PartitionData(partition_index=0, high_watermark=0, **fields)
         topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])
         (effect,) = machine.on_response(FetchResponse(session_id=7, responses=[topic]), NOW_MS, NOW_MS)
-        assert isinstance(effect, TruncateLog | RebuildFromRemote)
         return effect
 
     def diverges(self) -> TruncateLog:
@@ -137,6 +136,19 @@ def test_a_log_goes_on_after_its_remote_part() -> None:
     follower = Follower()
     asyncio.run(follower.fetcher._rebuild(follower.is_too_late()))
     assert follower.partition.log.local_start_offset == 50
+
+
+def test_before_a_log_is_emptied_its_recovery_point_is_at_its_first_batch() -> None:
+    """Of a crash in between the end of the log is gone, and the start still there."""
+    follower = Follower()
+    log, machine, seen = follower.partition.log, follower.fetcher._machine, []
+    log.flush(NOW_MS)
+    follower.during_checkpoint = lambda: seen.append(log.recovery_point)
+    follower.answered(error_code=1)
+    (effect,) = machine.on_looked_up(follower.partition, 4, 9, 12)
+    assert isinstance(effect, RestartLogAt)
+    asyncio.run(follower.fetcher._truncate(effect))
+    assert seen == [0] and log.log_start_offset == log.end_offset == 9
 
 
 def test_a_truncation_that_a_new_leader_makes_needless_leaves_the_log_as_it_is() -> None:

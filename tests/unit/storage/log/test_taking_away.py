@@ -173,6 +173,39 @@ def test_a_kill_within_a_truncation_leaves_a_log_without_a_gap(
     assert {25, COUNT} <= ends
 
 
+@pytest.mark.parametrize("offset", [25, COUNT, COUNT + 7])
+def test_a_kill_while_a_log_is_emptied_leaves_a_log_that_can_be_opened(offset: int) -> None:
+    """The batches that were removed are no loss, although they were flushed and committed."""
+    ends = set()
+    for step in range(1, 40):
+        disk = SimulatedDisk(seed=step)
+        disk.make_directories("/d")
+        log = open_log(disk, "/d/t-0", SMALL)
+        for number in range(COUNT):
+            append(log, f"value {number}")
+        log.flush(NOW_MS)
+        log.lower_recovery_point(offset, empties=True)
+        recovery_point = log.recovery_point
+        disk.crash_at_step = disk.steps + step
+        with suppress(SimulatedCrash):
+            log.truncate_fully_and_start_at(offset, NOW_MS)
+        disk.end_process()
+        disk.power_on()
+        again = Log.open(
+            disk,
+            "/d/t-0",
+            SMALL,
+            recovery_point=recovery_point,
+            now_ms=NOW_MS,
+            high_watermark=COUNT,
+            may_have_lost_writes=False,
+        )
+        assert read_all(again) == (values(0, again.end_offset) if again.log_start_offset == 0 else {}), step
+        assert len(again.epochs.entries) == (again.log_start_offset < again.end_offset), step
+        ends.add(again.end_offset)
+    assert {0, offset, COUNT} <= ends
+
+
 def test_deleted_records_are_not_read_and_their_segments_go_later(log: Log) -> None:
     assert log.advance_log_start(35, 40) is ErrorCode.NONE
     assert log.advance_log_start(41, 40) is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -62,7 +62,7 @@ def work(disk: SimulatedDisk) -> None:
         assert not log.append_as_leader(batch(f"old {number}", producer=(PRODUCER, 0, number)), 0, NOW_MS).error
     log.flush(NOW_MS)
     directory.begin_checkpoint(lambda _: None).write_files()
-    log.lower_recovery_point(log.segments[0].base_offset)
+    log.lower_recovery_point(START.offset, empties=True)
     directory.begin_checkpoint(lambda _: None).write_files()
     log.start_after_remote(START, NOW_MS)
     assert is_restarted(log) and log.log_start_offset == 90
