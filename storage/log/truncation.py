@@ -128,14 +128,16 @@ def drop_segments_from(log: LogState, offset: int) -> list[Segment]:
 def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
     """Remove all batches. The log then begins and ends at `offset`. Raises OSError, after which the log has failed."""
     try:
+        # The snapshots first: after a crash a start would take one past the end that is left for a loss of batches.
+        for snapshot_offset in list(log.snapshots.offsets):
+            log.snapshots.remove(snapshot_offset)
         remove_files(log.fs, log.segments)
+        # Durably, and before there is a log: otherwise the next start would take the last old epoch for the one in
+        # which this log begins.
+        log.epochs.remove_file()
         log.segments[:] = [Segment.create(log.fs, log.directory, offset, log.config, now_ms)]
         log.active = log.segments[0]
         log.end_offset = log.log_start_offset = offset
-        # Durably, at once: otherwise the next start would take the last old epoch for the one in which this log begins.
-        log.epochs.remove_file()
-        for snapshot_offset in list(log.snapshots.offsets):
-            log.snapshots.remove(snapshot_offset)
         truncate_derived_state(log, now_ms)
     except OSError as error:
         log.fail_log(error)

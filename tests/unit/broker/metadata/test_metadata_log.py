@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
@@ -20,9 +21,11 @@ from moldau.storage.directory.previous_run import (
     write_clean_shutdown,
     write_serving_epoch,
 )
+from moldau.storage.files.port import make_durable_directory
 from moldau.storage.log.recovery import CorruptLog
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import SimulatedCrash
 
 
 class Retention(NamedTuple):
@@ -110,6 +113,28 @@ def test_a_snapshot_that_takes_the_place_of_the_log_is_the_earliest(disk: Simula
     again = opened(disk)  # killed before it was unlinked
     assert again.earliest_snapshot == leaders and divergence_of_replica(again, 42, leaders.epoch) is None
     assert snapshots_in(disk.list_directory(f"/data/{DIRECTORY}")) == [leaders]
+
+
+@pytest.mark.parametrize("is_power_lost", [False, True])
+def test_a_crash_while_a_snapshot_takes_the_place_of_the_log_loses_neither(is_power_lost: bool) -> None:
+    """What is left of the log looks like one that has lost committed records, but the snapshot has them."""
+    for step in range(1, 40):
+        disk = SimulatedDisk(seed=step)
+        make_durable_directory(disk, "/data")
+        metadata_log = MetadataLog.open(disk, "/data", LogConfig(segment_bytes=300), 1000).log
+        for _ in range(20):
+            metadata_log.append([NoOpRecord()], 30, 1, 1000)
+        metadata_log.log.flush(1000)
+        leaders = written(metadata_log, 42)
+        disk.crash_at_step = disk.steps + step
+        with suppress(SimulatedCrash):
+            metadata_log.replace_by_snapshot(leaders, 1000)
+        disk.end_process()
+        disk.power_on()
+        if is_power_lost:
+            disk.crash()
+        again = opened(disk)
+        assert (again.start_offset, again.end_offset, again.log.epochs.entries) == (42, 42, []), step
 
 
 def test_what_a_start_finds_is_durable_once_it_is_open(disk: SimulatedDisk) -> None:
