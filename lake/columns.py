@@ -25,10 +25,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from moldau.lake.flattening import flatten_type
-from moldau.lake.forms import DELETION, Form, JsonForm, Shape, ValueReading, row_of
+from moldau.lake.forms import DELETION, Form, JsonForm, ValueReading, row_of
 from moldau.lake.keys import KEY, check_key_type
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.decoding.times import TIME_MS_MAX
+from moldau.tables.values.converters import Converter
 from moldau.tables.values.decoders import NOT_HELD
 from moldau.tables.values.frames import HEADERS, framed_column
 from moldau.tables.values.registry import ValueNotDecoded
@@ -56,7 +57,7 @@ class Misfit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """The rows of the table that a batch of records gives, and the records that do not fit."""
 
     batch: pa.RecordBatch
@@ -114,11 +115,13 @@ class RawColumns:
     def samples(self) -> dict[str, Mapping[str, Any]]:
         return {}
 
-    def rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> Rows:
+    def rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> TableRows:
         """Make the rows for a batch of records. `is_by_key` has no effect, because bytes are not decoded."""
         found = pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
         has_values = "value" in self.schema.names
-        return Rows(found, batch.column("value").is_null() if has_values else pa.array(np.zeros(len(found), np.bool_)))
+        return TableRows(
+            found, batch.column("value").is_null() if has_values else pa.array(np.zeros(len(found), np.bool_))
+        )
 
 
 class TypedColumn:
@@ -141,7 +144,7 @@ class TypedColumn:
         self._form = form
         self._is_enveloped = is_enveloped
         self._is_flat = is_flat
-        self._met: dict[Hashable, Shape | str] = {}
+        self._met: dict[Hashable, Converter | str] = {}
         """For each kind of value, the function that converts a decoded value for the column, or the reason why such
         values do not fit."""
 
@@ -197,7 +200,7 @@ class TypedColumn:
         for value in values:
             if value is not None:
                 with suppress(ValueNotDecoded):
-                    self._shape(self._form.read(value))
+                    self._converter(self._form.read(value))
 
     def _values(self, batch: pa.RecordBatch) -> Sequence[bytes | None]:
         headers = batch.column(HEADERS) if self._form.reads_headers else None
@@ -212,39 +215,39 @@ class TypedColumn:
         `ValueNotDecoded`.
         """
         read = self._form.read(value)
-        shape = self._met.get(read.kind) or self._shape(read)
-        if isinstance(shape, str):
-            raise ValueNotDecoded(shape)
+        convert = self._met.get(read.kind) or self._converter(read)
+        if isinstance(convert, str):
+            raise ValueNotDecoded(convert)
         made = read.decode(value)
         if self._is_enveloped:
             made = row_of(made)
-        return made if made is None or made is DELETION else shape(made)
+        return made if made is None or made is DELETION else convert(made)
 
-    def _shape(self, read: ValueReading) -> Shape | str:
+    def _converter(self, read: ValueReading) -> Converter | str:
         """Return the function that converts values of the kind of `read` for the column, or the reason why they do not
         fit. Raises `ValueNotDecoded`."""
-        shape = self._met.get(read.kind)
-        if shape is None:
+        convert = self._met.get(read.kind)
+        if convert is None:
             if len(self._met) >= TYPES_MAX:
                 self._met.clear()
-            shape = self._met[read.kind] = self._meet(read)
-        return shape
+            convert = self._met[read.kind] = self._meet(read)
+        return convert
 
-    def _meet(self, read: ValueReading) -> Shape | str:
+    def _meet(self, read: ValueReading) -> Converter | str:
         """Widen the type of the column for values of the kind of `read`. Returns the function that converts them, or
         the reason why they do not fit."""
         try:
-            kind, shape = read.shaped_type()
+            kind, convert = read.converted_type()
             lists = check_key_type(kind) if self.name == KEY else ()
             if lists:
                 return f"the key has a list or a map, {lists[0]}, and a table has no column of such keys"
             if self._is_flat:
                 kind, flat = flatten_type(kind, self.name)
-                shape = _after(shape, flat)
+                convert = _after(convert, flat)
             self.type = kind if self.type is None else merged_type(self.type, kind, self.name)
         except (TypesDiffer, ValueNotDecoded) as problem:
             return f"{read.schema or f'the {self.name}'} does not fit the table: {problem}"
-        return shape
+        return convert
 
     def _column(self, decoded: list[object], misfits: dict[int, str]) -> pa.Array:
         try:
@@ -283,7 +286,7 @@ class DecodedColumns:
         """The columns of the rows, except for those to which no value has given a type yet."""
         return pa.schema([field for each in self._base for field in self._fields(each)])
 
-    def rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> Rows:
+    def rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> TableRows:
         """Make the rows for a batch of records with the columns `read_names`. `is_by_key`: a key that decodes to null
         is a misfit, because it names no row. Raises what `TypedColumn.decode` raises."""
         decoded = {
@@ -302,7 +305,7 @@ class DecodedColumns:
         for each in decoded.values():
             deletes[list(each.deleted)] = True
         deletes = np.delete(deletes, list(misfits))
-        return Rows(
+        return TableRows(
             without_misfits(pa.RecordBatch.from_arrays(arrays, schema=self.schema), unfit), pa.array(deletes), unfit
         )
 
@@ -332,8 +335,8 @@ class DecodedColumns:
         return self._typed[field.name].fields if field.name in self._typed else [field]
 
 
-def _after(shape: Shape, flat: Shape) -> Shape:
-    return lambda value: flat(shape(value))
+def _after(convert: Converter, flat: Converter) -> Converter:
+    return lambda value: flat(convert(value))
 
 
 Columns: TypeAlias = RawColumns | DecodedColumns

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyiceberg.table import FileScanTask, Table
 
-from moldau.lake.sink import Attempt, CommitConflict, LakeTable
+from moldau.lake.sink import CommitAttempt, CommitConflict, LakeTable
 from moldau.lake.stored_rows import in_order, stored_rows
 
 FILES_MIN: Final = 16
@@ -61,7 +61,7 @@ def small_files(table: Table, files_min: int, full: Collection[str] = ()) -> Seq
     return in_order(group, table.schema())
 
 
-def _join(attempt: Attempt, group: Sequence[FileScanTask]) -> bool:
+def _join(attempt: CommitAttempt, group: Sequence[FileScanTask]) -> bool:
     """Write the rows of a group into new files and commit, unless the new files are not fewer. Returns whether it has
     committed."""
     try:

@@ -33,10 +33,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from moldau.lake.columns import PLACE
 from moldau.lake.dead_letters import SUFFIX
-from moldau.lake.ledger import TakenRecords
-from moldau.lake.offset_runs import WORD, Tally, add_tallies, tallies
+from moldau.lake.ledger import RecordDigests
+from moldau.lake.offset_runs import WORD, OffsetDigest, add_digests, digests_by_partition
 from moldau.lake.orphans import unneeded_data
-from moldau.lake.sink import Attempt, LakeTable, NewTable, SinkPorts, ledger_of
+from moldau.lake.sink import CommitAttempt, LakeTable, NewTable, SinkPorts, ledger_of
 from moldau.lake.stored_rows import rows_of_file, stored_rows
 from moldau.protocol.primitives import crc32c
 from moldau.tables.refusals import Refused
@@ -222,28 +222,30 @@ class TableErasure:
         tasks = [each for each in attempt.table.scan().plan_files() if search.count(each.file)]
         if not tasks:
             return
-        gone: dict[int, Tally] = {}
+        gone: dict[int, OffsetDigest] = {}
         try:
             for task in tasks:
-                gone = add_tallies(gone, self._rewrite(attempt, task))
+                gone = add_digests(gone, self._rewrite(attempt, task))
             self._erased.written = [self._stated(attempt.table, each.file_path) for each in attempt.files.finish()]
         except BaseException:
             attempt.discard()
             raise
-        never = {each: TakenRecords(Tally(-tally.number, -tally.hashes & WORD)) for each, tally in gone.items()}
+        never = {
+            each: RecordDigests(OffsetDigest(-digest.number, -digest.hashes & WORD)) for each, digest in gone.items()
+        }
         attempt.commit(attempt.ledger.offsets, never if attempt.ledger.mode == "append" else {})
         self._ports.step("rows erased")
 
-    def _rewrite(self, attempt: Attempt, task: FileScanTask) -> dict[int, Tally]:
-        """Add the rows of a file that are not erased to the attempt. Returns the tallies of the erased rows, by
+    def _rewrite(self, attempt: CommitAttempt, task: FileScanTask) -> dict[int, OffsetDigest]:
+        """Add the rows of a file that are not erased to the attempt. Returns the digests of the erased rows, by
         partition."""
-        gone: dict[int, Tally] = {}
+        gone: dict[int, OffsetDigest] = {}
         count = 0
         for batch in stored_rows(attempt.table.metadata, attempt.table.io, task, attempt.files.schema):
             is_erased = self._offsets.among(batch)
             rows = batch.filter(is_erased)
             count += len(rows)
-            gone = add_tallies(gone, tallies(rows))
+            gone = add_digests(gone, digests_by_partition(rows))
             attempt.add(batch.filter(pc.invert(is_erased)))
         attempt.replace(task.file)
         self._erased.rows += count

@@ -24,7 +24,7 @@ from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SUSPEND, CountedMisfits, RoundRows
-from moldau.lake.sink import Attempt, CommitConflict, LakeTable
+from moldau.lake.sink import CommitAttempt, CommitConflict, LakeTable
 from moldau.lake.upsert import KeyChanges, match_changed_keys, rows_that_stay, without_older
 from moldau.tables.refusals import Refused
 
@@ -184,7 +184,7 @@ class Follower:
         self._ledger = attempt.commit(reached, misfits.taken)
         self._note_commit(attempt, misfits)
 
-    def _apply(self, attempt: Attempt, changes: KeyChanges) -> None:
+    def _apply(self, attempt: CommitAttempt, changes: KeyChanges) -> None:
         """Apply the changes of a round to a table by key: files with a row of a changed key are rewritten."""
         metadata, io, target = attempt.metadata, attempt.table.io, attempt.files.schema
         rows, keys = changes.rows_and_keys(target)
@@ -199,7 +199,7 @@ class Follower:
             for stays in rows_that_stay(metadata, io, task, target, keys):
                 attempt.add(stays)
 
-    def _note_commit(self, attempt: Attempt, misfits: CountedMisfits) -> None:
+    def _note_commit(self, attempt: CommitAttempt, misfits: CountedMisfits) -> None:
         progress, self._conflicts = self.progress, 0
         progress.offsets = dict(self._ledger.offsets)
         progress.rows_count += attempt.files.rows_count

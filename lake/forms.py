@@ -32,10 +32,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.connect_types import connect_type
+from moldau.tables.values.converters import ConvertedType, converter_to
 from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValueDecoder, decode_payload, plain_json
 from moldau.tables.values.frames import FramedPayload, message_path, split_frame
 from moldau.tables.values.registry import Schema, SchemaId, SchemaSource, ValueNotDecoded
-from moldau.tables.values.shapes import shape_of
 from moldau.tables.values.topic_types import NoSample, given_type, json_schema_of
 from moldau.tables.values.value_types import type_of
 
@@ -45,15 +45,6 @@ _ROWS: Final = ("c", "r", "u")
 _OTHERS: Final = {"t": "a truncate of the source", "m": "a message of the source"}
 DELETION: Final = object()
 """The result of decoding a change event that deletes a row."""
-Shape = Callable[[Any], Any]
-
-
-class ShapedType(NamedTuple):
-    """An Arrow type for decoded values, and the function that converts a decoded value for it."""
-
-    type: pa.DataType
-    shape: Shape
-    """The function that converts a decoded value into the Python object that Arrow takes for the type."""
 
 
 class ValueReading(NamedTuple):
@@ -62,8 +53,8 @@ class ValueReading(NamedTuple):
     """
 
     kind: Hashable
-    """The kind of the value. `shaped_type` returns the same for all values of one kind."""
-    shaped_type: Callable[[], ShapedType]
+    """The kind of the value. `converted_type` returns the same for all values of one kind."""
+    converted_type: Callable[[], ConvertedType]
     """A function that returns the type of the values. Raises `ValueNotDecoded`."""
     decode: Callable[[bytes], object]
     """A function that decodes the bytes that were examined. Raises `ValueNotDecoded`."""
@@ -107,8 +98,8 @@ class KafkaSerializerForm:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        shaped = ShapedType(pa.string() if name == STRING else NUMBERS[name].type, _as_it_is)
-        self._read = ValueReading(name, lambda: shaped, self._decoded)
+        converted = ConvertedType(pa.string() if name == STRING else NUMBERS[name].type, _as_it_is)
+        self._read = ValueReading(name, lambda: converted, self._decoded)
 
     def read(self, data: bytes) -> ValueReading:
         return self._read
@@ -150,7 +141,7 @@ class RegistryForm:
         path = tuple(message_path(framed.of_kind(decoder.schema.kind))[0]) if is_of_paths else ()
         read = ValueReading(
             (schema_id, *path),
-            partial(self._shaped_type, decoder.schema, path),
+            partial(self._converted_type, decoder.schema, path),
             lambda data: decode_payload(decoder, self._framed(data)),
             f"schema {schema_id}",
         )
@@ -160,10 +151,10 @@ class RegistryForm:
             self._reads[schema_id] = read
         return read
 
-    def _shaped_type(self, schema: Schema, path: tuple[int, ...]) -> ShapedType:
+    def _converted_type(self, schema: Schema, path: tuple[int, ...]) -> ConvertedType:
         found = type_of(schema, path)
         kind = row_type(found.type) if self._is_enveloped else found.type
-        return ShapedType(kind, shape_of(kind) if found.needs_shaping else _as_it_is)
+        return ConvertedType(kind, converter_to(kind) if found.needs_conversion else _as_it_is)
 
 
 class ConnectForm:
@@ -179,15 +170,15 @@ class ConnectForm:
         if not isinstance(found, dict) or found.keys() != {"schema", "payload"} or found["schema"] is None:
             raise ValueNotDecoded("the value has no schema part: it is not an object of schema and payload")
         schema, payload = found["schema"], found["payload"]
-        return ValueReading(json.dumps(schema), lambda: self._shaped_type(schema), lambda _: payload)
+        return ValueReading(json.dumps(schema), lambda: self._converted_type(schema), lambda _: payload)
 
-    def _shaped_type(self, schema: Any) -> ShapedType:
+    def _converted_type(self, schema: Any) -> ConvertedType:
         if self._is_enveloped:
             fields = schema.get("fields", []) if isinstance(schema, dict) else []
             schema = next((each for each in fields if isinstance(each, dict) and each.get("field") == AFTER), None)
             if schema is None:
                 raise ValueNotDecoded("the schema part is not that of change events of Debezium: it lacks after")
-        return ShapedType(*connect_type(schema))
+        return connect_type(schema)
 
 
 class JsonForm:
@@ -212,8 +203,8 @@ class JsonForm:
 
     def _take(self, schema: Mapping[str, Any]) -> None:
         kind = given_type(schema)
-        shaped = ShapedType(kind, shape_of(kind))
-        self.schema, self._read = schema, ValueReading(JSON, lambda: shaped, plain_json)
+        converted = ConvertedType(kind, converter_to(kind))
+        self.schema, self._read = schema, ValueReading(JSON, lambda: converted, plain_json)
 
     def read(self, data: bytes) -> ValueReading:
         if self._read is None:

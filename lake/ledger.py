@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from moldau.lake.offset_runs import Tally
+from moldau.lake.offset_runs import OffsetDigest
 from moldau.tables.refusals import IsolationDiffers, Refused, TopicRecreated
 
 PREFIX: Final = "moldau."
@@ -24,18 +24,18 @@ TAG: Final = "moldau-offsets"
 """The tag of the newest snapshot with offsets. A program that expires snapshots keeps those with a tag."""
 
 
-class TakenRecords(NamedTuple):
-    """The records of a partition that were read for a table since the table was begun, as tallies."""
+class RecordDigests(NamedTuple):
+    """The records of a partition that were read for a table since the table was begun, as digests."""
 
-    records: Tally = Tally()
-    misfits: Tally = Tally()
+    records: OffsetDigest = OffsetDigest()
+    misfits: OffsetDigest = OffsetDigest()
     """The records that are not in the table, because they were skipped or are dead letters."""
 
-    def plus(self, more: TakenRecords) -> TakenRecords:
-        return TakenRecords(self.records.plus(more.records), self.misfits.plus(more.misfits))
+    def plus(self, more: RecordDigests) -> RecordDigests:
+        return RecordDigests(self.records.plus(more.records), self.misfits.plus(more.misfits))
 
 
-NOTHING_TAKEN: Final[Mapping[int, TakenRecords]] = {}
+NOTHING_TAKEN: Final[Mapping[int, RecordDigests]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Ledger:
     """The next offset of each partition that the table will take."""
     topic_id: str | None = None
     cluster_id: str | None = None
-    taken: Mapping[int, TakenRecords] | None = None
+    taken: Mapping[int, RecordDigests] | None = None
     """The records that were read of each partition; None in a table that was begun by a version that did not count
     them."""
 
@@ -73,11 +73,11 @@ class Ledger:
         }
         return {name: value for name, value in named.items() if value is not None}
 
-    def reaching(self, offsets: Mapping[int, int], taken: Mapping[int, TakenRecords] = NOTHING_TAKEN) -> Ledger:
+    def reaching(self, offsets: Mapping[int, int], taken: Mapping[int, RecordDigests] = NOTHING_TAKEN) -> Ledger:
         """Return the ledger after a commit that reads up to `offsets`, and for which the records `taken` were read."""
         known = self.taken
         if known is not None:
-            known = {**known, **{each: known.get(each, TakenRecords()).plus(more) for each, more in taken.items()}}
+            known = {**known, **{each: known.get(each, RecordDigests()).plus(more) for each, more in taken.items()}}
         return replace(self, offsets=dict(self.offsets) | dict(offsets), taken=known)
 
     def check(self, other: Ledger, table: str) -> None:
@@ -123,9 +123,12 @@ def ledger_in(summary: Mapping[str, str] | None, where: str) -> Ledger | None:
     return Ledger(topic, mode, isolation, writer, offsets, *ids, taken)
 
 
-def _taken(written: str) -> dict[int, TakenRecords]:
+def _taken(written: str) -> dict[int, RecordDigests]:
     parsed = json.loads(written).items()
-    return {int(partition): TakenRecords(*(Tally(int(n), int(sum)) for n, sum in both)) for partition, both in parsed}
+    return {
+        int(partition): RecordDigests(*(OffsetDigest(int(n), int(sum)) for n, sum in both))
+        for partition, both in parsed
+    }
 
 
 def _given(value: str | None) -> str:

@@ -37,7 +37,7 @@ from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order
-from moldau.lake.table_form import GivenForms
+from moldau.lake.table_form import FormChoices
 from moldau.lake.upsert import (
     IS_DELETION,
     KeyChanges,
@@ -47,7 +47,7 @@ from moldau.lake.upsert import (
     without_older,
 )
 from moldau.storage.files.local_files import LocalFiles
-from moldau.tables.decoding.last_of_keys import LastOfKeys, NotChosen, can_select_by_keys, last_of_keys
+from moldau.tables.decoding.last_of_keys import CannotSelectByKeys, LastOfKeys, can_select_by_keys, last_of_keys
 from moldau.tables.engines.topic_dataset import TopicDataset
 from moldau.tables.planning.pushed_filters import ALL_VALUES, PushedFilters
 from moldau.tables.reading.arguments import EPOCH, Place, options_of_places
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from moldau.tables.origins.port import Slice
 
 
-class Tail:
+class TopicTail:
     """The records of a topic after the offsets that a table has, up to the ends of the log when this
     object was made."""
 
@@ -108,7 +108,7 @@ class Tail:
     def _rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, ChangedKeys]:
         """Return the last row of each key, unless the tail deletes it, and all keys. Raises what `changes` raises."""
         if isinstance(self._columns, RawColumns) and self.slices and can_select_by_keys():
-            with suppress(NotChosen):  # A misfit: all records are read, and the first misfit is found.
+            with suppress(CannotSelectByKeys):  # A misfit: all records are read, and the first misfit is found.
                 return self._chosen_rows_and_keys(target)
         changes = KeyChanges()
         making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits))
@@ -117,13 +117,13 @@ class Tail:
         return changes.rows_and_keys(target)
 
     def _chosen_rows_and_keys(self, target: pa.Schema) -> tuple[pa.Table, ChangedKeys]:
-        """Return what `_rows_and_keys` does, without decoding the values that count no more. Raises `NotChosen` if a
+        """Return what `_rows_and_keys` does, without decoding superseded values. Raises `CannotSelectByKeys` if a
         record is a misfit."""
         last = last_of_keys(self.slices, self._columns.read_names, have_possible_years)
         rows = [self._columns.rows(each) for each in last.rows]
         if last.is_exact and rows:
             batches = [each.batch.append_column(IS_DELETION, each.deletes) for each in rows]
-            return rows_and_keys_of(pa.Table.from_batches(batches), lambda: others_of(last), target)
+            return rows_and_keys_of(pa.Table.from_batches(batches), lambda: superseded_table(last), target)
         changes = KeyChanges()
         for each in rows:
             changes.add(each.batch, each.deletes)
@@ -132,7 +132,7 @@ class Tail:
         return changes.rows_and_keys(target)
 
 
-def others_of(last: LastOfKeys) -> pa.Table | None:
+def superseded_table(last: LastOfKeys) -> pa.Table | None:
     superseded = last.superseded_records()
     return pa.Table.from_batches(superseded) if superseded else None
 
@@ -162,13 +162,13 @@ class PinnedTable:
     """The columns of the relation, with Iceberg's field ids."""
     fields: pa.Schema
     """The columns of the relation, as readers get them."""
-    tail: Tail | None
+    tail: TopicTail | None
 
     def files(self, pushed: PushedFilters) -> Sequence[StoredFile]:
         """The files of the snapshot that may have rows within the bounds `pushed`. Raises OSError."""
         if self.snapshot_id is None:
             return ()
-        scan = DataScan(self.metadata, self.io, condition_of(pushed), snapshot_id=self.snapshot_id)
+        scan = DataScan(self.metadata, self.io, iceberg_predicate(pushed), snapshot_id=self.snapshot_id)
         return [StoredFile(each) for each in in_order(scan.plan_files(), self.metadata.schema())]
 
 
@@ -182,7 +182,7 @@ class LiveReader:
         self._keys = NO_KEYS
 
     def tasks(self) -> Sequence[LiveTask]:
-        """Return the tasks: the files of the table, then the tail. Raises what `Tail.changes` raises."""
+        """Return the tasks: the files of the table, then the tail. Raises what `TopicTail.changes` raises."""
         tail, files = self._source.tail, self._source.files(self._pushed)
         tasks = [(each,) for each in files]
         if tail is None:
@@ -191,7 +191,7 @@ class LiveReader:
             is_whole = self._pushed == NOTHING_PUSHED
             rows, self._keys = tail.changes(self._source, files if is_whole else self._source.files(NOTHING_PUSHED))
             return [*tasks, (rows,)]
-        return [*tasks, *((each,) for each in tail.slices if may_have(self._pushed, each))]
+        return [*tasks, *((each,) for each in tail.slices if may_have_rows(self._pushed, each))]
 
     def read_task(self, task: LiveTask) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task. Raises OSError; `DataLost`, `MalformedMessage` and `ValueNotDecoded`
@@ -227,13 +227,13 @@ class LiveScan(Scan):
         return LiveReader(self.pinned, columns, pushed or NOTHING_PUSHED)
 
 
-def may_have(pushed: PushedFilters, wanted: Slice) -> bool:
+def may_have_rows(pushed: PushedFilters, wanted: Slice) -> bool:
     """Whether a slice may have rows within the bounds `pushed`."""
     start, end = pushed.offsets
     return pushed.accepts_partition(wanted.partition) and wanted.start_offset < end and wanted.end_offset > start
 
 
-def condition_of(pushed: PushedFilters) -> BooleanExpression:
+def iceberg_predicate(pushed: PushedFilters) -> BooleanExpression:
     """Convert bounds into an Iceberg predicate, by which files are left out."""
     found: list[BooleanExpression] = []
     for name, (start, end) in (("partition", pushed.numbers), ("offset", pushed.offsets)):
@@ -252,7 +252,7 @@ def condition_of(pushed: PushedFilters) -> BooleanExpression:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveChoices:
+class LiveTableChoices:
     """The arguments of `table`, from which a live table is pinned."""
 
     name: str
@@ -269,7 +269,7 @@ class LiveChoices:
 
     def pinned(self, sleep: Callable[[float], None] = time.sleep) -> tuple[PinnedTable, Ledger]:
         """Pin the current snapshot of the table, and the log after it. Returns the pinned table and its ledger. Raises
-        `Refused`, what `Tail` raises, and the errors of the catalog."""
+        `Refused`, what `TopicTail` raises, and the errors of the catalog."""
         if self.misfits not in (SUSPEND, SKIP):
             raise Refused(f"misfits: {self.misfits} is neither {SUSPEND} nor {SKIP}")
         table = self._table()
@@ -290,14 +290,14 @@ class LiveChoices:
         finally:
             catalog.close()
 
-    def _tail(self, live: Place, table: Table, ledger: Ledger, sleep: Callable[[float], None]) -> Tail:
+    def _tail(self, live: Place, table: Table, ledger: Ledger, sleep: Callable[[float], None]) -> TopicTail:
         name = ".".join(table.name())
         options = {**(self.options or {}), "kafka.isolation.level": ledger.isolation}
         reading = TopicReading(LocalFiles(), options, ledger.topic, sleep, options_of_places(live))
         ledger.check(replace(ledger, topic_id=None, cluster_id=reading.cluster_id), name)
         has_headers = "headers" in table.schema().column_names
-        columns = columns_of(table, GivenForms(self.registry), has_headers=has_headers)
-        return Tail(reading, ledger, columns, self.misfits)
+        columns = columns_of(table, FormChoices(self.registry), has_headers=has_headers)
+        return TopicTail(reading, ledger, columns, self.misfits)
 
 
 def grown_schema(table: Table, wanted: pa.Schema) -> Any:
@@ -316,7 +316,7 @@ def grown_schema(table: Table, wanted: pa.Schema) -> Any:
 class LiveTable(TopicDataset):
     """A pinned table with its tail, as a dataset of PyArrow. DuckDB can query it directly."""
 
-    def __init__(self, choices: LiveChoices, ledger: Ledger, scan: LiveScan) -> None:
+    def __init__(self, choices: LiveTableChoices, ledger: Ledger, scan: LiveScan) -> None:
         super().__init__(scan)
         self._choices = choices
         self._live = scan
@@ -396,7 +396,7 @@ def table(
     if (warehouse is None) == (catalog is None):
         raise Refused("give a warehouse, or a catalog and None for the warehouse")
     place = None if warehouse is None else str(warehouse)
-    choices = LiveChoices(name, place, catalog, catalog_properties, live, registry, misfits, options)
+    choices = LiveTableChoices(name, place, catalog, catalog_properties, live, registry, misfits, options)
     pinned, ledger = choices.pinned()
     scan = LiveScan(tuple(pinned.target.names), filter, threads=threads, progress=progress, pinned=pinned)
     return LiveTable(choices, ledger, scan)

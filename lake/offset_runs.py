@@ -8,8 +8,8 @@ searched among the rows of its run. If a file has too many runs, neighbours are 
 rows are in no order, it has one run for each partition, with the least and the greatest offset, and `is_ordered` is
 false.
 
-A `Tally` is a number of offsets, and the sum of their hashes: two sets with equal tallies are equal, except for one
-pair in 2**64.
+An `OffsetDigest` is a number of offsets, and the sum of their hashes: two sets with equal digests are equal, except for
+one pair in 2**64.
 """
 
 from __future__ import annotations
@@ -144,36 +144,38 @@ def join_runs(before: OffsetRun, after: OffsetRun) -> OffsetRun:
     return OffsetRun(before.partition, before.first, after.last, before.rows + after.rows)
 
 
-class Tally(NamedTuple):
+class OffsetDigest(NamedTuple):
     """A summary of a set of offsets: their number, and the sum of their hashes modulo 2**64."""
 
     number: int = 0
     hashes: int = 0
 
-    def plus(self, other: Tally) -> Tally:
-        return Tally(self.number + other.number, self.hashes + other.hashes & WORD)
+    def plus(self, other: OffsetDigest) -> OffsetDigest:
+        return OffsetDigest(self.number + other.number, self.hashes + other.hashes & WORD)
 
 
-Tallies: TypeAlias = Mapping[int, Tally]
-"""The tally of the offsets of each partition."""
+OffsetDigests: TypeAlias = Mapping[int, OffsetDigest]
+"""The digest of the offsets of each partition."""
 
 
-def tally(offsets: NDArray[np.int64]) -> Tally:
-    """Compute the tally of offsets of one partition. The hash of an offset is the last step of SplitMix64."""
+def offset_digest(offsets: NDArray[np.int64]) -> OffsetDigest:
+    """Compute the digest of offsets of one partition. The hash of an offset is the last step of SplitMix64."""
     mixed = offsets.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return Tally(len(offsets), int((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64)))
+    return OffsetDigest(len(offsets), int((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64)))
 
 
-def tallies(rows: pa.RecordBatch) -> dict[int, Tally]:
-    """Compute the tally of the offsets in records or rows, by partition."""
+def digests_by_partition(rows: pa.RecordBatch) -> dict[int, OffsetDigest]:
+    """Compute the digest of the offsets in records or rows, by partition."""
     partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
     if len(partitions) and partitions.min() == partitions.max():
-        return {int(partitions[0]): tally(offsets)}
-    return {int(each): tally(offsets[partitions == each]) for each in np.unique(partitions)}
+        return {int(partitions[0]): offset_digest(offsets)}
+    return {int(each): offset_digest(offsets[partitions == each]) for each in np.unique(partitions)}
 
 
-def add_tallies(first: Tallies, second: Tallies) -> dict[int, Tally]:
-    """Return the sum of two tallies for each partition."""
-    return {each: first.get(each, Tally()).plus(second.get(each, Tally())) for each in {**first, **second}}
+def add_digests(first: OffsetDigests, second: OffsetDigests) -> dict[int, OffsetDigest]:
+    """Return the sum of two digests for each partition."""
+    return {
+        each: first.get(each, OffsetDigest()).plus(second.get(each, OffsetDigest())) for each in {**first, **second}
+    }

@@ -25,7 +25,7 @@ from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import DEAD_LETTER
 from moldau.lake.sink import FORM, LakeTable, NewTable, SinkPorts, ledger_of
-from moldau.lake.table_form import GivenForms, TableForm, first_schema, form_of
+from moldau.lake.table_form import FormChoices, TableForm, first_schema, form_of
 from moldau.lake.upsert import FILE_SIZE_MAX as REPLACED_SIZE_MAX
 from moldau.storage.files.port import FileSystem
 from moldau.tables.refusals import Refused
@@ -60,7 +60,7 @@ class FollowChoices:
     """The name of the table, `namespace.name`, in which `{topic}` stands for the topic. By default it is the topic, in
     the namespace `default`."""
     mode: str = "auto"
-    forms: GivenForms = field(default_factory=GivenForms)
+    forms: FormChoices = field(default_factory=FormChoices)
     """The forms of keys and values."""
     unit: str | None = "day"
     """The unit of time by which a new table is partitioned; None if it is not partitioned by time."""
@@ -196,7 +196,7 @@ def check_form(table: Table, wanted: TableForm) -> None:
     form_of(table.metadata.properties, schema).check(wanted, ".".join(table.name()))
 
 
-def columns_of(table: Table, forms: GivenForms, *, has_headers: bool) -> Columns:
+def columns_of(table: Table, forms: FormChoices, *, has_headers: bool) -> Columns:
     """Return the columns by which the rows of a table are made. Raises `Refused` if the table cannot have them."""
     if has_headers and "headers" not in table.schema().column_names:
         raise Refused(f"table {'.'.join(table.name())} was begun without --headers")

@@ -12,10 +12,10 @@ from typing import Protocol
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.lake.columns import Columns, Misfit, Rows, undated_misfits, without_misfits
+from moldau.lake.columns import Columns, Misfit, TableRows, undated_misfits, without_misfits
 from moldau.lake.keys import KEY
-from moldau.lake.ledger import TakenRecords
-from moldau.lake.offset_runs import Tally, add_tallies, tallies
+from moldau.lake.ledger import RecordDigests
+from moldau.lake.offset_runs import OffsetDigest, add_digests, digests_by_partition
 from moldau.lake.upsert import KeyChanges
 from moldau.tables.values.registry import ValueNotDecoded
 
@@ -71,27 +71,27 @@ class CountedMisfits(Misfits):
         super().__init__(topic, action)
         self._letters = letters
         self._stored = set() if letters is None else letters.stored_since(offsets)
-        self._read: dict[int, Tally] = {}
-        self._unfit: dict[int, Tally] = {}
+        self._read: dict[int, OffsetDigest] = {}
+        self._unfit: dict[int, OffsetDigest] = {}
 
     @property
-    def taken(self) -> dict[int, TakenRecords]:
-        """The records of each partition that were read in the round, as tallies."""
-        return {each: TakenRecords(read, self._unfit.get(each, Tally())) for each, read in self._read.items()}
+    def taken(self) -> dict[int, RecordDigests]:
+        """The records of each partition that were read in the round, as digests."""
+        return {each: RecordDigests(read, self._unfit.get(each, OffsetDigest())) for each, read in self._read.items()}
 
     def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count the records of a batch. Returns those that are not dead letters already. After a crash between the two
         commits of a round, some are."""
-        self._read = add_tallies(self._read, tallies(batch))
+        self._read = add_digests(self._read, digests_by_partition(batch))
         if not self._stored:
             return batch
         places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
         is_new = pa.array([place not in self._stored for place in places], pa.bool_())
-        self._unfit = add_tallies(self._unfit, tallies(batch.filter(pc.invert(is_new))))
+        self._unfit = add_digests(self._unfit, digests_by_partition(batch.filter(pc.invert(is_new))))
         return batch.filter(is_new)
 
     def _left_out(self, rows: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        self._unfit = add_tallies(self._unfit, tallies(rows))
+        self._unfit = add_digests(self._unfit, digests_by_partition(rows))
         if self._letters is not None:
             self._letters.add(rows, [each.reason for each in misfits])
 
@@ -129,7 +129,7 @@ class RoundRows:
         self._misfits.take(batch, found)
         return without_misfits(batch, found)
 
-    def _rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> Rows:
+    def _rows(self, batch: pa.RecordBatch, *, is_by_key: bool = False) -> TableRows:
         before = self._columns.schema
         rows = self._columns.rows(batch, is_by_key=is_by_key)
         self._misfits.take(batch, rows.misfits)

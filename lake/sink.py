@@ -42,7 +42,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from moldau.lake.columns import Columns
 from moldau.lake.data_files import FILE_SIZE_MAX, AttemptFiles, Step
 from moldau.lake.layout import TIME_COLUMN, UNITS, ChosenLayout
-from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, TakenRecords, ledger_in
+from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, RecordDigests, ledger_in
 from moldau.lake.orphans import (
     ATTEMPT_RANDOM_SIZE,
     FoundFile,
@@ -149,7 +149,7 @@ class LakeTable:
             topic_id=known.topic_id or wanted.topic_id,
             cluster_id=known.cluster_id or wanted.cluster_id,
         )
-        claiming = Attempt(table, claimed, self._ports, self._file_size_max)
+        claiming = CommitAttempt(table, claimed, self._ports, self._file_size_max)
         claiming.commit(claimed.offsets)
         self._ports.step("claimed")
         return claimed
@@ -205,7 +205,7 @@ class LakeTable:
                 return True
         return False
 
-    def begin(self) -> Attempt:
+    def begin(self) -> CommitAttempt:
         """Begin an attempt to write to the table as it is now. Raises `WriterReplaced` if another process has claimed
         the table."""
         table = self._catalog.load_table(self._identifier)
@@ -214,7 +214,7 @@ class LakeTable:
             raise WriterReplaced(
                 f"table {self.name} was claimed by another process, which follows the topic from now on"
             )
-        return Attempt(table, known, self._ports, self._file_size_max)
+        return CommitAttempt(table, known, self._ports, self._file_size_max)
 
     @property
     def metadata_location(self) -> str:
@@ -316,7 +316,7 @@ class ConfirmingCatalog:
             return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
 
 
-class Attempt:
+class CommitAttempt:
     """An attempt to write rows to a table and to commit them."""
 
     def __init__(self, table: Table, ledger: Ledger, ports: SinkPorts, file_size_max: int) -> None:
@@ -377,7 +377,7 @@ class Attempt:
     def commit(
         self,
         offsets: Mapping[int, int],
-        taken: Mapping[int, TakenRecords] = NOTHING_TAKEN,
+        taken: Mapping[int, RecordDigests] = NOTHING_TAKEN,
         *,
         changes_rows: bool = True,
     ) -> Ledger:

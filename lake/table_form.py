@@ -77,7 +77,7 @@ def form_of(properties: Mapping[str, str], schema: pa.Schema) -> TableForm:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenForms:
+class FormChoices:
     """The forms of keys and values that a user chose."""
 
     registry: str | None = None

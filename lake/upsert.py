@@ -61,7 +61,7 @@ class KeyChanges:
         if not self._kept:
             return pa.table({}), NO_KEYS
         changed = self._keys_and_places()
-        places = Places.of(changed)
+        places = KeyedRows.of(changed)
         in_partitions = _last_in_partitions(places)
         chosen = _last_of_keys(places, in_partitions)
         self._keep(chosen)
@@ -78,7 +78,7 @@ class KeyChanges:
     def _settle(self) -> None:
         """Drop all changes except the last one of each key in each partition. Which partition's change counts is
         decided at the end."""
-        self._keep(_last_in_partitions(Places.of(self._keys_and_places())))
+        self._keep(_last_in_partitions(KeyedRows.of(self._keys_and_places())))
         self._size = self._settled_size = sum(each.nbytes for each in self._kept)
 
     def _keys_and_places(self) -> pa.Table:
@@ -118,7 +118,7 @@ def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 
-class Places(NamedTuple):
+class KeyedRows(NamedTuple):
     """For each row, its key as a number, and its partition, offset and timestamp."""
 
     keys: NDArray[np.int64]
@@ -127,12 +127,12 @@ class Places(NamedTuple):
     times_us: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Places:
+    def of(cls, rows: pa.Table) -> KeyedRows:
         columns = (rows[name].combine_chunks().to_numpy().astype(np.int64, copy=False) for name in PLACE)
         return cls(_numbered(key_identities(rows)), *columns)
 
 
-def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
+def _last_in_partitions(rows: KeyedRows) -> NDArray[np.int64]:
     """The indexes of the last row of each key in each partition."""
     in_partition = rows.keys * (1 + rows.partitions.max()) + rows.partitions
     if in_partition.max() > GROUPS_PER_ROW_MAX * len(in_partition):
@@ -140,7 +140,7 @@ def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
     return np.flatnonzero(_is_greatest(in_partition, rows.offsets))
 
 
-def _last_of_keys(rows: Places, in_partitions: NDArray[np.int64]) -> NDArray[np.int64]:
+def _last_of_keys(rows: KeyedRows, in_partitions: NDArray[np.int64]) -> NDArray[np.int64]:
     """The indexes of the last change of each key, ascending. `in_partitions`: those of the last changes in each
     partition. If a key is in several partitions, the change with the latest timestamp counts, and of equal timestamps
     the one in the highest partition."""

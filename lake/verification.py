@@ -4,7 +4,7 @@
 |---|---|---|
 | the rows of a data file | the runs in its metadata, the number in the manifest | rows that were changed in place |
 | all rows and dead letters | each other, and the ends of the table | an offset twice, or too early |
-| the rows of an append table | the tallies of its ledger | a row too few, too many, or another one |
+| the rows of an append table | the digests of its ledger | a row too few, too many, or another one |
 | the rows of a table | their number in the last snapshot of the follower | a row too few or too many |
 | the rows of a table by key | each other | a key that has several |
 | both | the records of the log, if its places are given and still have them | which offset it is |
@@ -34,8 +34,8 @@ from moldau.lake.columns import PLACE
 from moldau.lake.dead_letters import SUFFIX
 from moldau.lake.forms import BINARY, CONNECT, JSON, REGISTRY
 from moldau.lake.keys import KEY, key_identities, key_names
-from moldau.lake.ledger import OFFSETS, Ledger, TakenRecords
-from moldau.lake.offset_runs import RUNS, OffsetRuns, tally
+from moldau.lake.ledger import OFFSETS, Ledger, RecordDigests
+from moldau.lake.offset_runs import RUNS, OffsetRuns, offset_digest
 from moldau.lake.reading import TopicReading
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order, rows_of_file, undeleted_filter
@@ -192,15 +192,15 @@ class Verification:
         both, counts = np.unique(np.r_[rows, letters], return_counts=True)
         self._name(where, "more than once in the table and its dead letters", both[counts > 1])
         self._name(where, f"past the end of the table, {end}", rows[rows >= end])
-        taken = TakenRecords() if self.ledger.taken is None else self.ledger.taken.get(partition, TakenRecords())
+        taken = RecordDigests() if self.ledger.taken is None else self.ledger.taken.get(partition, RecordDigests())
         self.found.misfits_count += taken.misfits.number
         if self.ledger.taken is None:
             return
         if self.ledger.mode == "append":
-            have = tally(rows).plus(taken.misfits)
+            have = offset_digest(rows).plus(taken.misfits)
             if have != taken.records:
                 self._say(f"{where}: {difference_text(len(rows), taken)}")
-        have_letters = tally(letters)
+        have_letters = offset_digest(letters)
         if have_letters.number > taken.misfits.number:
             self._say(
                 f"{where}: {have_letters.number:,} dead letters, and {taken.misfits.number:,} records did not fit"
@@ -235,7 +235,7 @@ class Verification:
             table, log = rows.offsets(partition), found.offsets(partition)
             known = np.r_[table, letters.offsets(partition)]
             missing = np.setdiff1d(log, known)
-            skipped = (self.ledger.taken or {}).get(partition, TakenRecords()).misfits.number - len(
+            skipped = (self.ledger.taken or {}).get(partition, RecordDigests()).misfits.number - len(
                 letters.offsets(partition)
             )
             if len(missing) > max(0, skipped):
@@ -271,8 +271,8 @@ class Verification:
 
     def _has_all(self, partition: int, read: Rows) -> bool:
         """Whether the log still has all records of a partition that were read for the table."""
-        taken = None if self.ledger.taken is None else self.ledger.taken.get(partition, TakenRecords())
-        return taken is not None and tally(read.offsets(partition)) == taken.records
+        taken = None if self.ledger.taken is None else self.ledger.taken.get(partition, RecordDigests())
+        return taken is not None and offset_digest(read.offsets(partition)) == taken.records
 
     def _name(self, where: str, text: str, offsets: NDArray[np.int64]) -> None:
         if len(offsets):
@@ -358,7 +358,7 @@ def _places(rows: pa.Table, form: TableForm) -> list[Place]:
     return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
-def difference_text(count: int, taken: TakenRecords) -> str:
+def difference_text(count: int, taken: RecordDigests) -> str:
     """A sentence on how `count` rows differ from the records that were read."""
     wanted = taken.records.number - taken.misfits.number
     said = f"{taken.records.number:,} records were taken, of which {taken.misfits.number:,} did not fit"

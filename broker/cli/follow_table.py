@@ -13,7 +13,7 @@ from moldau.broker.cli.spark_session import add_isolation
 if TYPE_CHECKING:
     from moldau.broker.config.listeners import HttpAddress
     from moldau.lake.opening import FollowChoices
-    from moldau.lake.table_form import GivenForms
+    from moldau.lake.table_form import FormChoices
 
 DESCRIPTION: Final = """\
 Keep a table of Apache Iceberg up to date with a topic: each offset once, without Spark, and without asking a broker.
@@ -216,9 +216,9 @@ def partitions_of(text: str) -> tuple[str | None, tuple[str, ...]]:
     return next((unit for unit in units if unit in UNITS), None), fields
 
 
-def forms_of(arguments: argparse.Namespace) -> GivenForms:
+def forms_of(arguments: argparse.Namespace) -> FormChoices:
     """The forms by which keys and values are decoded, from the arguments."""
-    from moldau.lake.table_form import GivenForms
+    from moldau.lake.table_form import FormChoices
 
     envelope = None if arguments.envelope == "none" else arguments.envelope
-    return GivenForms(arguments.registry, arguments.schema, arguments.key_type, envelope, arguments.flatten)
+    return FormChoices(arguments.registry, arguments.schema, arguments.key_type, envelope, arguments.flatten)

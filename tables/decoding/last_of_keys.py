@@ -29,7 +29,7 @@ from moldau.tables.decoding.span_rows import decode_spans
 from moldau.tables.origins.port import Slice
 
 
-class NotChosen(Exception):
+class CannotSelectByKeys(Exception):
     """The records cannot be chosen by their keys alone."""
 
 
@@ -84,8 +84,8 @@ def last_of_keys(
     """Read the last record of each key.
 
     `slices`: those of one topic, each partition in order. `columns`: among them `key` and `timestamp`. `are_fit`: tells
-    from their timestamps (microseconds) whether all of some records may be rows of the table. Raises `NotChosen` if a
-    record may not, or has no key; and what `batches_with_records` and `expand_batch` raise.
+    from their timestamps (microseconds) whether all of some records may be rows of the table. Raises
+    `CannotSelectByKeys` if a record may not, or has no key; and what `batches_with_records` and `expand_batch` raise.
     """
     partitions: dict[int, list[Slice]] = {}
     for each in slices:
@@ -130,9 +130,9 @@ class _Choice:
 
     def choose(self, offsets: NDArray[np.int64], times_us: NDArray[np.int64], keys: pa.Array) -> NDArray[np.uint8]:
         """Return a byte for each record of a chunk, which is 0 for a record whose value is not needed. Raises
-        `NotChosen`."""
+        `CannotSelectByKeys`."""
         if keys.null_count or not self._are_fit(times_us):
-            raise NotChosen
+            raise CannotSelectByKeys
         is_chosen = np.ones(len(offsets), np.uint8)
         is_remembered = self._met.select_new_keys(keys, offsets, is_chosen)
         if self._met_in_topic is not None:
@@ -142,5 +142,5 @@ class _Choice:
             if is_superseded.any():
                 self._into.add_superseded_rows(self._partition, keys, np.stack((offsets, times_us)), is_superseded)
         if not is_remembered:
-            raise NotChosen
+            raise CannotSelectByKeys
         return is_chosen

@@ -134,7 +134,7 @@ def newest_chunks(
         header = found[1]
         if met is not None:
             try:
-                run, count = run_of(wanted, header, memoryview(data)[start:end])
+                run, count = records_in_slice(wanted, header, memoryview(data)[start:end])
                 run, count = met.unseen_records(run, count, header.base_offset)
             except MalformedMessage as malformed:
                 raise MalformedMessage(f"{wanted.path}, position {found[0]}: {malformed}") from None
@@ -152,7 +152,7 @@ def newest_chunks(
         yield chunk.reversed_chunk()
 
 
-def run_of(wanted: Slice, header: BatchHeader, records: memoryview) -> tuple[BytesLike, int]:
+def records_in_slice(wanted: Slice, header: BatchHeader, records: memoryview) -> tuple[BytesLike, int]:
     """The encoded records of a batch with offsets of the slice `wanted`, and their number. Raises
     `MalformedMessage`."""
     if wanted.start_offset <= header.base_offset and header.last_offset < wanted.end_offset:

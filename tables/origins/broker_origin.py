@@ -14,7 +14,7 @@ from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.segment.transaction_index import AbortedTransaction
 from moldau.tables.client.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cluster, TopicDescription
 from moldau.tables.origins.broker_batches import BrokerBatches
-from moldau.tables.origins.port import Cut, PartitionOrigin, StoredSegment
+from moldau.tables.origins.port import PartitionOrigin, SegmentPart, StoredSegment
 
 if TYPE_CHECKING:
     from moldau.storage.tiered.layout import SegmentObject
@@ -129,10 +129,10 @@ class BrokerPartition:
         """Return no transaction, because each fetch response names the aborted transactions of its batches."""
         return []
 
-    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[SegmentPart]:
         """Return a single cut, because a task gets a broker's span by its offsets and not by positions."""
         size = (min(end_offset, segment.end_offset) - max(start_offset, segment.start_offset)) * OFFSET_SIZE
-        return [Cut(0, size, None)]
+        return [SegmentPart(0, size, None)]
 
     def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
         """Do nothing: `cuts` does not wait for a storage."""

@@ -35,7 +35,7 @@ from moldau.storage.segment.segment_listing import (
 from moldau.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from moldau.tables.origins.local_segments import LocalSegments, is_same_file
 from moldau.tables.origins.open_transactions import is_abort, last_stable_offset, newest_snapshot
-from moldau.tables.origins.port import OFFSET_MAX, Cut, StoredSegment
+from moldau.tables.origins.port import OFFSET_MAX, SegmentPart, StoredSegment
 
 if TYPE_CHECKING:
     from moldau.storage.tiered.layout import SegmentObject
@@ -138,7 +138,7 @@ class LocalPartition:
                 file.close()
         return found
 
-    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[SegmentPart]:
         """Return the batches with offsets in [start_offset, end_offset), in cuts of about `slice_size` bytes
         (`PartitionOrigin.cuts`). Raises `MalformedMessage`, which names the file, and OSError."""
         try:
@@ -146,7 +146,7 @@ class LocalPartition:
         except MalformedMessage as malformed:
             raise MalformedMessage(f"{segment.name}: {malformed}") from None
 
-    def _cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+    def _cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[SegmentPart]:
         listed = self._listed(segment)
         start_position = 0
         if start_offset > segment.start_offset:
@@ -161,10 +161,10 @@ class LocalPartition:
         if start_position >= end_position:
             return []
         if end_position - start_position <= slice_size:
-            return [Cut(start_position, end_position, last_offset)]
+            return [SegmentPart(start_position, end_position, last_offset)]
         pieces = split_range(self._fs, listed, PositionRange(start_position, end_position), slice_size)
         last_piece = len(pieces) - 1
-        return [Cut(*each, last_offset if index == last_piece else None) for index, each in enumerate(pieces)]
+        return [SegmentPart(*each, last_offset if index == last_piece else None) for index, each in enumerate(pieces)]
 
     def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
         """Do nothing: `cuts` does not wait for a storage."""

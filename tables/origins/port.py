@@ -55,7 +55,7 @@ class StoredSegment(NamedTuple):
     """The size, inode and modification time of its file when it was listed."""
 
 
-class Cut(NamedTuple):
+class SegmentPart(NamedTuple):
     """A part of a segment that consists of whole batches: [start_position, end_position) in bytes."""
 
     start_position: int
@@ -122,7 +122,7 @@ class BatchSource(SegmentSource, Protocol):
 
 
 @runtime_checkable
-class DistantSource(SegmentSource, Protocol):
+class RemoteSegmentSource(SegmentSource, Protocol):
     """A `SegmentSource` whose bytes take long to arrive, so that they are requested before a task opens a segment."""
 
     def request_ahead(self, wanted: Slice, *, must: bool) -> bool:
@@ -144,7 +144,7 @@ class Slice(NamedTuple):
     start_position: int
     end_position: int
     last_offset: int | None
-    """See `Cut.last_offset`."""
+    """See `SegmentPart.last_offset`."""
     start_offset: int
     end_offset: int
     aborted: tuple[AbortedTransaction, ...] = ()
@@ -238,7 +238,7 @@ class PartitionOrigin(Protocol):
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start_offset, end_offset)."""
 
-    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[SegmentPart]:
         """Cut the batches of a segment with offsets in [start_offset, end_offset) into parts of about `slice_size`
         bytes.
 

@@ -1,4 +1,4 @@
-"""Requests the bytes of tasks that no thread has begun, from the sources that are far away (`DistantSource`).
+"""Requests the bytes of tasks that no thread has begun, from the sources that are far away (`RemoteSegmentSource`).
 
 Tasks begin approximately in their order. `begin` requests the slices of a task and of all tasks before it, then those
 of later tasks, as far as the sources allow. `end` cancels the requests of a task that is not read any more.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
 
-from moldau.tables.origins.port import DistantSource, Slice
+from moldau.tables.origins.port import RemoteSegmentSource, Slice
 
 
 class TasksAhead:
@@ -67,5 +67,5 @@ class TasksAhead:
 def distant_slices(task: Any) -> Iterator[Any]:
     """Yield the slices of a task that are far away. Tasks of tables that the plan has made have no slices."""
     for each in task:
-        if isinstance(each, Slice) and isinstance(each.source, DistantSource):
+        if isinstance(each, Slice) and isinstance(each.source, RemoteSegmentSource):
             yield each

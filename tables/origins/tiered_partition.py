@@ -22,7 +22,7 @@ from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound
 from moldau.tables.origins.blocking_storage import BlockingStorage
-from moldau.tables.origins.port import Cut, StoredSegment
+from moldau.tables.origins.port import SegmentPart, StoredSegment
 from moldau.tables.origins.tiered_listing import SegmentRange, TieredListing, TieredSegment, offset_ranges_of
 from moldau.tables.origins.tiered_segments import TieredSegments
 
@@ -55,7 +55,7 @@ class TieredPartition:
         self.node_id: int | None = None
         self.tier = "remote"
         self.source = source
-        self._started: dict[str, ObjectAnswers] = {}
+        self._started: dict[str, ObjectResponses] = {}
         """The reads of offset indexes that were started before they are needed, by the stem of the segment."""
         suffix = ObjectKind.LOG.value
         self.segments: Sequence[StoredSegment] = [
@@ -112,13 +112,13 @@ class TieredPartition:
                 break
         return sorted(set(found), key=lambda each: each.first_offset)
 
-    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[SegmentPart]:
         """Return the batches with offsets in [start_offset, end_offset), in cuts of about `slice_size` bytes
         (`PartitionOrigin.cuts`). A segment that fits into one slice needs only its manifest, any other one its index.
         The first and the last cut may have batches outside of the offsets, which the task leaves out."""
         tiered = self._stretches[self._slot_of(segment.start_offset)].segment
         if _is_one_slice(tiered, start_offset, end_offset, slice_size):
-            return [Cut(0, segment.size, None)]
+            return [SegmentPart(0, segment.size, None)]
         index = self._index(tiered)
         start = 0 if start_offset <= tiered.start_offset else index.position_at_or_before(start_offset)
         past = None if end_offset > tiered.last_offset else index.position_past(end_offset)
@@ -126,7 +126,7 @@ class TieredPartition:
         if start >= end:
             return []
         starts = index.cuts(start, end, slice_size)
-        return [Cut(*each, None) for each in zip(starts, [*starts[1:], end], strict=True)]
+        return [SegmentPart(*each, None) for each in zip(starts, [*starts[1:], end], strict=True)]
 
     def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
         tiered = self._stretches[self._slot_of(segment.start_offset)].segment
@@ -191,13 +191,13 @@ class TieredPartition:
         started = self._started.pop(segment.stem, None)
         return RemoteOffsetIndex(key, self._object(segment, ObjectKind.OFFSET_INDEX, started), segment.start_offset)
 
-    def _start_object(self, segment: TieredSegment, kind: ObjectKind) -> ObjectAnswers:
+    def _start_object(self, segment: TieredSegment, kind: ObjectKind) -> ObjectResponses:
         """Start to read a small object of a segment, and the manifest that describes it."""
         start = self._storage.start_get_whole
         manifest = start(self._key(segment, ObjectKind.MANIFEST), MANIFEST_SIZE_MAX)
-        return ObjectAnswers(manifest, start(self._key(segment, kind), INDEX_SIZE))
+        return ObjectResponses(manifest, start(self._key(segment, kind), INDEX_SIZE))
 
-    def _object(self, segment: TieredSegment, kind: ObjectKind, started: ObjectAnswers | None = None) -> bytes:
+    def _object(self, segment: TieredSegment, kind: ObjectKind, started: ObjectResponses | None = None) -> bytes:
         """Read a small object of a segment, and compare it with the manifest."""
         answers = started or self._start_object(segment, kind)
         manifest = decode_manifest(self._key(segment, ObjectKind.MANIFEST), _found(answers.manifest))
@@ -224,7 +224,7 @@ class TieredPartition:
         return max(0, bisect_right(self._stretches, offset, key=_start_offset) - 1)
 
 
-class ObjectAnswers(NamedTuple):
+class ObjectResponses(NamedTuple):
     """The answers to the requests for a small object and for the manifest that describes it."""
 
     manifest: Future[BytesLike]

@@ -67,7 +67,7 @@ class SegmentRequests:
         self._under_way = 0
 
     def begin(self, wanted: Slice, *, must: bool) -> bool:
-        """Begin the first requests of a slice (`DistantSource.request_ahead`)."""
+        """Begin the first requests of a slice (`RemoteSegmentSource.request_ahead`)."""
         with self._lock:
             if not must and max(self._under_way, len(self._begun)) >= BEGUN_MAX:
                 return False

@@ -15,7 +15,7 @@ from moldau.tables.refusals import ClusterMismatch
 _start_offset = attrgetter("start_offset")
 
 
-class Piece(NamedTuple):
+class OriginRange(NamedTuple):
     """The offsets [start_offset, end_offset) of a segment of an origin (a source of segments). `segment` is None if no
     origin has these offsets."""
 
@@ -86,7 +86,7 @@ class PartitionView:
                 return True
         return False
 
-    def pieces(self, start_offset: int, end_offset: int) -> Iterator[Piece]:
+    def pieces(self, start_offset: int, end_offset: int) -> Iterator[OriginRange]:
         """Yield the offsets [start_offset, end_offset) in pieces, in order, each from the cheapest origin that has it.
 
         A piece ends at the offset from which on a cheaper origin has records. A piece without a segment has offsets
@@ -100,12 +100,12 @@ class PartitionView:
                 if slot and at < (end := self._end_in(offer, offer.segments[slot - 1])):
                     segment = offer.segments[slot - 1]
                     limit = min(limit, end)
-                    yield Piece(offer, segment, at, limit)
+                    yield OriginRange(offer, segment, at, limit)
                     break
                 if slot < len(offer.segments):
                     limit = min(limit, offer.segments[slot].start_offset)
             else:
-                yield Piece(None, None, at, limit)
+                yield OriginRange(None, None, at, limit)
             at = limit
 
     def _end_in(self, offer: PartitionOrigin, segment: StoredSegment) -> int:

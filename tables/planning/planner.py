@@ -28,9 +28,9 @@ from moldau.tables.options.read_options import ReadOptions, TopicSelection
 from moldau.tables.origins.cluster_metadata import ClusterMetadata
 from moldau.tables.origins.local_segments import damage_at_end
 from moldau.tables.origins.log_directories import LogDirectories, is_tiered_storage
-from moldau.tables.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
+from moldau.tables.origins.port import Origin, PartitionOrigin, SegmentPart, Slice, Task
 from moldau.tables.planning.bounds import OffsetRange, ranges_of, report_data_loss
-from moldau.tables.planning.partition_view import PartitionView, Piece
+from moldau.tables.planning.partition_view import OriginRange, PartitionView
 from moldau.tables.planning.pushed_filters import PushedFilters
 from moldau.tables.planning.snapshot import Snapshot, read_snapshot, take_snapshot
 from moldau.tables.refusals import ClusterMismatch, DataLost, Refused, did_you_mean, warn
@@ -323,11 +323,11 @@ def slices_of(
     """Yield the slices with the records of some ranges. Offsets that no origin has are reported as data loss."""
     for wanted in group:
         report_lost_segments(wanted, options)
-    aborted: Aborts | None = None
+    aborted: AbortedInRange | None = None
     for wanted, piece in pieces_of(group, slice_size, filters):
         view, _, _ = wanted
         if options.is_committed or options.table == "batches":
-            aborted = aborted if aborted is not None and aborted.wanted is wanted else Aborts(wanted)
+            aborted = aborted if aborted is not None and aborted.wanted is wanted else AbortedInRange(wanted)
         offer, segment, piece_start, piece_end = piece
         if offer is None or segment is None:
             report_data_loss(options, f"{view}: offsets {piece_start} to {piece_end} are in no place")
@@ -358,11 +358,11 @@ def slices_of(
 
 def pieces_of(
     group: Sequence[OffsetRange], slice_size: int, filters: PushedFilters
-) -> Iterator[tuple[OffsetRange, Piece]]:
+) -> Iterator[tuple[OffsetRange, OriginRange]]:
     """Yield the pieces of some ranges, each with its range. The reads of indexes that the next `PIECES_AHEAD` pieces
     need are started before."""
     pieces = ((wanted, piece) for wanted in group for piece in wanted.view.pieces(*wanted[1:]))
-    ahead: deque[tuple[OffsetRange, Piece]] = deque()
+    ahead: deque[tuple[OffsetRange, OriginRange]] = deque()
     for each in pieces:
         offer, segment, start, end = each[1]
         if offer is None or segment is None or offer.tier != "remote":
@@ -386,7 +386,9 @@ def report_lost_segments(wanted: OffsetRange, options: ReadOptions) -> None:
                 )
 
 
-def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions, *, is_dense: bool) -> None:
+def check_end(
+    view: PartitionView, piece: OriginRange, cuts: Sequence[SegmentPart], options: ReadOptions, *, is_dense: bool
+) -> None:
     """Report data loss if a segment ends before the last offset that is to be read from it. If the last offset of the
     last cut is not known, the task checks it (decoding/coverage.py)."""
     offer, segment, start_offset, end_offset = piece
@@ -408,7 +410,7 @@ def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: R
         report_data_loss(options, f"{view}: {damage}")
 
 
-class Aborts:
+class AbortedInRange:
     """The aborted transactions with records in a range of offsets, from all origins. The marker may be in a later
     segment than the records, and that segment may be in another origin."""
 

@@ -183,10 +183,10 @@ class ColumnDecoding:
         result."""
         import pyarrow as pa
 
+        from moldau.tables.values.converters import converter_to
         from moldau.tables.values.decoders import FramedValueDecoder, as_text, plain_json
-        from moldau.tables.values.shapes import shape_of
 
-        form = as_text if self._gives_json() else shape_of(self._type, selects=not self._is_strict)
+        form = as_text if self._gives_json() else converter_to(self._type, selects=not self._is_strict)
         decode: Callable[[bytes], object] = plain_json
         if self._source is not None:
             fields = self._type if pa.types.is_struct(self._type) else ()

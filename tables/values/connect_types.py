@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.values.avro import DIGITS_MAX
+from moldau.tables.values.converters import ConvertedType, Converter
 from moldau.tables.values.registry import ValueNotDecoded
 from moldau.tables.values.value_types import DEPTH_MAX, TypeCount, list_of, struct_of
 
@@ -34,17 +35,9 @@ DAY_MS: Final = 86_400_000
 DOUBLE_DIGITS: Final = 15
 """The most digits of a decimal that a double represents exactly."""
 _NUMBERS: Final = {"NaN", "Infinity", "-Infinity"}
-Shape = Callable[[Any], Any]
 
 
-class ConnectType(NamedTuple):
-    """The Arrow type for a schema part, and the function that converts a payload into the objects that Arrow takes."""
-
-    type: pa.DataType
-    shape: Shape
-
-
-def connect_type(schema: Any) -> ConnectType:
+def connect_type(schema: Any) -> ConvertedType:
     """Return the Arrow type and the conversion for a schema part. Raises `ValueNotDecoded`."""
     try:
         return _Builder().built(schema, "value", 0)
@@ -58,7 +51,7 @@ class _Builder:
     def __init__(self) -> None:
         self._count = TypeCount()
 
-    def built(self, schema: Mapping[str, Any], path: str, depth: int) -> ConnectType:
+    def built(self, schema: Mapping[str, Any], path: str, depth: int) -> ConvertedType:
         self._count.count_type()
         if depth > DEPTH_MAX:
             raise ValueNotDecoded("the schema part is nested too deeply")
@@ -67,68 +60,68 @@ class _Builder:
             return self._struct(schema, path, depth)
         if kind == "array":
             inner = self.built(schema["items"], f"{path}.element", depth + 1)
-            return ConnectType(list_of(inner.type), _each(inner.shape, path))
+            return ConvertedType(list_of(inner.type), _each(inner.convert, path))
         if kind == "map":
             return self._map(schema, path, depth)
         if kind == "bytes" and name == f"{LOGICAL}Decimal":
             return _decimal(schema, path)
         found = _LOGICAL.get((kind, name)) or _PLAIN[kind]
-        return ConnectType(found[0], _leaf(found[1], path))
+        return ConvertedType(found[0], _leaf(found[1], path))
 
-    def _struct(self, schema: Mapping[str, Any], path: str, depth: int) -> ConnectType:
+    def _struct(self, schema: Mapping[str, Any], path: str, depth: int) -> ConvertedType:
         parts = {
             each["field"]: self.built(each, f"{path}.{each['field']}", depth + 1) for each in schema.get("fields", [])
         }
         kind = struct_of({name: part.type for name, part in parts.items()})
 
-        def shape(value: Any) -> Any:
+        def convert(value: Any) -> Any:
             if not isinstance(value, dict):
                 _refuse(value, path)
-            return {name: _shaped(part.shape, value.get(name)) for name, part in parts.items()} if parts else True
+            return {name: _converted(part.convert, value.get(name)) for name, part in parts.items()} if parts else True
 
-        return ConnectType(kind, shape)
+        return ConvertedType(kind, convert)
 
-    def _map(self, schema: Mapping[str, Any], path: str, depth: int) -> ConnectType:
+    def _map(self, schema: Mapping[str, Any], path: str, depth: int) -> ConvertedType:
         key = self.built(schema["keys"], f"{path}.key", depth + 1)
         item = self.built(schema["values"], f"{path}.value", depth + 1)
 
-        def shape(value: Any) -> Any:
+        def convert(value: Any) -> Any:
             if not isinstance(value, dict | list):
                 _refuse(value, path)
             pairs = value.items() if isinstance(value, dict) else value
-            return [(key.shape(name), _shaped(item.shape, each)) for name, each in pairs]
+            return [(key.convert(name), _converted(item.convert, each)) for name, each in pairs]
 
-        return ConnectType(pa.map_(key.type, item.type), shape)
-
-
-def _shaped(shape: Shape, value: Any) -> Any:
-    return None if value is None else shape(value)
+        return ConvertedType(pa.map_(key.type, item.type), convert)
 
 
-def _each(shape: Shape, path: str) -> Shape:
+def _converted(convert: Converter, value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _each(convert: Converter, path: str) -> Converter:
     def of_list(value: Any) -> Any:
         if not isinstance(value, list):
             _refuse(value, path)
-        return [_shaped(shape, each) for each in value]
+        return [_converted(convert, each) for each in value]
 
     return of_list
 
 
-def _leaf(convert: Shape, path: str) -> Shape:
-    def shape(value: Any) -> Any:
+def _leaf(convert_value: Converter, path: str) -> Converter:
+    def convert(value: Any) -> Any:
         try:
-            return convert(value)
+            return convert_value(value)
         except (TypeError, ValueError, OverflowError, binascii.Error):
             _refuse(value, path)
 
-    return shape
+    return convert
 
 
 def _refuse(value: Any, path: str) -> Any:
     raise ValueNotDecoded(f"the value does not fit its schema part: {path} does not hold {str(value)[:60]!r}")
 
 
-def _of(*kinds: type) -> Shape:
+def _of(*kinds: type) -> Converter:
     """Make a conversion that accepts only values of exactly these types, so that `True` is not an int."""
 
     def convert(value: Any) -> Any:
@@ -163,7 +156,7 @@ def _timestamp(value: Any) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=_of(int)(value))
 
 
-def _decimal(schema: Mapping[str, Any], path: str) -> ConnectType:
+def _decimal(schema: Mapping[str, Any], path: str) -> ConvertedType:
     parameters = schema.get("parameters") or {}
     scale = int(parameters["scale"])
     precision = int(parameters.get("connect.decimal.precision", DIGITS_MAX))
@@ -181,10 +174,10 @@ def _decimal(schema: Mapping[str, Any], path: str) -> ConnectType:
             raise ValueError
         return found if is_held else str(found)
 
-    return ConnectType(pa.decimal128(precision, scale) if is_held else pa.string(), _leaf(convert, path))
+    return ConvertedType(pa.decimal128(precision, scale) if is_held else pa.string(), _leaf(convert, path))
 
 
-_PLAIN: Final[Mapping[str, tuple[pa.DataType, Shape]]] = {
+_PLAIN: Final[Mapping[str, tuple[pa.DataType, Converter]]] = {
     "int8": (pa.int32(), _of(int)),
     "int16": (pa.int32(), _of(int)),
     "int32": (pa.int32(), _of(int)),
@@ -195,7 +188,7 @@ _PLAIN: Final[Mapping[str, tuple[pa.DataType, Shape]]] = {
     "string": (pa.string(), _of(str)),
     "bytes": (pa.binary(), _bytes),
 }
-_LOGICAL: Final[Mapping[tuple[str, Any], tuple[pa.DataType, Shape]]] = {
+_LOGICAL: Final[Mapping[tuple[str, Any], tuple[pa.DataType, Converter]]] = {
     ("int32", f"{LOGICAL}Date"): (pa.date32(), _date),
     ("int32", f"{LOGICAL}Time"): (pa.time64("us"), _time),
     ("int64", f"{LOGICAL}Timestamp"): (pa.timestamp("us", "UTC"), _timestamp),

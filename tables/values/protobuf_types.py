@@ -29,26 +29,26 @@ def protobuf_type(schema: Schema, path: Sequence[int]) -> ColumnType:
     """Return the Arrow type for the message type of a schema at a path. Raises what `ProtobufSchema` raises, and
     `ValueNotDecoded` if a table has no column of such a type."""
     builder = _Builder(ProtobufSchema(schema), path)
-    return ColumnType(builder.built, builder.needs_shaping)
+    return ColumnType(builder.built, builder.needs_conversion)
 
 
 class _Builder:
     def __init__(self, files: ProtobufSchema, path: Sequence[int]) -> None:
         self._files = files
         self._count = TypeCount()
-        self.needs_shaping = False
+        self.needs_conversion = False
         self.built = self._message(files.message(path), 0)
 
     def _message(self, message: Any, depth: int) -> pa.DataType:
         if message.full_name in JSON_TYPES:
-            self.needs_shaping = True
+            self.needs_conversion = True
             return pa.string()
         if depth > DEPTH_MAX:
             raise ValueNotDecoded("a type of the schema contains itself, and a table has no column of such a type")
         found = {each.name: self._field(each, depth) for each in message.fields}
         for each in self._files.extensions(message):
             found[extension_name(each)] = self._field(each, depth)
-        self.needs_shaping |= not found
+        self.needs_conversion |= not found
         return struct_of(found)
 
     def _field(self, field: Any, depth: int) -> pa.DataType:

@@ -45,7 +45,7 @@ class ColumnType(NamedTuple):
     """The Arrow type of a column for decoded values."""
 
     type: pa.DataType
-    needs_shaping: bool = True
+    needs_conversion: bool = True
     """Whether `shapes.py` has to convert decoded values before they fit the column."""
 
 

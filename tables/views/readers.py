@@ -62,6 +62,6 @@ def table_reader(
         return InternalReader(options, columns)
     if options.snapshot is not None:
         raise Refused(f"snapshot: table={table} shows what is there now")
-    from moldau.tables.views.places import PlacesReader
+    from moldau.tables.views.listings import ListingReader
 
-    return PlacesReader(options, columns)
+    return ListingReader(options, columns)

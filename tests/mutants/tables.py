@@ -139,7 +139,7 @@ TABLE_MUTANTS: Final = (
         760,
         "of a key in several partitions the changes of all but one are forgotten before the round is over",
         UPSERT,
-        "        self._keep(_last_in_partitions(Places.of(self._keys_and_places())))\n",
+        "        self._keep(_last_in_partitions(KeyedRows.of(self._keys_and_places())))\n",
         "        places = Places.of(self._keys_and_places())\n"
         "        self._keep(_last_of_keys(places, _last_in_partitions(places)))\n",
         Hunt.TABLES,

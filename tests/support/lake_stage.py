@@ -28,7 +28,7 @@ from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import EPOCH, write_checkpoints, write_partition
 
 FORMS = ("registry", "schema", "key_type", "envelope", "is_flat")
-"""The fields of `GivenForms`."""
+"""The fields of `FormChoices`."""
 START_MS = 1_795_000_000_000
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import moldau
 from moldau.lake import live_table
-from moldau.lake.live_table import Tail
+from moldau.lake.live_table import TopicTail
 from moldau.protocol.record_builder import Record
 from moldau.storage.compaction.offset_map import ENTRY_SIZE
 from moldau.tables.decoding import last_of_keys, newest_records
@@ -61,18 +61,18 @@ def append(stage: LakeStage, changes: list[Change]) -> None:
 def scanned(stage: LakeStage, patch: pytest.MonkeyPatch, *, chooses: bool, **further: Any) -> tuple[pa.Table, int]:
     """The rows of the relation, and how often the values of the tail were decoded after a choice by keys."""
     chosen = 0
-    plain = Tail._chosen_rows_and_keys
+    plain = TopicTail._chosen_rows_and_keys
 
-    def counted(tail: Tail, target: pa.Schema) -> Any:
+    def counted(tail: TopicTail, target: pa.Schema) -> Any:
         nonlocal chosen
         found = plain(tail, target)
         chosen += 1
         return found
 
     patch.setattr(live_table, "can_select_by_keys", lambda: chooses)
-    patch.setattr(Tail, "_chosen_rows_and_keys", counted)
+    patch.setattr(TopicTail, "_chosen_rows_and_keys", counted)
     rows = moldau.table(stage.warehouse, "t", live=str(stage.logs), **further).to_table()
-    patch.setattr(Tail, "_chosen_rows_and_keys", plain)
+    patch.setattr(TopicTail, "_chosen_rows_and_keys", plain)
     return rows.sort_by([("partition", "ascending"), ("offset", "ascending")]), chosen
 
 

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from moldau.lake.durable_files import SyncedFile
 from moldau.lake.ledger import Ledger
-from moldau.lake.sink import Attempt, CommitConflict, LakeTable, WriterReplaced
+from moldau.lake.sink import CommitAttempt, CommitConflict, LakeTable, WriterReplaced
 from moldau.protocol.record_builder import Record
 from moldau.storage.checkpoints.partition_metadata import write_topic_id
 from moldau.storage.files.local_files import LocalFiles
@@ -199,14 +199,14 @@ def test_letters_whose_commit_lost_its_answer_are_not_written_again(
     fit = Record(b"a", framed(1, ORDER, {"id": 7}), START_MS)
     stage.append([fit, Record(b"x", b"not framed", START_MS), fit])
     follower, _ = stage.open(registry=str(stage.schemas), misfits="dead-letter")
-    committed = Attempt.commit
+    committed = CommitAttempt.commit
 
-    def lost(self: Attempt, offsets: Mapping[int, int], **changed: Any) -> Ledger:
+    def lost(self: CommitAttempt, offsets: Mapping[int, int], **changed: Any) -> Ledger:
         committed(self, offsets, **changed)
         raise ConnectionResetError("the answer is lost")
 
     with monkeypatch.context() as patched, pytest.raises(ConnectionResetError):
-        patched.setattr(Attempt, "commit", lost)
+        patched.setattr(CommitAttempt, "commit", lost)
         follower.catch_up()
     assert stage.offsets() == [] and stage.offsets("t_dead_letters") == [(0, 1)]
     follower.catch_up()

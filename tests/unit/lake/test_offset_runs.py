@@ -1,4 +1,4 @@
-"""The offsets of a file by runs: positions of dense ones, joined ones, rows in no order; tallies."""
+"""The offsets of a file by runs: positions of dense ones, joined ones, rows in no order; digests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.lake import offset_runs
-from moldau.lake.offset_runs import OffsetRun, OffsetRuns, RunsBuilder, Tally, add_tallies, tallies, tally
+from moldau.lake.offset_runs import (
+    OffsetDigest,
+    OffsetRun,
+    OffsetRuns,
+    RunsBuilder,
+    add_digests,
+    digests_by_partition,
+    offset_digest,
+)
 
 PLACES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30)), unique=True, max_size=40)
 
@@ -60,11 +68,13 @@ def test_too_many_runs_are_joined_and_rows_in_no_order_have_one_for_each_partiti
 @given(st.lists(st.integers(0, (1 << 63) - 1), unique=True, min_size=1), st.randoms())
 def test_a_tally_tells_sets_apart_whatever_their_order(offsets: list[int], dice: object) -> None:
     some, reverse = np.array(offsets, np.int64), np.array(offsets[::-1], np.int64)
-    assert tally(some) == tally(reverse) == tally(some[:1]).plus(tally(some[1:]))
-    assert tally(some) != tally(np.r_[some[:-1], some[-1] ^ 1]) and tally(some) != tally(some[1:])
+    assert offset_digest(some) == offset_digest(reverse) == offset_digest(some[:1]).plus(offset_digest(some[1:]))
+    assert offset_digest(some) != offset_digest(np.r_[some[:-1], some[-1] ^ 1]) and offset_digest(
+        some
+    ) != offset_digest(some[1:])
 
 
 def test_tallies_are_by_partition() -> None:
-    found = tallies(batch([(0, 1), (1, 1), (0, 2)]))
+    found = digests_by_partition(batch([(0, 1), (1, 1), (0, 2)]))
     assert {each: found[each].number for each in found} == {0: 2, 1: 1}
-    assert add_tallies(found, {2: Tally(1, 7)}) == {**found, 2: Tally(1, 7)}
+    assert add_digests(found, {2: OffsetDigest(1, 7)}) == {**found, 2: OffsetDigest(1, 7)}

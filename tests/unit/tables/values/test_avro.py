@@ -17,8 +17,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.values.avro import avro_decoder
 from moldau.tables.values.avro_types import avro_type
+from moldau.tables.values.converters import converter_to
 from moldau.tables.values.registry import Reference, Schema, ValueNotDecoded
-from moldau.tables.values.shapes import shape_of
 
 
 def schema_of(schema: object, *references: object) -> Schema:
@@ -43,8 +43,8 @@ def sized(data: bytes) -> bytes:
 def stored(schema: object, payload: bytes, *references: object) -> tuple[object, pa.DataType]:
     """A value as it is in its column, and the type of the column."""
     value = avro_decoder(schema_of(schema, *references))(memoryview(payload))
-    kind, needs_shaping = avro_type(schema_of(schema, *references))
-    return pa.array([shape_of(kind)(value) if needs_shaping else value], kind).to_pylist()[0], kind
+    kind, needs_conversion = avro_type(schema_of(schema, *references))
+    return pa.array([converter_to(kind)(value) if needs_conversion else value], kind).to_pylist()[0], kind
 
 
 def fixed(size: int, **attributes: object) -> dict[str, object]:

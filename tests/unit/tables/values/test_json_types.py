@@ -11,9 +11,9 @@ pytest.importorskip("pyarrow", reason="the extra moldau[arrow] is not installed"
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from moldau.tables.values.converters import converter_to
 from moldau.tables.values.json_types import OTHERS, json_type
 from moldau.tables.values.registry import Reference, Schema, ValueNotDecoded
-from moldau.tables.values.shapes import shape_of
 
 
 def of_schema(schema: object, **references: object) -> pa.DataType:
@@ -34,7 +34,7 @@ def of_property(schema: object, **definitions: object) -> pa.DataType | None:
 def stored(schema: object, value: object) -> object:
     """A value as it is in a column of its schema."""
     kind = of_schema(schema)
-    return pa.array([shape_of(kind)(value)], kind).to_pylist()[0]
+    return pa.array([converter_to(kind)(value)], kind).to_pylist()[0]
 
 
 @pytest.mark.parametrize(

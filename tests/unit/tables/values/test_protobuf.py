@@ -13,10 +13,10 @@ pytest.importorskip("pyarrow", reason="the extra moldau[arrow] is not installed"
 import pyarrow as pa  # type: ignore[import-untyped]
 from google.protobuf import descriptor_pb2, text_format, timestamp_pb2  # type: ignore[import-untyped,unused-ignore]
 
+from moldau.tables.values.converters import converter_to
 from moldau.tables.values.protobuf import JsonValue, protobuf_decoder
 from moldau.tables.values.protobuf_types import protobuf_type
 from moldau.tables.values.registry import Reference, Schema, ValueNotDecoded
-from moldau.tables.values.shapes import shape_of
 
 
 def file(text: str, **named: str) -> bytes:
@@ -36,8 +36,8 @@ def file(text: str, **named: str) -> bytes:
 def stored(schema: Schema, payload: bytes, path: bytes = b"\0") -> tuple[Any, pa.DataType]:
     """A value as it is in its column, and the type of the column."""
     value = protobuf_decoder(schema)(memoryview(path + payload))
-    kind, needs_shaping = protobuf_type(schema, (0,))
-    return pa.array([shape_of(kind)(value) if needs_shaping else value], kind).to_pylist()[0], kind
+    kind, needs_conversion = protobuf_type(schema, (0,))
+    return pa.array([converter_to(kind)(value) if needs_conversion else value], kind).to_pylist()[0], kind
 
 
 def schema_of(text: str, **references: str) -> Schema:

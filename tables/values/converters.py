@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Set
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -17,12 +17,20 @@ from moldau.tables.values.json_types import OTHERS
 from moldau.tables.values.protobuf import JsonValue
 from moldau.tables.values.registry import ValueNotDecoded
 
-Shape = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 EXACT_MAX: Final = 1 << 53
 """The integer from which on a double may stand for the text of another integer."""
 
 
-def shape_of(kind: pa.DataType, path: str = "value", *, selects: bool = False) -> Shape:
+class ConvertedType(NamedTuple):
+    """An Arrow type for decoded values, and the function that converts a decoded value into the object that Arrow takes
+    for the type."""
+
+    type: pa.DataType
+    convert: Converter
+
+
+def converter_to(kind: pa.DataType, path: str = "value", *, selects: bool = False) -> Converter:
     """Make a function that converts a decoded value into the form that `pyarrow.array` takes for a type.
 
     The function raises `ValueNotDecoded` for a value that the type cannot hold, and for properties for which the type
@@ -53,15 +61,15 @@ def _leaf_types(kind: pa.DataType) -> Set[type]:
     return {str, type(None)} if pa.types.is_string(kind) or pa.types.is_large_string(kind) else set()
 
 
-def _leaf(kind: pa.DataType, path: str) -> Shape:
+def _leaf(kind: pa.DataType, path: str) -> Converter:
     taken = _leaf_types(kind)
     if not taken:
         return lambda value: value
 
-    def shape(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         return value if type(value) in taken else _other_form(value, taken, path)
 
-    return shape
+    return convert
 
 
 def _other_form(value: Any, taken: Set[type], path: str) -> Any:
@@ -80,15 +88,15 @@ def _other_form(value: Any, taken: Set[type], path: str) -> Any:
     _refuse(value, path)
 
 
-def _struct(kind: pa.DataType, path: str, selects: bool) -> Shape:
+def _struct(kind: pa.DataType, path: str, selects: bool) -> Converter:
     fields = [
-        (each.name, _leaf_types(each.type), shape_of(each.type, f"{path}.{each.name}", selects=selects))
+        (each.name, _leaf_types(each.type), converter_to(each.type, f"{path}.{each.name}", selects=selects))
         for each in kind
         if selects or each.name != OTHERS
     ]
     names, has_others = {name for name, _, _ in fields}, kind.get_field_index(OTHERS) >= 0
 
-    def shape(value: Any) -> dict[str, Any] | None:
+    def convert(value: Any) -> dict[str, Any] | None:
         if type(value) is not dict:
             if value is None:
                 return None
@@ -107,7 +115,7 @@ def _struct(kind: pa.DataType, path: str, selects: bool) -> Shape:
             _refuse_others(value, names, path)
         return found
 
-    return shape
+    return convert
 
 
 def _refuse_others(value: Mapping[str, Any], names: Set[str], path: str) -> None:
@@ -117,25 +125,25 @@ def _refuse_others(value: Mapping[str, Any], names: Set[str], path: str) -> None
             raise ValueNotDecoded(f"{path}.{name} is a property that the schema does not allow")
 
 
-def _map(kind: pa.DataType, path: str, selects: bool) -> Shape:
-    of_key = shape_of(kind.key_type, f"{path}.key", selects=selects)
-    of_item = shape_of(kind.item_type, f"{path}.value", selects=selects)
+def _map(kind: pa.DataType, path: str, selects: bool) -> Converter:
+    of_key = converter_to(kind.key_type, f"{path}.key", selects=selects)
+    of_item = converter_to(kind.item_type, f"{path}.value", selects=selects)
 
-    def shape(value: Any) -> list[tuple[Any, Any]] | None:
+    def convert(value: Any) -> list[tuple[Any, Any]] | None:
         if value is None:
             return None
         value = _held(value, path, dict, list)
         pairs: Any = value.items() if type(value) is dict else value
         return [(of_key(key), of_item(item)) for key, item in pairs]
 
-    return shape
+    return convert
 
 
-def _list(kind: pa.DataType, path: str, selects: bool) -> Shape:
-    of_one = shape_of(kind.value_type, f"{path}.element", selects=selects)
+def _list(kind: pa.DataType, path: str, selects: bool) -> Converter:
+    of_one = converter_to(kind.value_type, f"{path}.element", selects=selects)
     taken = _leaf_types(kind.value_type)
 
-    def shape(value: Any) -> list[Any] | None:
+    def convert(value: Any) -> list[Any] | None:
         if type(value) is not list:
             if value is None:
                 return None
@@ -146,7 +154,7 @@ def _list(kind: pa.DataType, path: str, selects: bool) -> Shape:
                 elements[at] = of_one(each)
         return elements
 
-    return shape
+    return convert
 
 
 def _held(value: Any, path: str, *kinds: type) -> Any:

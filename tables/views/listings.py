@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from moldau.tables.planning.partition_view import PartitionView
 
 
-class PlacesReader:
+class ListingReader:
     """Reads the tables `topics` and `segments`, which have one row for each listed partition or segment. `tasks` makes
     all rows, and each task is some of them."""
 
