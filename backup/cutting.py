@@ -37,7 +37,7 @@ class PieceContent(Protocol):
 C = TypeVar("C", bound=PieceContent)
 
 
-class HeldContent:
+class MemoryContent:
     """The bytes of a piece in memory: a `PieceContent`, and a `ChunkedContent`."""
 
     def __init__(self) -> None:

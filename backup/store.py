@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from moldau.backup.cutting import CutPiece, HeldContent
+from moldau.backup.cutting import CutPiece, MemoryContent
 from moldau.backup.layout import (
     BACKUPS_PREFIX,
     METADATA_PREFIX,
@@ -159,20 +159,20 @@ class BackupStore:
 
     # Objects
 
-    def new_content(self) -> HeldContent | Upload:
+    def new_content(self) -> MemoryContent | Upload:
         """Create the destination of the bytes of a new piece: a file if the store can write an object before its key is
         known, and memory otherwise.
         """
-        return HeldContent() if self._uploads is None else self._uploads.begin_upload()
+        return MemoryContent() if self._uploads is None else self._uploads.begin_upload()
 
     async def put_piece(
-        self, partition: PartitionKey, cut: CutPiece[HeldContent] | CutPiece[HeldContent | Upload]
+        self, partition: PartitionKey, cut: CutPiece[MemoryContent] | CutPiece[MemoryContent | Upload]
     ) -> None:
         """Store a piece of a log under its key. If the bytes are in a file of the store already, the file is only given
         the key.
         """
         key = piece_key(partition, cut.piece)
-        if isinstance(cut.content, HeldContent):
+        if isinstance(cut.content, MemoryContent):
             await self.storage.put(key, cut.content)
         else:
             await cut.content.complete(key)

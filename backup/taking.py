@@ -15,7 +15,7 @@ from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from moldau.backup.cutting import PIECE_SIZE, CutPiece, HeldContent, LogCutter
+from moldau.backup.cutting import PIECE_SIZE, CutPiece, LogCutter, MemoryContent
 from moldau.backup.layout import piece_key
 from moldau.backup.manifest import BackupManifest, MetadataPiece, PartitionBackup, PartitionKey, TopicBackup
 from moldau.backup.sources.port import (
@@ -34,7 +34,7 @@ from moldau.protocol.record_batch import NO_LEADER_EPOCH
 from moldau.storage.tiered.port import StorageUnavailable, Upload
 
 T = TypeVar("T")
-Content: TypeAlias = HeldContent | Upload
+Content: TypeAlias = MemoryContent | Upload
 UNFINISHED_MANIFEST_BYTES_MIN: Final = 256 << 20
 """The minimum bytes of new pieces between two unfinished manifests of a run. After a crash the next run copies at most
 these bytes again. More frequent manifests would cost time, because each one is made durable.
@@ -195,16 +195,16 @@ class _Run:
 
     async def _copy_log(self, log: SourceLog) -> None:
         # A piece in memory can be put again if the store fails for a moment, and need not be put if it is there.
-        new_content: Callable[[], Content] = HeldContent if self._left else self._store.new_content
+        new_content: Callable[[], Content] = MemoryContent if self._left else self._store.new_content
         for _ in range(LOG_START_MOVES_MAX):
             reader = log.open_reader()
             try:
                 await self._copy_from(log, reader, new_content)
                 return
             except StorageUnavailable:
-                if new_content is HeldContent:
+                if new_content is MemoryContent:
                     raise
-                new_content = HeldContent
+                new_content = MemoryContent
             except LogStartMoved as moved:
                 start = min(moved.start_offset, log.end_offset)
                 self._parts[log.key] = without_deleted_pieces(self._parts[log.key], start)
@@ -225,7 +225,7 @@ class _Run:
                 await self._shell.throttle.wait_for_bytes(cut.size)
                 coming = asyncio.ensure_future(self._shell.offload(cutter.cut_next_piece))
                 puts.append((cut, asyncio.ensure_future(self._put(log.key, cut))))
-                if isinstance(cut.content, HeldContent) or len(puts) > PIECES_IN_WRITING_MAX:
+                if isinstance(cut.content, MemoryContent) or len(puts) > PIECES_IN_WRITING_MAX:
                     await self._add(log.key, *puts.popleft())
             while puts:
                 await self._add(log.key, *puts.popleft())
@@ -311,7 +311,7 @@ def reused_part(log: SourceLog, earlier: Sequence[PartitionBackup]) -> Partition
         if not log.has_epoch_up_to(part.last_epoch, end_offset):
             continue
         found = without_deleted_pieces(part._replace(end_offset=end_offset, pieces=pieces), log.start_offset)
-        return without_small_end(found)
+        return without_small_last_pieces(found)
     return PartitionBackup(log.key.partition, log.start_offset, log.start_offset, NO_LEADER_EPOCH, ())
 
 
@@ -323,7 +323,7 @@ def without_deleted_pieces(part: PartitionBackup, start_offset: int) -> Partitio
     return part._replace(start_offset=start_offset, pieces=pieces)
 
 
-def without_small_end(part: PartitionBackup) -> PartitionBackup:
+def without_small_last_pieces(part: PartitionBackup) -> PartitionBackup:
     """Return the backup of a partition without the small pieces at its end, if there are at least `SMALL_PIECES_MAX` of
     them. The caller copies their batches again, as one piece.
     """

@@ -45,7 +45,7 @@ COMPILED: Final = "the hot path is compiled"
 PLAIN_PYTHON: Final = "the hot path runs as plain Python"
 
 
-class BuildInProgress(Exception):
+class AlreadyBuilding(Exception):
     """Another process is compiling for this checkout."""
 
 
@@ -101,7 +101,7 @@ class BackgroundBuild:
                         stderr=output,
                         start_new_session=True,
                     )
-        except BuildInProgress:
+        except AlreadyBuilding:
             remove_compiled(self._root)
         return f"{PLAIN_PYTHON} this time: it is being compiled in the background for the next start (log: {LOG})"
 
@@ -116,7 +116,7 @@ class BackgroundBuild:
         try:
             with self._locked(waits=False):
                 return ""
-        except BuildInProgress:
+        except AlreadyBuilding:
             return f"compiled modules are being made in the background for a later start (log: {LOG})"
 
     def compile_aside(self) -> str:
@@ -205,7 +205,7 @@ class BackgroundBuild:
 
     @contextmanager
     def _locked(self, *, waits: bool) -> Iterator[None]:
-        """Hold the lock of the checkout. Raises `BuildInProgress` if another process holds it and this one does not
+        """Hold the lock of the checkout. Raises `AlreadyBuilding` if another process holds it and this one does not
         wait. The system releases the lock when its process ends.
         """
         self._folder.mkdir(exist_ok=True)
@@ -213,7 +213,7 @@ class BackgroundBuild:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             except BlockingIOError:
-                raise BuildInProgress from None
+                raise AlreadyBuilding from None
             yield
 
 

@@ -47,7 +47,7 @@ from moldau.protocol.primitives import (
     uvarint,
     wrong_length,
 )
-from moldau.protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
+from moldau.protocol.schema import EMPTY, NEVER, Field, WireType, default_struct, fields_in, spec_of
 
 T = TypeVar("T")
 
@@ -226,9 +226,9 @@ class _DecoderSource(_Source):
         """Emit code that reads a length or count and checks it against the number of bytes that remain. Returns the
         name of its variable, whose value is negative for null."""
         if self.flexible:
-            is_text = field.kind is Wire.STRING and not field.is_array
+            is_text = field.kind is WireType.STRING and not field.is_array
             reader = "read_text_size" if is_text else "read_uvarint"
-            name = self.uvarint("n", field.kind is Wire.RECORDS, reader)
+            name = self.uvarint("n", field.kind is WireType.RECORDS, reader)
             self.emit(f"{name} -= 1")
         else:
             name = self.fresh("n")
@@ -259,7 +259,7 @@ class _DecoderSource(_Source):
             self.array(field, target)
         elif field.struct is not None:
             self.struct(field, target)
-        elif isinstance(field.kind, Wire) and field.kind.is_fixed:
+        elif isinstance(field.kind, WireType) and field.kind.is_fixed:
             self.run.append((field.kind.value, target))
         else:
             self.variable(field, target)
@@ -278,13 +278,13 @@ class _DecoderSource(_Source):
             self.emit(f"{target} = {self.struct_body(field.struct)}")
 
     def variable(self, field: Field, target: str) -> None:
-        size = self.length("h" if field.kind is Wire.STRING else "i", field)
-        if field.kind is not Wire.RECORDS:
-            self.charge(f"{size} * {CONTENT_CHARGE if field.kind is Wire.STRING else 1}", field.name)
+        size = self.length("h" if field.kind is WireType.STRING else "i", field)
+        if field.kind is not WireType.RECORDS:
+            self.charge(f"{size} * {CONTENT_CHARGE if field.kind is WireType.STRING else 1}", field.name)
         view = f"buf[pos:pos + {size}]"
         # A name that is not UTF-8 is refused later, if it is checked.
-        value = {Wire.STRING: f"str({view}, 'utf-8', '{TEXT_ERRORS}')", Wire.BYTES: f"bytes({view})"}
-        read = f"{target} = {value.get(cast('Wire', field.kind), view)}; pos += {size}"
+        value = {WireType.STRING: f"str({view}, 'utf-8', '{TEXT_ERRORS}')", WireType.BYTES: f"bytes({view})"}
+        read = f"{target} = {value.get(cast('WireType', field.kind), view)}; pos += {size}"
         if self.is_nullable(field):
             self.emit(f"if {size} < 0: {target} = None")
             self.emit(f"else: {read}")
@@ -297,7 +297,9 @@ class _DecoderSource(_Source):
         self.charge(f"{count} * {decoded_size(field, self.version)}", field.name)
         null = f"None if {count} < 0 else " if self.is_nullable(field) else ""
         if field.is_packed:
-            self.emit(f"{target} = {null}list(unpack_from('>%d{cast('Wire', field.kind).value}' % {count}, buf, pos))")
+            self.emit(
+                f"{target} = {null}list(unpack_from('>%d{cast('WireType', field.kind).value}' % {count}, buf, pos))"
+            )
             self.emit(f"pos += {f'max({count}, 0)' if null else count} * {item_size}")
             return
         items = self.fresh("a")
@@ -427,7 +429,7 @@ class _EncoderSource(_Source):
         size = f"len({content}){' + 1' if self.flexible else ''}"
         self.emit(f"{name} = {f'{null} if {content} is None else ' if self.is_nullable(field) else ''}{size}")
         if self.flexible:
-            self.uvarint(name, 3 if field.kind is Wire.RECORDS else 1)
+            self.uvarint(name, 3 if field.kind is WireType.RECORDS else 1)
         else:
             self.run.append((formats, name))
             self.flush()
@@ -446,14 +448,14 @@ class _EncoderSource(_Source):
         """Whether a field is often absent and then takes one byte: an array of flat structs that is often empty, or a
         nullable string."""
         if field.struct is None:
-            return field.kind is Wire.STRING and not field.is_array and self.is_nullable(field)
+            return field.kind is WireType.STRING and not field.is_array and self.is_nullable(field)
         return field.is_array and not any(
             part.is_array or part.struct for part in fields_in(field.struct, self.version)[0]
         )
 
     def is_mostly_fixed(self, plain: list[Field]) -> bool:
         rest = [field for field in plain if not self.is_optional(field)]
-        wires = [field.kind for field in rest if isinstance(field.kind, Wire) and not field.is_array]
+        wires = [field.kind for field in rest if isinstance(field.kind, WireType) and not field.is_array]
         return len(wires) == len(rest) < len(plain) and sum(wire.is_fixed for wire in wires) > 1
 
     def item_body(self, cls: type[object], plain: list[Field], tagged: list[Field], value: str) -> None:
@@ -480,7 +482,7 @@ class _EncoderSource(_Source):
             self.array(field, value)
         elif field.struct is not None:
             self.struct(field, value)
-        elif isinstance(field.kind, Wire) and field.kind.is_fixed:
+        elif isinstance(field.kind, WireType) and field.kind.is_fixed:
             self.run.append((field.kind.value, value))
         else:
             self.variable(field, value)
@@ -500,7 +502,7 @@ class _EncoderSource(_Source):
 
     def variable(self, field: Field, value: str) -> None:
         data = self.fresh("s")
-        is_text = field.kind is Wire.STRING
+        is_text = field.kind is WireType.STRING
         self.emit(f"{data} = {value}{'.encode()' if is_text and not self.is_nullable(field) else ''}")
         if is_text and self.is_nullable(field):
             self.emit(f"if {data}: {data} = {data}.encode()")
@@ -514,7 +516,7 @@ class _EncoderSource(_Source):
         self.emit(f"{items} = {value}")
         self.length("i", field, items)
         if field.is_packed:
-            packed = f"pack('>%d{cast('Wire', field.kind).value}' % len({items}), *{items})"
+            packed = f"pack('>%d{cast('WireType', field.kind).value}' % len({items}), *{items})"
             self.emit(f"if {items}: {self.sink}({packed})")
             return
         item = self.fresh("v")

@@ -20,7 +20,7 @@ import struct
 from typing import Final
 
 from moldau.protocol.primitives import TEXT_SIZE_MAX, MalformedMessage
-from moldau.protocol.schema import NEVER, Field, Wire, fields_in, spec_of
+from moldau.protocol.schema import NEVER, Field, WireType, fields_in, spec_of
 
 DECODED_SIZE_MAX: Final = 56 << 20
 """The limit on the bytes of decoded objects. A fetch of 100,000 partitions, each in a topic of its own, takes 50 MB."""
@@ -40,13 +40,13 @@ OBJECT_SIZE: Final = 48
 SLOT_SIZE: Final = 8
 EMPTY_LIST_SIZE: Final = 56
 VALUE_SIZES: Final = {
-    Wire.BOOL: 0,
-    Wire.INT8: 0,
-    Wire.UUID: 49,
-    Wire.FLOAT64: 24,
-    Wire.STRING: 56,
-    Wire.BYTES: 40,
-    Wire.RECORDS: 184,
+    WireType.BOOL: 0,
+    WireType.INT8: 0,
+    WireType.UUID: 49,
+    WireType.FLOAT64: 24,
+    WireType.STRING: 56,
+    WireType.BYTES: 40,
+    WireType.RECORDS: 184,
 }
 """The bytes of the Python object of a value, by its type; other types take `INTEGER_SIZE`. One-byte numbers take none,
 because CPython shares their objects."""
@@ -55,10 +55,10 @@ INTEGER_SIZE: Final = 32
 
 def least_size(field: Field, version: int, is_flexible: bool) -> int:
     """The least number of bytes that one value of a field, or one item of an array field, takes on the wire."""
-    if isinstance(field.kind, Wire):
+    if isinstance(field.kind, WireType):
         if field.kind.is_fixed:
             return struct.calcsize(">" + field.kind.value)
-        return 1 if is_flexible else 2 if field.kind is Wire.STRING else 4
+        return 1 if is_flexible else 2 if field.kind is WireType.STRING else 4
     total = 1 if is_flexible else 0
     for part in fields_in(field.kind, version)[0]:
         if part.is_array:
@@ -73,7 +73,7 @@ def least_size(field: Field, version: int, is_flexible: bool) -> int:
 def decoded_size(field: Field, version: int) -> int:
     """The bytes of the Python objects into which one value of a field, or one item of an array field, is decoded.
     Arrays in it count as empty."""
-    if isinstance(field.kind, Wire):
+    if isinstance(field.kind, WireType):
         return SLOT_SIZE + VALUE_SIZES.get(field.kind, INTEGER_SIZE)
     plain, tagged, absent = fields_in(field.kind, version)
     total = OBJECT_SIZE + SLOT_SIZE * len(absent)

@@ -33,7 +33,7 @@ T = TypeVar("T")
 VERSION_MAX: Final = 0x7FFF
 
 
-class Wire(Enum):
+class WireType(Enum):
     """The primitive types of fields. The value is the `struct` format of the type, or a name if its length varies."""
 
     BOOL = "?"
@@ -51,22 +51,22 @@ class Wire(Enum):
 
     @property
     def is_fixed(self) -> bool:
-        return self not in (Wire.STRING, Wire.BYTES, Wire.RECORDS)
+        return self not in (WireType.STRING, WireType.BYTES, WireType.RECORDS)
 
 
-Int8: TypeAlias = Annotated[int, Wire.INT8]
-Int16: TypeAlias = Annotated[int, Wire.INT16]
-UInt16: TypeAlias = Annotated[int, Wire.UINT16]
-Int32: TypeAlias = Annotated[int, Wire.INT32]
-UInt32: TypeAlias = Annotated[int, Wire.UINT32]
-Int64: TypeAlias = Annotated[int, Wire.INT64]
-Float64: TypeAlias = Annotated[float, Wire.FLOAT64]
-Uuid: TypeAlias = Annotated[bytes, Wire.UUID]
-Bytes: TypeAlias = Annotated[bytes, Wire.BYTES]
+Int8: TypeAlias = Annotated[int, WireType.INT8]
+Int16: TypeAlias = Annotated[int, WireType.INT16]
+UInt16: TypeAlias = Annotated[int, WireType.UINT16]
+Int32: TypeAlias = Annotated[int, WireType.INT32]
+UInt32: TypeAlias = Annotated[int, WireType.UINT32]
+Int64: TypeAlias = Annotated[int, WireType.INT64]
+Float64: TypeAlias = Annotated[float, WireType.FLOAT64]
+Uuid: TypeAlias = Annotated[bytes, WireType.UUID]
+Bytes: TypeAlias = Annotated[bytes, WireType.BYTES]
 """Bytes that are copied from the receive buffer, so that a handler may keep them."""
-Records: TypeAlias = Annotated[BytesLike, Wire.RECORDS]
+Records: TypeAlias = Annotated[BytesLike, WireType.RECORDS]
 """Record batches as a view of the receive buffer, which is valid until the handler returns."""
-FetchedRecords: TypeAlias = Annotated[BytesLike | FileRegion, Wire.RECORDS]
+FetchedRecords: TypeAlias = Annotated[BytesLike | FileRegion, WireType.RECORDS]
 """Record batches in a response: bytes, or a part of a file that the connection sends without reading it."""
 
 ZERO_UUID: Final = bytes(16)
@@ -144,7 +144,7 @@ class Field(NamedTuple):
     """One field of a struct, with what is declared about it for all versions."""
 
     name: str
-    kind: Wire | type[object]
+    kind: WireType | type[object]
     is_array: bool
     versions: Range
     nullable: Range
@@ -154,12 +154,12 @@ class Field(NamedTuple):
     @property
     def struct(self) -> type[object] | None:
         """The class of a struct field, or of the elements of an array of structs; None for a primitive type."""
-        return None if isinstance(self.kind, Wire) else self.kind
+        return None if isinstance(self.kind, WireType) else self.kind
 
     @property
     def is_packed(self) -> bool:
         """Whether all items of an array can be packed by one `struct` format."""
-        return isinstance(self.kind, Wire) and self.kind.is_fixed and self.kind is not Wire.UUID
+        return isinstance(self.kind, WireType) and self.kind.is_fixed and self.kind is not WireType.UUID
 
 
 class Spec(NamedTuple):
@@ -172,13 +172,13 @@ class Spec(NamedTuple):
     """Whether the header has a tagged section in flexible versions of the message."""
 
 
-_ZEROS: Final[dict[Wire, object]] = {
-    Wire.BOOL: False,
-    Wire.FLOAT64: 0.0,
-    Wire.UUID: ZERO_UUID,
-    Wire.STRING: "",
-    Wire.BYTES: b"",
-    Wire.RECORDS: None,
+_ZEROS: Final[dict[WireType, object]] = {
+    WireType.BOOL: False,
+    WireType.FLOAT64: 0.0,
+    WireType.UUID: ZERO_UUID,
+    WireType.STRING: "",
+    WireType.BYTES: b"",
+    WireType.RECORDS: None,
 }
 _NO_DEFAULT: Final = object()
 
@@ -283,7 +283,7 @@ def _field(cls: type[object], name: str, hint: object) -> Field:
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
         for each in marks:
-            if isinstance(each, Wire):
+            if isinstance(each, WireType):
                 hint = Annotated[hint, each]
             else:
                 mark = mark._replace(**{name: said for name, said in each._asdict().items() if said is not None})
@@ -294,7 +294,7 @@ def _field(cls: type[object], name: str, hint: object) -> Field:
     kind = _wire(hint)
     default = cls.__dict__["__defaults_by_name__"][name]
     if default is _NO_DEFAULT:
-        default = EMPTY if is_array else _ZEROS.get(kind, 0) if isinstance(kind, Wire) else None
+        default = EMPTY if is_array else _ZEROS.get(kind, 0) if isinstance(kind, WireType) else None
     versions = Range(mark.first_version or 0, VERSION_MAX if mark.last_version is None else mark.last_version)
     return Field(name, kind, is_array, versions, mark.nullable or NEVER, mark.tag, default)
 
@@ -308,13 +308,13 @@ def _without_none(hint: object) -> object:
     return rest[0] if len(rest) == 1 else Union[rest]  # noqa: UP007 - built at run time
 
 
-def _wire(hint: object) -> Wire | type[object]:
+def _wire(hint: object) -> WireType | type[object]:
     if get_origin(hint) is Annotated:
-        return next(mark for mark in get_args(hint)[1:] if isinstance(mark, Wire))
+        return next(mark for mark in get_args(hint)[1:] if isinstance(mark, WireType))
     if hint is bool:
-        return Wire.BOOL
+        return WireType.BOOL
     if hint is str:
-        return Wire.STRING
+        return WireType.STRING
     assert isinstance(hint, type) and "__defaults_by_name__" in hint.__dict__, f"{hint!r} is not a wire type"
     return hint
 

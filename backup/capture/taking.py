@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from moldau.backup.capture.captured_log import CaptureFilter, LogCapture
 from moldau.backup.capture.commits import GroupCommitCollector
 from moldau.backup.capture.metadata import OFFSETS_TOPIC, captured_metadata
-from moldau.backup.cutting import CutPiece, HeldContent, LogCutter
+from moldau.backup.cutting import CutPiece, LogCutter, MemoryContent
 from moldau.backup.manifest import BackupManifest, PartitionBackup, PartitionKey, Piece, TopicBackup
 from moldau.backup.sources.port import BackupSource, LogEnds, LogStartMoved, SourceLog
 from moldau.backup.store import BackupStore
@@ -197,13 +197,13 @@ class _Run:
             await self._put(key, cut)
         self._note(key, cuts, 0)
 
-    async def _put(self, key: PartitionKey, cut: CutPiece[HeldContent]) -> None:
+    async def _put(self, key: PartitionKey, cut: CutPiece[MemoryContent]) -> None:
         await self._store.put_piece(key, cut)
         cut.content.discard()
         self._taken_size += cut.size
         self._shell.report_progress(self._read_size, self._taken_size)
 
-    def _note(self, key: PartitionKey, cuts: Sequence[CutPiece[HeldContent]], offset: int) -> None:
+    def _note(self, key: PartitionKey, cuts: Sequence[CutPiece[MemoryContent]], offset: int) -> None:
         """Note the pieces of a partition. `offset`: the start and end offset of the partition if it has no pieces."""
         first = cuts[0].piece.first_offset if cuts else offset
         end, epoch = (cuts[-1].piece.end_offset, cuts[-1].last_epoch) if cuts else (offset, NO_LEADER_EPOCH)
@@ -238,7 +238,7 @@ def stored_batches(
     """
     reader = log.open_reader()
     try:
-        cutter = LogCutter(reader, log.start_offset, log.end_offset, HeldContent, READ_SIZE)
+        cutter = LogCutter(reader, log.start_offset, log.end_offset, MemoryContent, READ_SIZE)
         while (cut := cutter.cut_next_piece()) is not None:
             note_read(cut.size)
             for part in cut.content.parts:
@@ -249,11 +249,11 @@ def stored_batches(
         reader.close()
 
 
-def pack_batches(batches: Iterator[bytes]) -> Generator[CutPiece[HeldContent], None, None]:
+def pack_batches(batches: Iterator[bytes]) -> Generator[CutPiece[MemoryContent], None, None]:
     """Pack batches, in the order of their offsets, into pieces of at least `PIECE_SIZE` bytes; the last may be
     smaller."""
     following: int | None = None
-    content = HeldContent()
+    content = MemoryContent()
     first, crc, max_timestamp, epoch = 0, 0, NO_TIMESTAMP, NO_LEADER_EPOCH
     for batch in batches:
         header = parse_header(batch, 0, True)
@@ -265,7 +265,7 @@ def pack_batches(batches: Iterator[bytes]) -> Generator[CutPiece[HeldContent], N
         following = header.next_offset
         if content.size >= PIECE_SIZE:
             yield CutPiece(Piece(first, following, content.size, crc, max_timestamp), content, epoch)
-            content, crc, max_timestamp = HeldContent(), 0, NO_TIMESTAMP
+            content, crc, max_timestamp = MemoryContent(), 0, NO_TIMESTAMP
     if content.size and following is not None:
         yield CutPiece(Piece(first, following, content.size, crc, max_timestamp), content, epoch)
 

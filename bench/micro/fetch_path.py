@@ -45,7 +45,7 @@ from moldau.replication.fetch_session import FetchSessions
 from moldau.replication.partition import Partition
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.replication.source import LocalLogSource
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import QuotaWindows
 from moldau.storage.files.local_files import LocalFile, LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
@@ -151,7 +151,7 @@ def assemble_broker(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Li
         fetch_sessions=FetchSessions(0, 0, lambda: 1),
         fetch_size_max=55 << 20,
         reply_memory=ReplyMemory(-1, loop),
-        quotas=ClientQuotas(Windows()),
+        quotas=ClientQuotas(QuotaWindows()),
         fetch_planner=FetchPlanner(replicas, LocalLogSource(), ReplicationQuota(), None, lambda: 0),
     )
     listener = SimpleNamespace(

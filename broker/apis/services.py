@@ -38,7 +38,7 @@ from moldau.protocol.late_dataclass import dataclass
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
 from moldau.replication.share.sessions import ShareSessions
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import QuotaWindows
 
 if TYPE_CHECKING:
     from moldau.broker.tiering.remote_source import RemoteOffsets
@@ -89,7 +89,7 @@ class Services:
     told_versions: dict[tuple[str, bool], tuple[object, object]] = field(default_factory=dict)
     """The last responses of ApiVersions, with the values from which they were made. The key is the listener's name, and
     whether the response has features whose lowest level is 0."""
-    quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
+    quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(QuotaWindows()))
     lag_history: LagHistory = field(default_factory=LagHistory)
     """The lags, in the last hour, of the groups that this broker coordinates."""
     node_status: NodeStatus = field(default_factory=NodeStatus)

@@ -33,7 +33,7 @@ from moldau.broker.cli.invocation import CommandError
 from moldau.broker.config.catalogue import broker_catalogue
 from moldau.broker.config.setting import Stance
 from moldau.broker.config.sources import internal_topic_settings
-from moldau.storage.files.local_files import OwnDirectory
+from moldau.storage.files.local_files import PrivateDirectory
 
 AUTHORITY_DAYS: Final = 3_650
 NODE_DAYS: Final = 825
@@ -63,7 +63,7 @@ CLIENT: Final = "client.properties"
 AUTHORITY, AUTHORITY_KEY, NODE = "ca.pem", "ca.key", "node.pem"
 OPEN_MODE, SECRET_MODE = 0o644, 0o600
 REFUSED_DIRECTORY_REASONS: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is a link or no directory"}
-"""Reasons, by error number, for which a directory is refused, in addition to those of `OwnDirectory`."""
+"""Reasons, by error number, for which a directory is refused, in addition to those of `PrivateDirectory`."""
 
 
 class SecureFiles:
@@ -82,7 +82,7 @@ class SecureFiles:
         """Remove the files that this command has created. It is called if the metadata log could not be formatted, so
         that the next attempt creates new users.
         """
-        with closing(OwnDirectory(str(self.directory))) as own:
+        with closing(PrivateDirectory(str(self.directory))) as own:
             _remove(own, self._made)
 
     @property
@@ -99,7 +99,7 @@ def secure_files(
     """
     directory, names = directory.absolute(), [_host(each) for each in hosts or [LOOPBACK[0]]]
     try:
-        own = OwnDirectory(str(directory))
+        own = PrivateDirectory(str(directory))
     except OSError as error:
         reason = REFUSED_DIRECTORY_REASONS.get(error.errno or 0, error.strerror)
         raise CommandError(f"{error.filename or directory} is refused for keys and passwords: {reason}") from None
@@ -126,7 +126,7 @@ def _endpoint(host: str) -> str:
 
 def _written(
     directory: Path,
-    own: OwnDirectory,
+    own: PrivateDirectory,
     data: str | None,
     hosts: list[str],
     random_bytes: Callable[[int], bytes],
@@ -167,7 +167,7 @@ def _written(
     )
 
 
-def _remove(own: OwnDirectory, names: Sequence[str]) -> None:
+def _remove(own: PrivateDirectory, names: Sequence[str]) -> None:
     """Remove files that this command has created. A file that cannot be removed stays; the next attempt reports it."""
     for name in names:
         with suppress(OSError):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.schema import Field, Wire, default_struct, fields_of
+from moldau.protocol.schema import Field, WireType, default_struct, fields_of
 
 UUID_SIZE: Final = 16
 
@@ -52,19 +52,19 @@ def _value(field: Field, value: object, where: str) -> object:
 
 def _one(field: Field, value: object, where: str) -> object:
     kind = field.kind
-    if not isinstance(kind, Wire):
+    if not isinstance(kind, WireType):
         return message_from_json(kind, value, where)
-    if kind in (Wire.UUID, Wire.BYTES, Wire.RECORDS):
-        return _bytes(value, where, UUID_SIZE if kind is Wire.UUID else None)
-    if kind is Wire.STRING and isinstance(value, str):
+    if kind in (WireType.UUID, WireType.BYTES, WireType.RECORDS):
+        return _bytes(value, where, UUID_SIZE if kind is WireType.UUID else None)
+    if kind is WireType.STRING and isinstance(value, str):
         return value
-    if kind is Wire.BOOL and isinstance(value, bool):
+    if kind is WireType.BOOL and isinstance(value, bool):
         return value
-    if kind is Wire.FLOAT64 and isinstance(value, (int, float)):
+    if kind is WireType.FLOAT64 and isinstance(value, (int, float)):
         return float(value)
     if field.name.endswith("error_code") and isinstance(value, str) and value in ErrorCode.__members__:
         return int(ErrorCode[value])
-    if kind not in (Wire.STRING, Wire.BOOL, Wire.FLOAT64) and type(value) is int:
+    if kind not in (WireType.STRING, WireType.BOOL, WireType.FLOAT64) and type(value) is int:
         return value
     raise InvalidFault(f"{where} is {value!r}, and must be of the type {kind.name}")
 

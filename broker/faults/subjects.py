@@ -10,7 +10,7 @@ from typing import Final
 from moldau.broker.faults.fault import FaultSubject
 from moldau.broker.network.route import RequestContext
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
-from moldau.protocol.schema import ZERO_UUID, Field, Wire, fields_of
+from moldau.protocol.schema import ZERO_UUID, Field, WireType, fields_of
 
 NODE_CLIENT: Final = "node-"
 """The prefix of the client ids of nodes. The node id follows it."""
@@ -66,7 +66,7 @@ def _named(value: object, name_of: TopicNames) -> Iterator[tuple[str, str, list[
         elif field.is_array and "topic" in field.name:
             for each in found:
                 yield from _topic(each, field, name_of)
-        elif field.is_array and field.kind is Wire.STRING and "group" in field.name:
+        elif field.is_array and field.kind is WireType.STRING and "group" in field.name:
             yield from (("group", each, []) for each in found)
         elif field.struct is not None:
             for each in found if field.is_array else (found,):

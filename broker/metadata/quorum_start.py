@@ -20,7 +20,7 @@ from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
 from moldau.kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from moldau.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from moldau.protocol.records.metadata import FeatureLevelRecord
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import QuotaWindows
 from moldau.storage.checkpoints.meta_properties import MetaProperties
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log_config import LogConfig
@@ -195,7 +195,7 @@ def controller_settings(
         broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),
         metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
         security=security_settings(config, environment),
-        quota_windows=Windows(
+        quota_windows=QuotaWindows(
             config.integer("controller.quota.window.num"), 1000 * config.integer("controller.quota.window.size.seconds")
         ),
     )

@@ -36,7 +36,7 @@ from moldau.security.quotas.entity import (
     QuotaEntity,
 )
 from moldau.security.quotas.limits import QuotaLimits
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import QuotaWindows
 from moldau.security.quotas.throttling import PERCENT_OF_NANOSECOND, ClientThrottle
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ HEADER_SIZE: Final = 10
 """The size (bytes) of a request header without the client id and tags."""
 
 
-def quota_windows(config: Config) -> Windows:
+def quota_windows(config: Config) -> QuotaWindows:
     """The windows over which the rates of client quotas are measured, from the settings quota.window.*."""
-    return Windows(config.integer("quota.window.num"), 1000 * config.integer("quota.window.size.seconds"))
+    return QuotaWindows(config.integer("quota.window.num"), 1000 * config.integer("quota.window.size.seconds"))
 
 
 class ClientQuotas:
@@ -57,7 +57,7 @@ class ClientQuotas:
     then nothing is measured.
     """
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: QuotaWindows) -> None:
         self.limits = QuotaLimits()
         self.windows = windows
         # The time of requests is throttled for one window at most.

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.quotas.limits import QuotaLimits
-from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
+from moldau.security.quotas.sampled_rate import QuotaWindows, SampledRate, throttle_ms
 
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config
@@ -186,7 +186,7 @@ class ConnectionQuotas:
 class AddressRates:
     """The rates of new connections from each address that has a quota (KIP-612)."""
 
-    def __init__(self, limits: QuotaLimits, windows: Windows) -> None:
+    def __init__(self, limits: QuotaLimits, windows: QuotaWindows) -> None:
         self._limits = limits
         self._windows = windows
         self._rates: dict[str, SampledRate] = {}

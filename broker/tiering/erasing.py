@@ -170,11 +170,11 @@ class RemoteEraser:
         not searched for such records yet. `order_offset` is the offset of the order, and `runs` are the offsets that it
         erases.
         """
-        from moldau.storage.erasure.erasing import runs_hold_offset
+        from moldau.storage.erasure.erasing import runs_overlap
 
         def may_hold(segment: RemoteSegment) -> bool:
             is_behind = erased_end_offset(segment.custom_metadata) <= order_offset
-            return is_behind and runs_hold_offset(runs, segment.start_offset, segment.last_offset + 1)
+            return is_behind and runs_overlap(runs, segment.start_offset, segment.last_offset + 1)
 
         remote_log, last_offset = followed.remote_log, runs[-1].last
         others = [segment for segment, _ in remote_log.superseded_copies()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource
 from moldau.protocol.late_tuple import NamedTuple
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import QuotaWindows
 
 if TYPE_CHECKING:
     from moldau.protocol.messages.create_topics import CreatableTopicConfigs
@@ -105,5 +105,5 @@ class ControllerSettings(NamedTuple):
     metadata_max_idle_interval_ms: int = 500
     """The time (ms) without an append after which the controller appends a NoOpRecord; 0 switches this off."""
     security: SecuritySettings = SecuritySettings()
-    quota_windows: Windows = Windows()
+    quota_windows: QuotaWindows = QuotaWindows()
     """The windows over which the quotas of controller mutations are measured."""

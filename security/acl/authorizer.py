@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
-from moldau.security.acl.index import AclIndex, DecisionForAll
+from moldau.security.acl.index import AclIndex, DecisionByResourceType
 from moldau.security.principal import Principal, parse_principal
 
 REMEMBERED_MAX: Final = 32_768
@@ -172,8 +172,8 @@ class Authorizer:
         if not self.is_loaded:
             return False
         decision = self.index.decide_for_all(principal, host, operation, kind)
-        if decision is not DecisionForAll.NONE:
-            return None if decision is DecisionForAll.SOME else decision is DecisionForAll.ALLOWED
+        if decision is not DecisionByResourceType.NONE:
+            return None if decision is DecisionByResourceType.SOME else decision is DecisionByResourceType.ALLOWED
         if self.settings.allows_without_acls:
             return None if self.index.has_kind(kind) else True
         return False

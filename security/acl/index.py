@@ -206,7 +206,7 @@ class Permissions:
         return steps
 
 
-class DecisionForAll(Enum):
+class DecisionByResourceType(Enum):
     """The decision of the ACLs on an operation, for all resources of a kind at once."""
 
     DENIED = auto()
@@ -261,7 +261,7 @@ class AclIndex:
                 bits |= permissions.bits_of(name)
         return decision_of(bits, operation)
 
-    def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> DecisionForAll:
+    def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> DecisionByResourceType:
         """Whether the ACLs decide on the operation in the same way for all resources of the kind, and how."""
         find = self._kinds.get(kind, _NO_ACLS).get
         of_all = of_some = 0
@@ -271,11 +271,15 @@ class AclIndex:
                 of_all |= permissions.of_every_name
                 of_some |= permissions.of_any_name
         if decision_of(of_all, operation) is False:
-            return DecisionForAll.DENIED
+            return DecisionByResourceType.DENIED
         decision = decision_of(of_some, operation)
         if decision is None:
-            return DecisionForAll.NONE
-        return DecisionForAll.ALLOWED if decision and decision_of(of_all, operation) else DecisionForAll.SOME
+            return DecisionByResourceType.NONE
+        return (
+            DecisionByResourceType.ALLOWED
+            if decision and decision_of(of_all, operation)
+            else DecisionByResourceType.SOME
+        )
 
     def has_kind(self, kind: int) -> bool:
         """Whether there is an ACL of any principal on resources of the kind."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from moldau.security.principal import Requester
 from moldau.security.quotas.entity import CONTROLLER_MUTATION_RATE
 from moldau.security.quotas.limits import QuotaLimits, QuotaTags
-from moldau.security.quotas.sampled_rate import Windows, rounded_throttle_ms
+from moldau.security.quotas.sampled_rate import QuotaWindows, rounded_throttle_ms
 
 BUCKETS_MAX: Final = 10_000
 """The maximum number of buckets that are kept; beyond it the least recently used one is dropped."""
@@ -77,7 +77,7 @@ class MutationQuotas:
     beginning of the controller's term.
     """
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: QuotaWindows) -> None:
         self.limits = QuotaLimits()
         self._windows = windows
         self._buckets: dict[QuotaTags, TokenBucket] = {}
@@ -110,7 +110,7 @@ class TokenBucket:
 
     __slots__ = ("_rate", "_tokens", "_updated_ms", "_windows")
 
-    def __init__(self, rate: float, windows: Windows, now_ms: int) -> None:
+    def __init__(self, rate: float, windows: QuotaWindows, now_ms: int) -> None:
         """`rate` is in tokens per second."""
         self._rate = rate
         self._windows = windows

@@ -22,7 +22,7 @@ client is not throttled.
 """
 
 
-class Windows(NamedTuple):
+class QuotaWindows(NamedTuple):
     """The number and the length of the windows over which a rate is measured."""
 
     kept: int = 11
@@ -46,7 +46,7 @@ class SampledRate:
 
     __slots__ = ("_current", "_samples", "_windows")
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: QuotaWindows) -> None:
         self._windows = windows
         self._samples: list[_Window] = []
         self._current = 0

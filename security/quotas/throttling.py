@@ -10,7 +10,7 @@ from typing import Final
 
 from moldau.protocol.late_dataclass import dataclass
 from moldau.security.quotas.limits import ClientLimit, QuotaLimits, QuotaTags
-from moldau.security.quotas.sampled_rate import THROTTLE_MS_MAX, SampledRate, Windows, throttle_ms
+from moldau.security.quotas.sampled_rate import THROTTLE_MS_MAX, QuotaWindows, SampledRate, throttle_ms
 
 RATES_MAX: Final = 10_000
 """The maximum number of rates that are kept. Beyond it, the rate that was recorded least recently is dropped."""
@@ -31,7 +31,7 @@ class ClientRate:
 class ClientThrottle:
     """The rates of all clients that have a quota with one key."""
 
-    def __init__(self, key: str, limits: QuotaLimits, windows: Windows, most_ms: int = THROTTLE_MS_MAX) -> None:
+    def __init__(self, key: str, limits: QuotaLimits, windows: QuotaWindows, most_ms: int = THROTTLE_MS_MAX) -> None:
         """`most_ms` is the maximum throttle time."""
         self._key = key
         self._limits = limits

@@ -49,7 +49,7 @@ class MalformedCertificate(ValueError):
     """The bytes are not a certificate in DER."""
 
 
-class Element(NamedTuple):
+class DerElement(NamedTuple):
     """A DER element: its tag and its content."""
 
     tag: int
@@ -77,7 +77,7 @@ def validity_end_ms(certificate: bytes) -> int:
         raise MalformedCertificate("the end of the validity is not a time") from None
 
 
-def _fields(certificate: bytes) -> list[Element]:
+def _fields(certificate: bytes) -> list[DerElement]:
     """The fields of a certificate after its version. There are enough fields to include the subject."""
     signed = _elements(_content(_first(certificate), SEQUENCE))
     fields = list(_elements(_content(next(signed, None), SEQUENCE)))
@@ -97,7 +97,7 @@ def distinguished_name(name: bytes) -> str:
     return ",".join(reversed(parts))
 
 
-def _attribute(attribute: Element) -> str:
+def _attribute(attribute: DerElement) -> str:
     parts = list(_elements(_content(attribute, SEQUENCE)))
     if len(parts) != 2:
         raise MalformedCertificate("an attribute is not a type with a value")
@@ -136,17 +136,17 @@ def _identifier(content: bytes) -> str:
     return ".".join(str(each) for each in (root, arcs[0] - 40 * root, *arcs[1:]))
 
 
-def _content(element: Element | None, tag: int) -> bytes:
+def _content(element: DerElement | None, tag: int) -> bytes:
     if element is None or element.tag != tag:
         raise MalformedCertificate(f"an element with the tag {tag:#x} is missing")
     return element.content
 
 
-def _first(data: bytes) -> Element | None:
+def _first(data: bytes) -> DerElement | None:
     return next(_elements(data), None)
 
 
-def _elements(data: bytes) -> Iterator[Element]:
+def _elements(data: bytes) -> Iterator[DerElement]:
     position = 0
     while position < len(data):
         start, tag = position, data[position]
@@ -160,5 +160,5 @@ def _elements(data: bytes) -> Iterator[Element]:
                 raise MalformedCertificate("a length is not one of DER")
         if position + size > len(data):
             raise MalformedCertificate("an element ends too early")
-        yield Element(tag, data[position : position + size], data[start : position + size])
+        yield DerElement(tag, data[position : position + size], data[start : position + size])
         position += size

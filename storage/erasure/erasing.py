@@ -139,7 +139,7 @@ def erase_request(
     )
 
 
-def runs_hold_offset(runs: Sequence[Run], first_offset: int, end_offset: int) -> bool:
+def runs_overlap(runs: Sequence[Run], first_offset: int, end_offset: int) -> bool:
     """Whether one of the runs has an offset in [first_offset, end_offset)."""
     slot = bisect_right(runs, first_offset, key=lambda run: run.first) - 1
     if slot >= 0 and runs[slot].last >= first_offset:
@@ -171,7 +171,7 @@ def erase_segments(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent
     named = OffsetsToErase(union_of_runs(orders))
     rewritten: dict[int, SegmentSize] = {}
     for target in request.segments:
-        if not runs_hold_offset(named.runs, target.segment.base_offset, target.end_offset):
+        if not runs_overlap(named.runs, target.segment.base_offset, target.end_offset):
             continue
         source = SourceSegment(fs, request.directory, target.segment)
         search = SegmentSearch(request, named, source, target.end_offset)

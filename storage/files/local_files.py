@@ -388,7 +388,7 @@ def open_to_append(path: str) -> TextIO:
     return open(os.open(path, flags, FILE_MODE), "a", encoding="utf-8")
 
 
-class OwnDirectory:
+class PrivateDirectory:
     """A directory of the user of this process, for files that no other user may replace or read.
 
     The directory is opened once, and its files are made relative to the open descriptor, so a link that replaces the

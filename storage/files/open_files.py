@@ -38,7 +38,7 @@ class FileHolder(Protocol):
         """
 
 
-def closes_here(descriptor: int) -> bool:
+def never_close_aside(descriptor: int) -> bool:
     """Return False, so that the caller closes the descriptor itself: the default of `OpenFiles.close_aside`."""
     return False
 
@@ -59,7 +59,7 @@ class OpenFiles:
         self._is_due = False
         self.count_max = 0
         """The limit on the number of open files; 0 means no limit."""
-        self.close_aside: Callable[[int], bool] = closes_here
+        self.close_aside: Callable[[int], bool] = never_close_aside
         """Closes a descriptor with which the blocks of a large file without a name are freed: in another thread, if
         this one must not wait for that. Returns False if the caller has to close it."""
         self.closed_for_limit_count = 0

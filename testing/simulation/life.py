@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NANOSECONDS = 1_000_000_000
 
 
-class Meter(Protocol):
+class BlockingTimeMeter(Protocol):
     """A source of the time that blocking calls take: the disk of a host."""
 
     @property
@@ -44,7 +44,7 @@ class Life:
         "spent_ns",
     )
 
-    def __init__(self, host: str, host_number: int, number: int, meter: Meter) -> None:
+    def __init__(self, host: str, host_number: int, number: int, meter: BlockingTimeMeter) -> None:
         assert host_number < HOSTS_MAX
         self.host = host
         self.host_number = host_number

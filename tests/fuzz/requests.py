@@ -9,7 +9,7 @@ from typing import Any, cast
 from moldau.broker.apis.api import Api
 from moldau.protocol.compiler import encode
 from moldau.protocol.frames import request_header
-from moldau.protocol.schema import Field, Wire, fields_of
+from moldau.protocol.schema import Field, WireType, fields_of
 from tests.fuzz import batches
 from tests.support.apis import APIS
 
@@ -111,26 +111,26 @@ class RequestMaker:
     def value(self, each: Field, version: int) -> object:
         if each.struct is not None:
             return self.message(each.struct, version)
-        return self.primitive(cast("Wire", each.kind), each.name)
+        return self.primitive(cast("WireType", each.kind), each.name)
 
-    def primitive(self, kind: Wire, name: str) -> object:
+    def primitive(self, kind: WireType, name: str) -> object:
         chance = self.chance
         match kind:
-            case Wire.BOOL:
+            case WireType.BOOL:
                 return chance.random() < 0.5
-            case Wire.FLOAT64:
+            case WireType.FLOAT64:
                 return chance.choice((0.0, -1.0, float("nan"), float("inf")))
-            case Wire.UUID:
+            case WireType.UUID:
                 return chance.choice((*self.surroundings.topic_ids, bytes(16), bytes(15) + b"\1", chance.randbytes(16)))
-            case Wire.STRING:
+            case WireType.STRING:
                 return self.text(name)
-            case Wire.BYTES:
+            case WireType.BYTES:
                 return chance.randbytes(chance.choice((0, 1, 20, 500)))
-            case Wire.RECORDS:
+            case WireType.RECORDS:
                 return self.records()
         return self.integer(kind, name)
 
-    def integer(self, kind: Wire, name: str) -> int:
+    def integer(self, kind: WireType, name: str) -> int:
         chance = self.chance
         if name in WAITS and chance.random() < 0.95:
             return chance.choice((0, 1, 6000)) if "session" in name else chance.choice((0, 1, 10))

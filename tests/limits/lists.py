@@ -19,7 +19,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from moldau.protocol.schema import Field, Wire, fields_in, fields_of
+from moldau.protocol.schema import Field, WireType, fields_in, fields_of
 from moldau.security.principal import Principal
 from tests.limits.stage import Stage
 from tests.support.apis import APIS
@@ -27,7 +27,7 @@ from tests.support.apis import APIS
 COUNT = 100_000
 GIVEN: dict[str, object] = {"max_bytes": 1 << 30, "partition_max_bytes": 1 << 20, "timeout_ms": 30_000, "acks": 1}
 """The values of fields for which 0 would end the work early."""
-NUMBERS = {Wire.INT8: 127, Wire.INT16: 32_767, Wire.INT32: 2_000_000, Wire.INT64: 2_000_000}
+NUMBERS = {WireType.INT8: 127, WireType.INT16: 32_767, WireType.INT32: 2_000_000, WireType.INT64: 2_000_000}
 
 
 class LongList(NamedTuple):
@@ -117,19 +117,19 @@ def _items(field: Field, version: int, path: Sequence[str], count: int) -> list[
 
 def _value(field: Field, number: int) -> object:
     match field.kind:
-        case Wire.STRING:
+        case WireType.STRING:
             return f"{field.name[:3]}-{number}"
-        case Wire.BYTES:
+        case WireType.BYTES:
             return b""
-        case Wire.RECORDS:
+        case WireType.RECORDS:
             return None
-        case Wire.UUID:
+        case WireType.UUID:
             return number.to_bytes(16, "big")
-        case Wire.BOOL:
+        case WireType.BOOL:
             return False
-        case Wire.FLOAT64:
+        case WireType.FLOAT64:
             return 1.0
-    assert isinstance(field.kind, Wire)
+    assert isinstance(field.kind, WireType)
     return number % NUMBERS.get(field.kind, 127)
 
 

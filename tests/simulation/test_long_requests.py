@@ -26,7 +26,7 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.bindings import PatternType
-from moldau.testing.simulation.life import Meter
+from moldau.testing.simulation.life import BlockingTimeMeter
 from tests.simulation.test_access import ALICE, AUTHORIZER, acl, connect_as, permit, remove_all
 from tests.support.node import Client, Node, serve_and
 
@@ -48,7 +48,7 @@ NONE: Final = ErrorCode.NONE
 class SlowProcessor:
     """Blocks the host for `CALLBACK_NS` after each of its callbacks, besides what the disk takes."""
 
-    def __init__(self, disk: Meter) -> None:
+    def __init__(self, disk: BlockingTimeMeter) -> None:
         self._disk = disk
 
     @property

@@ -33,7 +33,7 @@ from moldau.replication.replica_fetcher import (
 )
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.replication.source import LocalLogSource
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import QuotaWindows
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX, LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -83,7 +83,7 @@ class LeaderSide:
             cluster=self.cluster,
             loop=self._loop,
             purgatory=self.purgatory,
-            quotas=ClientQuotas(Windows()),
+            quotas=ClientQuotas(QuotaWindows()),
             fetch_planner=FetchPlanner(
                 self.replicas, LocalLogSource(), self.throttles.leader, None, lambda: self.now_ms
             ),

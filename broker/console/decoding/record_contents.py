@@ -25,7 +25,7 @@ from moldau.protocol.records import (
     transactions,
 )
 from moldau.protocol.records.record_frames import DeclaredRecord, declared_records, value_version
-from moldau.protocol.schema import Field, Wire, fields_of
+from moldau.protocol.schema import Field, WireType, fields_of
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 _LEGACY_OFFSET: Final = DeclaredRecord(offsets.OffsetCommitKey, offsets.OffsetCommitValue)
@@ -78,7 +78,7 @@ def _shown_one(field: Field, value: object, version: int) -> Json:
     if field.struct is not None:
         return shown_message(value, version)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return uuid_text(bytes(value)) if field.kind is Wire.UUID else shown_bytes(bytes(value))
+        return uuid_text(bytes(value)) if field.kind is WireType.UUID else shown_bytes(bytes(value))
     assert isinstance(value, (bool, int, float, str)), f"{field.name} holds a {type(value).__name__}"
     return value
 

@@ -11,11 +11,16 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from moldau.protocol.schema import Field, Wire, fields_of
+from moldau.protocol.schema import Field, WireType, fields_of
 from tests.conformance.acl_requests.asked import Asked
 
 LOW: Final = -2
-HIGH: Final[dict[object, int]] = {Wire.INT8: 99, Wire.INT16: 1 << 14, Wire.INT32: 1 << 30, Wire.INT64: 1 << 62}
+HIGH: Final[dict[object, int]] = {
+    WireType.INT8: 99,
+    WireType.INT16: 1 << 14,
+    WireType.INT32: 1 << 30,
+    WireType.INT64: 1 << 62,
+}
 WAITS: Final = frozenset({"max_wait_ms", "timeout_ms", "min_bytes"})
 """Fields with which a request would wait."""
 
@@ -91,7 +96,7 @@ def _shapes(asked: Asked, path: Path, field: Field) -> Iterator[tuple[str, objec
         if value:
             yield "empty", []
             yield "first twice", [value[0], *copy.deepcopy(value)]
-    elif field.kind is Wire.STRING:
+    elif field.kind is WireType.STRING:
         if value and field.name != "member_id":  # A member without an id gets one by chance.
             yield "empty", ""
         yield "not a name", "a b/ü"
@@ -99,5 +104,5 @@ def _shapes(asked: Asked, path: Path, field: Field) -> Iterator[tuple[str, objec
         yield "low", LOW
         if field.name not in WAITS:
             yield "high", HIGH[field.kind]
-    elif field.kind is Wire.BOOL:
+    elif field.kind is WireType.BOOL:
         yield "other", not value

@@ -30,12 +30,12 @@ from moldau.security.quotas.entity import (
     QuotaEntity,
 )
 from moldau.security.quotas.limits import QuotaTags
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import QuotaWindows
 from moldau.security.quotas.throttling import ClientThrottle
 from tests.simulation.invariants.observation import Violation
 
 HOUR_MS: Final = 3_600_000
-WINDOWS: Final = (Windows(), Windows(), Windows(6, 500), Windows(3, 2000))
+WINDOWS: Final = (QuotaWindows(), QuotaWindows(), QuotaWindows(6, 500), QuotaWindows(3, 2000))
 BYTE_RATES: Final = (1000.0, 20_000.0)
 CONNECTION_RATE: Final = 4.0
 CHANGES: Final = 0.1

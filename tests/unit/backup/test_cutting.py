@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.backup.cutting import CutPiece, HeldContent, LogCutter
+from moldau.backup.cutting import CutPiece, LogCutter, MemoryContent
 from moldau.protocol.primitives import MalformedMessage, crc32c
 from tests.unit.backup.logs import MemoryLog, batch, batches
 
 SIZE = len(batch(0))
 
 
-def cut(log: MemoryLog, start: int, end: int, piece_size: int = 400) -> list[CutPiece[HeldContent]]:
-    cutter = LogCutter(log, start, end, HeldContent, piece_size)
+def cut(log: MemoryLog, start: int, end: int, piece_size: int = 400) -> list[CutPiece[MemoryContent]]:
+    cutter = LogCutter(log, start, end, MemoryContent, piece_size)
     return list(iter(cutter.cut_next_piece, None))
 
 
-def content(pieces: list[CutPiece[HeldContent]]) -> bytes:
+def content(pieces: list[CutPiece[MemoryContent]]) -> bytes:
     return b"".join(bytes(part) for piece in pieces for part in piece.content.parts)
 
 

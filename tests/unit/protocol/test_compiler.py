@@ -31,7 +31,7 @@ from moldau.protocol.schema import (
     UInt16,
     UInt32,
     Uuid,
-    Wire,
+    WireType,
     empty,
     fields_in,
     message,
@@ -81,17 +81,21 @@ class Everything:
     raw: Annotated[Bytes, since(1), tag(1)] = b"raw"
 
 
-RANGES = {Wire.INT8: (-128, 127), Wire.INT32: (-(1 << 31), (1 << 31) - 1), Wire.INT64: (-(1 << 63), (1 << 63) - 1)}
-VALUES: dict[Wire, st.SearchStrategy[object]] = {
-    Wire.BOOL: st.booleans(),
+RANGES = {
+    WireType.INT8: (-128, 127),
+    WireType.INT32: (-(1 << 31), (1 << 31) - 1),
+    WireType.INT64: (-(1 << 63), (1 << 63) - 1),
+}
+VALUES: dict[WireType, st.SearchStrategy[object]] = {
+    WireType.BOOL: st.booleans(),
     **{kind: st.integers(*bounds) for kind, bounds in RANGES.items()},
-    Wire.UINT16: st.integers(0, 0xFFFF),
-    Wire.UINT32: st.integers(0, 0xFFFFFFFF),
-    Wire.FLOAT64: st.floats(allow_nan=False),
-    Wire.UUID: st.binary(min_size=16, max_size=16),
-    Wire.STRING: st.text(st.characters(exclude_categories=["Cs"]), max_size=150),
-    Wire.BYTES: st.binary(max_size=150),
-    Wire.RECORDS: st.sampled_from((0, 1, 126, 127, 16_382, 16_383, 70_000)).map(bytes),
+    WireType.UINT16: st.integers(0, 0xFFFF),
+    WireType.UINT32: st.integers(0, 0xFFFFFFFF),
+    WireType.FLOAT64: st.floats(allow_nan=False),
+    WireType.UUID: st.binary(min_size=16, max_size=16),
+    WireType.STRING: st.text(st.characters(exclude_categories=["Cs"]), max_size=150),
+    WireType.BYTES: st.binary(max_size=150),
+    WireType.RECORDS: st.sampled_from((0, 1, 126, 127, 16_382, 16_383, 70_000)).map(bytes),
 }
 
 
@@ -103,7 +107,7 @@ def messages(cls: type[object], version: int) -> st.SearchStrategy[object]:
 
 
 def values_of(field: Field, version: int) -> st.SearchStrategy[object]:
-    value = messages(field.struct, version) if field.struct is not None else VALUES[cast("Wire", field.kind)]
+    value = messages(field.struct, version) if field.struct is not None else VALUES[cast("WireType", field.kind)]
     if field.is_array:
         value = st.lists(value, max_size=3)
     # A tagged struct of defaults is not sent, and read as None.

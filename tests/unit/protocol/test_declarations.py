@@ -9,7 +9,7 @@ import pytest
 
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.list_offsets import ListOffsetsResponse
-from moldau.protocol.schema import EMPTY, VERSION_MAX, ZERO_UUID, Field, Range, Spec, Wire, fields_of, spec_of
+from moldau.protocol.schema import EMPTY, VERSION_MAX, ZERO_UUID, Field, Range, Spec, WireType, fields_of, spec_of
 from tests.unit.protocol.facts.reading import FieldFact, MessageFact, declared, message_facts, versions_of
 
 F = TypeVar("F", FieldFact, Field)
@@ -18,18 +18,18 @@ UNSTABLE_VERSIONS = {"InitProducerIdRequest": 6, "InitProducerIdResponse": 6}
 """The last version if the release does not serve it unless told to."""
 
 TYPES = {
-    Wire.BOOL: "bool",
-    Wire.INT8: "int8",
-    Wire.INT16: "int16",
-    Wire.UINT16: "uint16",
-    Wire.INT32: "int32",
-    Wire.UINT32: "uint32",
-    Wire.INT64: "int64",
-    Wire.FLOAT64: "float64",
-    Wire.UUID: "uuid",
-    Wire.STRING: "string",
-    Wire.BYTES: "bytes",
-    Wire.RECORDS: "records",
+    WireType.BOOL: "bool",
+    WireType.INT8: "int8",
+    WireType.INT16: "int16",
+    WireType.UINT16: "uint16",
+    WireType.INT32: "int32",
+    WireType.UINT32: "uint32",
+    WireType.INT64: "int64",
+    WireType.FLOAT64: "float64",
+    WireType.UUID: "uuid",
+    WireType.STRING: "string",
+    WireType.BYTES: "bytes",
+    WireType.RECORDS: "records",
 }
 
 
@@ -56,7 +56,7 @@ def listing_of_declaration(fields: Sequence[Field], version: int, path: str = ""
     lines = []
     for field in in_wire_order([field for field in fields if version in field.versions]):
         here = path + field.name
-        name = TYPES[field.kind] if isinstance(field.kind, Wire) else "{}"
+        name = TYPES[field.kind] if isinstance(field.kind, WireType) else "{}"
         kind = "[]" + name if field.is_array else name
         lines.append(Line(here, kind, version in field.nullable, field.tag, default_text(field)))
         if field.struct is not None:
@@ -125,7 +125,7 @@ MISTAKES: dict[str, Callable[[list[Field]], list[Field]]] = {
     "a first version one too high": changed("session_id", lambda field: field._replace(versions=Range(8, VERSION_MAX))),
     "a first version one too low": changed("rack_id", lambda field: field._replace(versions=Range(10, VERSION_MAX))),
     "a last version one too high": changed("replica_id", lambda field: field._replace(versions=Range(0, 15))),
-    "a type": changed("session_epoch", lambda field: field._replace(kind=Wire.INT64)),
+    "a type": changed("session_epoch", lambda field: field._replace(kind=WireType.INT64)),
     "an array that is none": changed("rack_id", lambda field: field._replace(is_array=True)),
     "a null too many": changed("rack_id", lambda field: field._replace(nullable=Range(11, VERSION_MAX))),
     "a null too few": changed("cluster_id", lambda field: field._replace(nullable=Range(13, VERSION_MAX))),

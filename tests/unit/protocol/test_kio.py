@@ -17,7 +17,7 @@ from kio.schema import errors as kio_errors
 from kio.serial import entity_reader, entity_writer
 
 from moldau.protocol.compiler import decode, encode
-from moldau.protocol.schema import Field, Wire, fields_in, fields_of, spec_of
+from moldau.protocol.schema import Field, WireType, fields_in, fields_of, spec_of
 from tests.unit.protocol.facts.reading import declared, served_versions
 from tests.unit.protocol.facts.sampling import default_message
 
@@ -51,7 +51,7 @@ NEWER_THAN_KIO = {
 }
 """The first version of 4.4, which kio lacks."""
 
-RANGES = {Wire.INT8: 7, Wire.INT16: 15, Wire.INT32: 31, Wire.INT64: 63}
+RANGES = {WireType.INT8: 7, WireType.INT16: 15, WireType.INT32: 31, WireType.INT64: 63}
 KIO_ERROR_CODES = [code.value for code in kio_errors.ErrorCode]
 MILLISECOND = datetime.timedelta(milliseconds=1)
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
@@ -104,25 +104,25 @@ class RandomMessage:
                 return self.random.randrange(DATE_MS_MAX)
             case "timedelta_i64":
                 return self.random.randrange(-(1 << 45), 1 << 45)
-        return self.primitive(cast("Wire", field.kind))
+        return self.primitive(cast("WireType", field.kind))
 
-    def primitive(self, kind: Wire) -> object:
+    def primitive(self, kind: WireType) -> object:
         if kind in RANGES:
             bound = 1 << RANGES[kind]
             return self.random.choice((-bound, -1, 0, 1, bound - 1, self.random.randrange(-bound, bound)))
         size = self.random.choice((0, 1, 5, 126, 127, 128, 129, 300))
         match kind:
-            case Wire.BOOL:
+            case WireType.BOOL:
                 return self.random.random() < 0.5
-            case Wire.UINT16:
+            case WireType.UINT16:
                 return self.random.randrange(1 << 16)
-            case Wire.UINT32:
+            case WireType.UINT32:
                 return self.random.randrange(1 << 32)
-            case Wire.FLOAT64:
+            case WireType.FLOAT64:
                 return self.random.uniform(-1e9, 1e9)
-            case Wire.UUID:
+            case WireType.UUID:
                 return self.random.choice((bytes(16), self.random.randbytes(16)))
-            case Wire.STRING:
+            case WireType.STRING:
                 return "".join(self.random.choices("abcdef-._ ßж漢😀\0", k=size))
         return self.random.randbytes(self.random.choice((size, size, 16_382, 16_383, 16_384)))
 
@@ -182,7 +182,7 @@ def plain_value(theirs: object, field: Field) -> object:
             return (theirs - EPOCH) // MILLISECOND
         case uuid.UUID():
             return theirs.bytes
-    return bytes(16) if theirs is None and field.kind is Wire.UUID else theirs
+    return bytes(16) if theirs is None and field.kind is WireType.UUID else theirs
 
 
 def same_struct(ours: object, theirs: object) -> bool:

@@ -19,7 +19,7 @@ from moldau.protocol.schema import (
     Records,
     Spec,
     Uuid,
-    Wire,
+    WireType,
     default_struct,
     empty,
     fields_in,
@@ -74,16 +74,16 @@ def test_a_message_says_its_key_versions_and_flexible_versions() -> None:
 def test_a_field_is_what_its_annotation_says() -> None:
     everything = Range(0, VERSION_MAX)
     assert list(fields_of(Tree)) == [
-        ("plain", Wire.INT16, False, everything, NEVER, None, 0),
+        ("plain", WireType.INT16, False, everything, NEVER, None, 0),
         ("leaf", Leaf, False, everything, NEVER, None, None),
-        ("old", Wire.INT32, False, Range(0, 3), NEVER, None, -1),
+        ("old", WireType.INT32, False, Range(0, 3), NEVER, None, -1),
         ("leaves", Leaf, True, Range(2, VERSION_MAX), Range(5, VERSION_MAX), None, EMPTY),
-        ("words", Wire.STRING, True, everything, NEVER, None, EMPTY),
-        ("id", Wire.UUID, False, Range(3, 8), NEVER, None, ZERO_UUID),
-        ("records", Wire.RECORDS, False, everything, Range(0, 6), None, None),
-        ("fetched", Wire.RECORDS, False, everything, everything, None, None),
-        ("blob", Wire.BYTES, False, everything, NEVER, None, b""),
-        ("second", Wire.BOOL, False, Range(4, VERSION_MAX), NEVER, 1, False),
+        ("words", WireType.STRING, True, everything, NEVER, None, EMPTY),
+        ("id", WireType.UUID, False, Range(3, 8), NEVER, None, ZERO_UUID),
+        ("records", WireType.RECORDS, False, everything, Range(0, 6), None, None),
+        ("fetched", WireType.RECORDS, False, everything, everything, None, None),
+        ("blob", WireType.BYTES, False, everything, NEVER, None, b""),
+        ("second", WireType.BOOL, False, Range(4, VERSION_MAX), NEVER, 1, False),
         ("first", Leaf, False, Range(6, VERSION_MAX), NEVER, 0, None),
     ]
 

@@ -15,7 +15,7 @@ from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from moldau.protocol.schema import Wire, fields_of, spec_of
+from moldau.protocol.schema import WireType, fields_of, spec_of
 from tests.support.apis import APIS
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_with_faults_and
 
@@ -31,11 +31,11 @@ def filled(cls: type[object]) -> object:
         value: Any = field.default
         if field.struct is not None:
             value = filled(field.struct)
-        elif field.kind is Wire.STRING:
+        elif field.kind is WireType.STRING:
             value = "t"
-        elif field.kind in (Wire.BYTES, Wire.RECORDS):
+        elif field.kind in (WireType.BYTES, WireType.RECORDS):
             value = b""
-        elif field.kind is Wire.UUID:
+        elif field.kind is WireType.UUID:
             value = bytes(16)
         elif field.is_array:
             value = 0

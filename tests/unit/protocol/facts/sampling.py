@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from moldau.protocol.schema import EMPTY, Field, Wire, fields_of
+from moldau.protocol.schema import EMPTY, Field, WireType, fields_of
 
 INT64_BIAS = 1 << 63
 
@@ -78,34 +78,34 @@ class Sampler:
         return [self.value(field) for _ in range(0 if number % 9 == 0 else 1 + number % 2)]
 
     def value(self, field: Field) -> object:
-        return self.message(field.struct) if field.struct is not None else self.primitive(cast("Wire", field.kind))
+        return self.message(field.struct) if field.struct is not None else self.primitive(cast("WireType", field.kind))
 
-    def primitive(self, kind: Wire) -> object:
+    def primitive(self, kind: WireType) -> object:
         n = self.draw()
         match kind:
-            case Wire.BOOL:
+            case WireType.BOOL:
                 return n % 2 == 1
-            case Wire.INT8:
+            case WireType.INT8:
                 return n * 37 % 256 - 128
-            case Wire.INT16:
+            case WireType.INT16:
                 return n * 7919 % 65536 - 32768
-            case Wire.UINT16:
+            case WireType.UINT16:
                 return n * 7919 % 65536
-            case Wire.INT32:
+            case WireType.INT32:
                 return n * 2654435761 % (1 << 32) - (1 << 31)
-            case Wire.UINT32:
+            case WireType.UINT32:
                 return n * 2654435761 % (1 << 32)
-            case Wire.INT64:
+            case WireType.INT64:
                 return n * 0x9E3779B97F4A7C15 % (1 << 64) - INT64_BIAS
-            case Wire.FLOAT64:
+            case WireType.FLOAT64:
                 return n / 4
-            case Wire.UUID:
+            case WireType.UUID:
                 return bytes((n + index) % 256 for index in range(16))
-            case Wire.STRING:
+            case WireType.STRING:
                 return text("s", n)
-            case Wire.BYTES:
+            case WireType.BYTES:
                 return text("b", n).encode()
-            case Wire.RECORDS:
+            case WireType.RECORDS:
                 return text("r", n).encode()
 
 

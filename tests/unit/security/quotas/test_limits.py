@@ -9,7 +9,7 @@ import pytest
 from moldau.security.quotas import throttling
 from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
 from moldau.security.quotas.limits import ClientLimit, QuotaLimits, QuotaTags
-from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
+from moldau.security.quotas.sampled_rate import QuotaWindows, SampledRate, throttle_ms
 from moldau.security.quotas.throttling import ClientThrottle
 
 BOTH = QuotaTags("alice", "app")
@@ -62,7 +62,7 @@ def test_an_address_has_a_limit_of_its_own_or_the_default() -> None:
 def throttle(*quotas: tuple[dict[str, str | None], float]) -> ClientThrottle:
     limits = QuotaLimits()
     limits.apply_changes({entity(names): {PRODUCER_BYTE_RATE: value} for names, value in quotas})
-    return ClientThrottle(PRODUCER_BYTE_RATE, limits, Windows())
+    return ClientThrottle(PRODUCER_BYTE_RATE, limits, QuotaWindows())
 
 
 def test_clients_of_one_entity_share_its_rate() -> None:
@@ -110,7 +110,7 @@ def test_what_other_clients_do_changes_no_throttle_time(seed: int, monkeypatch: 
     """
     monkeypatch.setattr(throttling, "RATES_MAX", 50)
     random = Random(seed)
-    clients, alone = throttle(({"client-id": None}, 100.0)), SampledRate(Windows())
+    clients, alone = throttle(({"client-id": None}, 100.0)), SampledRate(QuotaWindows())
     throttled, newcomers = 0, 0
     for now_ms, value in long_story(random):
         if random.random() < 0.2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.security.quotas.mutations import TokenBucket
-from moldau.security.quotas.sampled_rate import THROTTLE_MS_MAX, SampledRate, Windows, throttle_ms
+from moldau.security.quotas.sampled_rate import THROTTLE_MS_MAX, QuotaWindows, SampledRate, throttle_ms
 
 LIMIT = 100.0
 Row = tuple[int, int, int, float, int, int, float]
@@ -13,7 +13,7 @@ Row = tuple[int, int, int, float, int, int, float]
 of the value was spent."""
 OBSERVED = (
     (
-        Windows(1, 2000),
+        QuotaWindows(1, 2000),
         (
             (4424, 4424, 1506, 1506000.0, 1, 15059, -101.2),
             (5115, 5546, 722, 1985.7397504456326, 1122, 21158, -133.4),
@@ -30,7 +30,7 @@ OBSERVED = (
         ),
     ),
     (
-        Windows(3, 1000),
+        QuotaWindows(3, 1000),
         (
             (156, 156, 1587, 793.5, 2000, 13870, -17.4),
             (10059, 10059, 123, 61.5, 2000, 0, 275.4),
@@ -47,7 +47,7 @@ OBSERVED = (
         ),
     ),
     (
-        Windows(11, 1000),
+        QuotaWindows(11, 1000),
         (
             (474, 915, 2523, 241.6435207355617, 10441, 14789, 595.4),
             (1603, 1603, 949, 342.7781617138908, 10129, 24591, 474.4),
@@ -67,7 +67,9 @@ OBSERVED = (
 
 
 @pytest.mark.parametrize(("windows", "rows"), OBSERVED)
-def test_rates_throttle_times_and_tokens_are_those_of_apache_kafka(windows: Windows, rows: tuple[Row, ...]) -> None:
+def test_rates_throttle_times_and_tokens_are_those_of_apache_kafka(
+    windows: QuotaWindows, rows: tuple[Row, ...]
+) -> None:
     rate, bucket = SampledRate(windows), TokenBucket(LIMIT, windows, 0)
     for recorded_ms, measured_ms, value, expected, period_ms, wait_ms, tokens in rows:
         rate.record(value, recorded_ms)
@@ -80,14 +82,14 @@ def test_rates_throttle_times_and_tokens_are_those_of_apache_kafka(windows: Wind
 
 
 def test_a_rate_below_the_limit_waits_for_nothing() -> None:
-    rate = SampledRate(Windows())
+    rate = SampledRate(QuotaWindows())
     assert rate.measure(5) == 0
     rate.record(999, 5)
     assert throttle_ms(rate, 100, 6) == 0
 
 
 def test_debts_are_paid_before_more_is_spent() -> None:
-    bucket = TokenBucket(2.0, Windows(10, 1000), 0)
+    bucket = TokenBucket(2.0, QuotaWindows(10, 1000), 0)
     assert bucket.capacity == 20
     assert bucket.try_to_spend(25, 0), "what is there may be overspent once"
     assert not bucket.try_to_spend(1, 0)
@@ -102,7 +104,7 @@ def test_debts_are_paid_before_more_is_spent() -> None:
 @pytest.mark.parametrize("limit", [1e-3, 1e-300, 5e-324])
 def test_a_throttle_time_has_a_place_in_a_response(limit: float) -> None:
     """Administrators stop a client by a tiny quota, because 0 is refused."""
-    rate, bucket = SampledRate(Windows()), TokenBucket(limit, Windows(), 0)
+    rate, bucket = SampledRate(QuotaWindows()), TokenBucket(limit, QuotaWindows(), 0)
     rate.record(1 << 22, 0)
     bucket.spend(1 << 22, 0)
     assert throttle_ms(rate, limit, 0) == bucket.throttle_ms(0) == THROTTLE_MS_MAX == 0x7FFFFFFF

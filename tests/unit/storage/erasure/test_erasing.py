@@ -15,7 +15,7 @@ from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run, packed_runs
 from moldau.protocol.primitives import MalformedMessage, crc32c, varint
 from moldau.protocol.record_batch import TimestampType
-from moldau.storage.erasure.erasing import erase_request, runs_hold_offset
+from moldau.storage.erasure.erasing import erase_request, runs_overlap
 from moldau.storage.erasure.kept_records import kept_records
 from moldau.storage.erasure.receipts import OrderReceipt
 from moldau.storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
@@ -245,7 +245,7 @@ def test_the_active_segment_is_rolled_before() -> None:
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 5))
 def test_runs_are_searched_as_a_set_of_offsets(named: set[int], first: int, count: int) -> None:
-    assert runs_hold_offset(runs_from(named), first, first + count) == bool(named & set(range(first, first + count)))
+    assert runs_overlap(runs_from(named), first, first + count) == bool(named & set(range(first, first + count)))
 
 
 timed = st.lists(st.tuples(st.integers(0, 40), st.integers(-(1 << 40), 1 << 40)), max_size=12)
