@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, 
 from copy import copy
 from functools import partial
 from itertools import islice
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from moldau.broker.apis.list_lengths import LengthGuard, elements_in, lists_exceed
 from moldau.broker.network.route import Handler, RequestContext
@@ -29,6 +29,7 @@ from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import fields_of
 
+T = TypeVar("T")
 SIZE: Final = 32
 """The default for the most elements of a part. A handler takes about a millisecond for them."""
 LIGHT_SIZE: Final = 128
@@ -204,7 +205,7 @@ def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, o
     return heapq.merge(*runs)
 
 
-def consume_elements(elements: list[object]) -> Iterator[object]:
+def consume_elements(elements: list[T]) -> Iterator[T]:
     """Iterate over a list, and remove each element from it, because freeing all elements at once would take long."""
     elements.reverse()
     while elements:

@@ -21,12 +21,6 @@ from moldau.broker.network.route import ListenerRole, RequestContext, Route, Rou
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    TopicRequest,
-)
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.leave_group import (
@@ -53,7 +47,7 @@ from tests.limits.lists import LongList, long_lists, long_request
 from tests.support.apis import APIS
 from tests.support.node import Node, batch, serve_and
 
-WHOLE = {"AlterClientQuotas", "CreateTopics", "DescribeTopicPartitions", "Fetch", "Produce"}
+WHOLE = {"AlterClientQuotas", "CreateTopics", "Fetch", "Produce"}
 """APIs whose parts have tests of their own, or whose elements need more than names."""
 ROWS: Final = {row.name: row for row in APIS}
 
@@ -641,45 +635,6 @@ def test_a_session_does_not_grow_past_its_limit() -> None:
         assert (await client.ask(many, 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     serve_and(story)
-
-
-# DescribeTopicPartitions
-
-
-def test_a_page_of_many_topics_is_that_of_the_whole_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [f"t{number:03}" for number in range(40)]
-
-    def pages(limit: int, cursor: Cursor | None, cut: bool) -> Any:
-        async def story(node: Node) -> None:
-            client = await node.connect()
-            for name in names[::2]:
-                await client.create(name, 3)
-            request = DescribeTopicPartitionsRequest(response_partition_limit=limit, cursor=cursor)
-            request.topics = [TopicRequest(name=name) for name in [*reversed(names), names[3]]]
-            reply: DescribeTopicPartitionsResponse = await client.ask(request, 0)
-            for each in reply.topics:
-                each.topic_id = b""
-            found.append(reply)
-
-        found: list[Any] = []
-        plan = parts_of("DescribeTopicPartitions")
-        with monkeypatch.context() as patch:
-            patch.setattr(parts, "SIZE", 4)
-            if not cut:
-                patch.setattr(type(plan), "is_long", lambda plan, request: False)
-            serve_and(story)
-        return found[0]
-
-    for limit, cursor in (
-        (1000, None),
-        (7, None),
-        (6, None),
-        (9, Cursor(topic_name="t010", partition_index=1)),
-        (9, Cursor(topic_name="t011", partition_index=0)),
-        (9, Cursor(topic_name="other", partition_index=0)),
-        (9, Cursor(topic_name="t010", partition_index=-1)),
-    ):
-        assert pages(limit, cursor, True) == pages(limit, cursor, False)
 
 
 # Lists that are not cut

@@ -181,7 +181,6 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
     ("DescribeLogDirs", BROKER): on_cluster(Op.DESCRIBE),
     ("DescribeProducers", BROKER): on_topics(Op.READ),
     ("DescribeQuorum", CONTROLLER): on_cluster(Op.DESCRIBE),
-    ("DescribeTopicPartitions", BROKER): on_topics(Op.DESCRIBE),
     ("DescribeTransactions", BROKER): Row(
         lambda r: [(Op.DESCRIBE, Kind.TRANSACTIONAL_ID, each) for each in r.transactional_ids],
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -269,6 +268,7 @@ ASKED_IN_HANDLERS: Final = {
     ("Metadata", BROKER),
     ("DescribeCluster", BROKER),
     ("DescribeDelegationToken", BROKER),
+    ("DescribeTopicPartitions", BROKER),
     ("IncrementalAlterConfigs", BROKER),
     ("AlterShareGroupOffsets", BROKER),
     ("DeleteShareGroupOffsets", BROKER),
@@ -389,8 +389,6 @@ def requests(api: Api[Any]) -> Iterator[tuple[int, object]]:
     for version in range(api.first, api.last + 1):
         for start in range(4):
             request = sample(api.request, version, start * 13)
-            if api.name == "DescribeTopicPartitions" and not cast("Any", request).topics:
-                continue  # of all topics, those that are allowed are listed
             if api.name == "SyncGroup":  # without them the request is refused before
                 cast("Any", request).protocol_type = cast("Any", request).protocol_name = "p"
             if api.name == "FindCoordinator":

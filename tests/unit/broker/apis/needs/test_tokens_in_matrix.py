@@ -50,6 +50,7 @@ AS_ITS_OWNER: Final = {
     ("ShareAcknowledge", BROKER),
     ("ShareFetch", BROKER),
     ("DescribeCluster", BROKER),
+    ("DescribeTopicPartitions", BROKER),
     ("IncrementalAlterConfigs", BROKER),
 }
 """The handlers ask the access of the client, which is that of the owner."""

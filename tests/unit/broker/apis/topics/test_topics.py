@@ -170,7 +170,23 @@ def test_pages_of_partitions() -> None:
         assert await describe(client, "nope", "a/b") == ([("a/b", [17]), ("nope", [3])], None)
         assert await describe(client, "a", "zz", limit=2) == ([("a", [0, 1])], ("zz", 0))
         for cursor in (("c", 0), ("b", -1)):
-            assert await describe(client, "a", "b", cursor=cursor) == ([("a", [42]), ("b", [42])], None)
+            refused = [("b", [42]), ("a", [42]), ("b", [42])]
+            assert await describe(client, "b", "a", "b", cursor=cursor) == (refused, None)
+        assert await describe(client, cursor=("b", -1)) == ([], None)
+
+    serve_and(story)
+
+
+def test_a_long_page_is_made_in_slices() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        names = [f"t{number:03}" for number in range(0, 200, 2)]
+        for name in names:
+            await client.create(name, 2)
+        before = node.broker.services.long_requests.handled_count
+        pages, following = await describe(client, limit=180)
+        assert (pages, following) == ([(name, [0, 1]) for name in names[:90]], (names[90], 0))
+        assert node.broker.services.long_requests.handled_count == before + 1
 
     serve_and(story)
 
