@@ -21,6 +21,7 @@ import json
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -46,13 +47,11 @@ Scan = Callable[[str, int], tuple[Any, int]]
 StopIteration if there is none."""
 
 
+@cache
 def scanner(parse_float: Callable[[str], object] | None = None) -> Scan:
     """Make a `Scan`. `parse_float`: see `parse_json`."""
     scan: Scan = json.JSONDecoder(parse_float=parse_float).scan_once  # type: ignore[attr-defined]
     return scan
-
-
-_SCAN: Final = scanner()
 
 
 class HostileValue(ValueNotDecoded):
@@ -84,7 +83,7 @@ def parse_json(data: bytes | memoryview, parse_float: Callable[[str], object] | 
     data = bytes(data)
     if has_many_brackets(data) and json_depth(data) > DEPTH_MAX:
         raise nesting_error()
-    scan = _SCAN if parse_float is None else scanner(parse_float)
+    scan = scanner(parse_float)
     try:
         text = data.decode()
         value, end = scan(text, 0)

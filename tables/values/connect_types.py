@@ -20,20 +20,19 @@ import base64
 import binascii
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.values.avro import DIGITS_MAX
 from moldau.tables.values.converters import ConvertedType, Converter
+from moldau.tables.values.exact_json import ExactNumber, plain_value
 from moldau.tables.values.registry import ValueNotDecoded
 from moldau.tables.values.value_types import DEPTH_MAX, TypeCount, list_of, struct_of
 
 LOGICAL: Final = "org.apache.kafka.connect.data."
 DAY_MS: Final = 86_400_000
-DOUBLE_DIGITS: Final = 15
-"""The most digits of a decimal that a double represents exactly."""
 _NUMBERS: Final = {"NaN", "Infinity", "-Infinity"}
 
 
@@ -111,14 +110,16 @@ def _leaf(convert_value: Converter, path: str) -> Converter:
     def convert(value: Any) -> Any:
         try:
             return convert_value(value)
-        except (TypeError, ValueError, OverflowError, binascii.Error):
+        except (TypeError, ValueError, ArithmeticError, binascii.Error):
             _refuse(value, path)
 
     return convert
 
 
 def _refuse(value: Any, path: str) -> Any:
-    raise ValueNotDecoded(f"the value does not fit its schema part: {path} does not hold {str(value)[:60]!r}")
+    raise ValueNotDecoded(
+        f"the value does not fit its schema part: {path} does not hold {str(plain_value(value))[:60]!r}"
+    )
 
 
 def _of(*kinds: type) -> Converter:
@@ -135,7 +136,7 @@ def _of(*kinds: type) -> Converter:
 def _float(value: Any) -> float:
     if isinstance(value, str) and value in _NUMBERS:
         return float(value)
-    return float(_of(int, float)(value))
+    return float(_of(int, float)(plain_value(value)))
 
 
 def _bytes(value: Any) -> bytes:
@@ -161,18 +162,17 @@ def _decimal(schema: Mapping[str, Any], path: str) -> ConvertedType:
     scale = int(parameters["scale"])
     precision = int(parameters.get("connect.decimal.precision", DIGITS_MAX))
     is_held = 0 <= scale <= precision <= DIGITS_MAX
+    exact = Context(precision, traps=[Inexact, InvalidOperation]) if is_held else None
 
     def convert(value: Any) -> Any:
-        if isinstance(value, str):
+        if isinstance(value, ExactNumber):
+            found = Decimal(value.digits)
+        elif isinstance(value, str):
             unscaled = int.from_bytes(_bytes(value), "big", signed=True)
             found = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
         else:
             found = Decimal(repr(_of(int, float)(value)))
-            if isinstance(value, float) and len(found.as_tuple().digits) > DOUBLE_DIGITS:
-                raise ValueError
-        if is_held and len(found.as_tuple().digits) > precision:
-            raise ValueError
-        return found if is_held else str(found)
+        return str(found) if exact is None else found.quantize(Decimal((0, (1,), -scale)), context=exact)
 
     return ConvertedType(pa.decimal128(precision, scale) if is_held else pa.string(), _leaf(convert, path))
 

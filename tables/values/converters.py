@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Set
+from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from moldau.tables.values.exact_json import ExactNumber, exact_text, plain_value
 from moldau.tables.values.json_types import OTHERS
 from moldau.tables.values.protobuf import JsonValue
 from moldau.tables.values.registry import ValueNotDecoded
@@ -64,7 +66,7 @@ def _leaf_types(kind: pa.DataType) -> Set[type]:
 def _leaf(kind: pa.DataType, path: str) -> Converter:
     taken = _leaf_types(kind)
     if not taken:
-        return lambda value: value
+        return plain_value
 
     def convert(value: Any) -> Any:
         return value if type(value) in taken else _other_form(value, taken, path)
@@ -79,6 +81,8 @@ def _other_form(value: Any, taken: Set[type], path: str) -> Any:
         if str in taken:
             return json.dumps(value.value, ensure_ascii=False)
         value = value.value
+    if isinstance(value, ExactNumber) and isfinite(float(value.digits)):
+        value = float(value.digits)
     if type(value) in taken:
         return value
     if type(value) is float and int in taken and value.is_integer() and abs(value) < EXACT_MAX:
@@ -110,7 +114,7 @@ def _struct(kind: pa.DataType, path: str, selects: bool) -> Converter:
             return found
         if has_others:
             others = {name: each for name, each in value.items() if name not in names}
-            found[OTHERS] = json.dumps(others, ensure_ascii=False)
+            found[OTHERS] = exact_text(json.dumps(others, ensure_ascii=False))
         else:
             _refuse_others(value, names, path)
         return found
@@ -167,5 +171,5 @@ def _held(value: Any, path: str, *kinds: type) -> Any:
 
 
 def _refuse(value: object, path: str) -> NoReturn:
-    shown = json.dumps(value, default=str, ensure_ascii=False)[:60]
+    shown = exact_text(json.dumps(value, default=str, ensure_ascii=False))[:60]
     raise ValueNotDecoded(f"the value does not fit the column: {path} does not hold {shown}")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Set
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from math import isfinite, isnan
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from moldau.tables.refusals import Refused
 from moldau.tables.values.avro import avro_decoder
 from moldau.tables.values.bounds import parse_json
+from moldau.tables.values.exact_json import exact_number, exact_text
 from moldau.tables.values.frames import ID_MAGIC, FramedPayload, split_frame
 from moldau.tables.values.protobuf import JsonValue, protobuf_decoder
 from moldau.tables.values.registry import Schema, SchemaId, SchemaSource, ValueNotDecoded
@@ -118,9 +120,10 @@ def decoder_of(schema: Schema, schema_id: SchemaId) -> Decode:
 
 
 def plain_json(value: bytes) -> object:
-    """Parse a value that is plain JSON, without a frame. Raises `ValueNotDecoded`."""
+    """Parse a value that is plain JSON, without a frame. An `ExactNumber` may stand for a number. Raises
+    `ValueNotDecoded`."""
     try:
-        return parse_json(value)
+        return parse_json(value, exact_number)
     except ValueNotDecoded:
         raise
     except ValueError as problem:
@@ -129,8 +132,9 @@ def plain_json(value: bytes) -> object:
 
 
 def json_decoder(schema: Schema) -> Decode:
-    """Return a function that parses JSON. The schema is not used, because JSON describes itself."""
-    return parse_json
+    """Return a function that parses JSON, in which an `ExactNumber` may stand for a number. The schema is not used,
+    because JSON describes itself."""
+    return partial(parse_json, parse_float=exact_number)
 
 
 def as_text(value: object) -> str:
@@ -140,9 +144,9 @@ def as_text(value: object) -> str:
     try:
         text = json.dumps(value, default=_other, allow_nan=False, ensure_ascii=False)
         text.encode()
-        return text
     except ValueError:  # a number that is none, or half of a surrogate pair, which is an escape then
-        return json.dumps(_without_nan(value), default=_other)
+        text = json.dumps(_without_nan(value), default=_other)
+    return exact_text(text)
 
 
 def _other(value: object) -> object:

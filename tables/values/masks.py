@@ -101,10 +101,10 @@ class Masks:
         import json  # A node reads the rules at its start, and masks nothing there.
 
         from moldau.tables.values.bounds import HostileValue, parse_json
-        from moldau.tables.values.exact_json import exact_text, number_text
+        from moldau.tables.values.exact_json import exact_number, exact_text
 
         try:
-            value = parse_json(data, number_text)
+            value = parse_json(data, exact_number)
             for rule in rules:
                 value = _changed(value, rule.path, partial(_with_floats, rule.change))
             return exact_text(json.dumps(value, ensure_ascii=False)).encode("utf-8", "surrogatepass")

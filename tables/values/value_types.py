@@ -46,7 +46,7 @@ class ColumnType(NamedTuple):
 
     type: pa.DataType
     needs_conversion: bool = True
-    """Whether `shapes.py` has to convert decoded values before they fit the column."""
+    """Whether `converters.py` has to convert decoded values before they fit the column."""
 
 
 def type_of(schema: Schema, path: Sequence[int] = (0,)) -> ColumnType:

@@ -234,6 +234,34 @@ def test_the_events_that_debezium_writes(stage: LakeStage, form: str) -> None:
     assert stage.verified().findings == []
 
 
+def price_event(price: str) -> bytes:
+    decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "18"}}
+    schema = json.dumps({"type": "struct", "fields": [decimal | {"field": "price"}]})
+    return f'{{"schema": {schema}, "payload": {{"price": {price}}}}}'.encode()
+
+
+def test_decimals_as_numbers_keep_their_digits(stage: LakeStage) -> None:
+    """The converter's `decimal.format=NUMERIC` writes numbers with all digits, of which a float has 17."""
+    texts = [
+        "1.000000000000000001",
+        "12345678901234567890.123456789012345678",
+        "-0.000000000000000001",
+        "1E+3",
+        "7",
+        "0.5",
+    ]
+    put(stage, *((b"k", price_event(text)) for text in texts))
+    stage.follow(schema="connect")
+    assert [value["price"] for (value,) in columns(stage, "value")] == [Decimal(text) for text in texts]
+
+
+@pytest.mark.parametrize("text", ["1e-19", "1.0000000000000000001", "1e-41", "123456789012345678901", "1e40", "1e400"])
+def test_a_decimal_as_a_number_that_its_scale_does_not_hold(stage: LakeStage, text: str) -> None:
+    put(stage, (b"k", price_event(text)))
+    with pytest.raises(ValueNotDecoded, match=r"value.price does not hold"):
+        stage.follow(schema="connect")
+
+
 def test_change_events_in_avro_whose_source_gets_a_column(stage: LakeStage) -> None:
     stage.put_schema(1, envelope_of(ROW))
     stage.put_schema(2, envelope_of(WIDER_ROW))

@@ -16,7 +16,7 @@ from moldau.broker.cli.daily.failures import Failure, WrongArguments
 from moldau.broker.cli.invocation import Invocation, reason_of
 from moldau.protocol.record_builder import RecordHeader
 from moldau.tables.client.producer import OutgoingRecord
-from moldau.tables.values.exact_json import MARK, exact_text, number_text
+from moldau.tables.values.exact_json import ExactNumber, exact_number, exact_text
 
 PIECE_SIZE: Final = 1 << 16
 IDLE_S: Final = 0.1
@@ -128,7 +128,7 @@ def _of_json(line: bytes, shape: RecordShape) -> OutgoingRecord:
     if shape.key_field is None and shape.value_field is None:
         _parsed(line)
         return shape.record(None, line)
-    row = _parsed(line, number_text)
+    row = _parsed(line, exact_number)
     key = None if shape.key_field is None else _exactly_encoded(_field(row, shape.key_field))
     return shape.record(key, line if shape.value_field is None else _exactly_encoded(_field(row, shape.value_field)))
 
@@ -167,7 +167,7 @@ def _encoded(value: object, as_json: Callable[[object], bytes] = _as_json) -> by
 
 def _exactly_encoded(value: object) -> bytes | None:
     """What `_encoded` returns, for a field whose numbers keep their digits (`exact_json`)."""
-    if value is None or (isinstance(value, str) and not value.startswith(MARK)):
+    if value is None or (isinstance(value, str) and not isinstance(value, ExactNumber)):
         return _encoded(value)
     return exact_text(_as_json(value).decode()).encode()
 

@@ -11,6 +11,8 @@ import pytest
 
 import moldau
 from moldau.tables.refusals import Refused
+from moldau.tables.values.column_decoding import ColumnDecoding
+from moldau.tables.values.json_types import OTHERS
 from moldau.tables.values.registry import ValueNotDecoded
 from tests.support.protobuf_messages import FRAMED, NO_MESSAGE, frame, put_schema
 
@@ -50,6 +52,19 @@ def test_values_become_json_or_structs(registry: str) -> None:
     for form in (given, given["value"], given["value"].chunk(0), given.to_batches()[0]):
         decoded = moldau.values(form, registry=registry, returns=STRUCT)
         assert decoded.type == STRUCT and decoded.to_pylist() == structs
+
+
+def test_numbers_of_json_keep_their_digits(registry: str) -> None:
+    others = '{"amount": 12345678901234567.89, "rest": [1.10, 1E+400, -0.0, 1.234567890123456789, 1e5, 7]}'
+    text = f'{{"id": 1.00, "x": 2.50, {others[1:]}'
+    assert moldau.values(rows(pack(">bi", 0, 7) + text.encode()), registry=registry).to_pylist() == [text]
+    columns = pa.struct([("id", pa.int64()), ("x", pa.float64()), (OTHERS, pa.string())])
+    strict = ColumnDecoding(None, columns, "fail", (), is_strict=True)
+    assert strict.decode_column(pa.array([text.encode()])).to_pylist() == [{"id": 1, "x": 2.5, OTHERS: others}]
+    for kind in (pa.float64(), pa.string(), pa.binary(), pa.string_view(), pa.bool_()):
+        of_kind = ColumnDecoding(None, pa.struct([("x", kind)]), "fail", ())
+        with pytest.raises(ValueNotDecoded, match="does not"):
+            of_kind.decode_column(pa.array([b'{"x": 1.0E+400}']))
 
 
 def test_a_value_that_is_not_framed_is_named_or_null(registry: str) -> None:
