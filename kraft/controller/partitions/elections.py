@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -37,24 +37,32 @@ def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Dec
     election = TYPES.get(request.election_type)
     if election is None:
         return Decision((), refused(request))
+    response = ElectLeadersResponse(replica_election_results=[])
     is_for_all = request.topic_partitions is None
     asked = all_partitions(view) if request.topic_partitions is None else request.topic_partitions
-    records: list[object] = []
-    results = []
+    elected = _elected(view, asked, election, response.replica_election_results, is_for_all=is_for_all)
+    return Decision.in_slices(elected if is_for_all else [*elected], response)
+
+
+def _elected(
+    view: ControllerView,
+    asked: Iterable[TopicPartitions],
+    election: Election,
+    results: list[ReplicaElectionResult],
+    *,
+    is_for_all: bool,
+) -> Iterator[PartitionChangeRecord | None]:
+    """Yield the record of each partition that gets another leader, and None for each other one. The results are added
+    to `results`; if `is_for_all`, without the partitions that need no election."""
     for topic in asked:
-        answers = []
+        answers: list[PartitionResult] = []
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=answers))
         for partition_id in topic.partitions:
             made = elect_partition_leader(view, topic.topic, partition_id, election)
-            if made is NOT_NEEDED and is_for_all:
-                continue
-            answer = PartitionResult(partition_id=partition_id, error_message=None)
-            if isinstance(made, ApiError):
-                answer.error_code, answer.error_message = made
-            else:
-                records.append(made)
-            answers.append(answer)
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=answers))
-    return Decision.in_slices(records, ElectLeadersResponse(replica_election_results=results))
+            error, message = made if isinstance(made, ApiError) else (ErrorCode.NONE, None)
+            if made is not NOT_NEEDED or not is_for_all:
+                answers.append(PartitionResult(partition_id=partition_id, error_code=error, error_message=message))
+            yield None if isinstance(made, ApiError) else made
 
 
 def all_partitions(view: ControllerView) -> Iterator[TopicPartitions]:

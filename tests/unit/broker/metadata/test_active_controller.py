@@ -20,6 +20,7 @@ from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from moldau.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from moldau.protocol.records.metadata import (
     FeatureLevelRecord,
     PartitionRecord,
@@ -141,6 +142,23 @@ def test_a_decision_about_many_partitions_takes_many_turns_and_later_requests_wa
         assert all(
             each.leader == 1 and each.leader_epoch == 2 for each in image.topics.by_id[TOPIC].partitions.values()
         )
+
+    asyncio.run(story())
+
+
+def test_an_election_of_all_partitions_takes_many_turns_also_if_none_needs_it() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.publisher.commit(stage.end_offset)
+        stage.submit("all", ElectLeadersRequest(election_type=0, topic_partitions=None))
+        stage.submit("named", ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic="t")]))
+        assert not stage.told
+        await stage.turns(BATCHES_MIN)
+        assert not stage.told
+        await stage.turns(BATCHES_MIN)
+        assert stage.told == ["all", "named"]
+        (result,) = stage.responses["all"].replica_election_results
+        assert (result.topic, result.partition_result, stage.batches) == ("t", [], [])
 
     asyncio.run(story())
 
