@@ -54,5 +54,6 @@ def chosen_offsets(session: Session, topic: str) -> dict[int, set[int]]:
                     found[partition].add(offset)
         except engine_errors() as problem:
             names = unquoted_names(given.sql, [])
-            raise Refused(f"--sql: {problem}" + (f"; {names[0]} needs double quotes" if names else "")) from None
+            said = "; ".join(filter(None, str(problem).partition("\n\nLINE ")[0].splitlines()))
+            raise Refused(f"--sql: {said}" + (f"; {names[0]} needs double quotes" if names else "")) from None
     return found

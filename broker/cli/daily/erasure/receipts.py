@@ -18,6 +18,7 @@ from moldau.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from moldau.storage.tiered.manifest import checked_integer, checked_text
 from moldau.tables.client.cluster import TransientError
 from moldau.tables.client.connection import Disconnected
 
@@ -171,8 +172,13 @@ def read_receipt(path: str) -> Stated:
             receipt = json.load(file)
         if receipt["version"] != 1:
             raise WrongArguments(f"{path} is a receipt of version {receipt['version']}, and this release reads 1")
-        for name in ("topic", "orders", "predicate_sha256", "predicate_salt"):
-            receipt[name]
+        for name in ("cluster_id", "topic", "predicate_sha256"):
+            checked_text(receipt[name])
+        bytes.fromhex(receipt["predicate_salt"])
+        for order in receipt["orders"]:
+            ends = [end for first, last in order["runs"] for end in (first, last)]
+            for number in (order["partition"], order["offset"], *ends):
+                checked_integer(number)
     except OSError as problem:
         raise WrongArguments(f"{path} cannot be read: {problem.strerror}") from None
     except (ValueError, KeyError, TypeError):

@@ -60,6 +60,8 @@ def filter_from(session: Session, seen: FieldsSeen | None = None) -> Filter:
     passes = filter_of(given.key, given.grep, given.header, given.where, seen)
     begin_ms = None if given.begin is None else time_ms(given.begin, "--from", now_ms)
     end_ms = None if given.end is None else time_ms(given.end, "--to", now_ms)
+    if begin_ms is not None and end_ms is not None and begin_ms >= end_ms:
+        wrong_arguments(f"--from {given.begin} is not before --to {given.end}")
 
     def chosen(record: Record) -> bool:
         is_late = begin_ms is None or record.timestamp >= begin_ms

@@ -45,6 +45,8 @@ def verify(session: Session) -> int:
             wrong_arguments("these filters are not those of the receipt: give the same, or none")
         passes = filter_from(session)
     topic = receipt["topic"]
+    if given.topic not in (None, topic):
+        wrong_arguments(f"the receipt is of the topic {topic}, not of {given.topic}")
     metadata = client.known_topics([topic])[topic]
     if receipt["cluster_id"] != client.cluster_id:
         raise Failure(f"the receipt is of cluster {receipt['cluster_id']}, and this is {client.cluster_id}")

@@ -150,6 +150,9 @@ def test_a_predicate_of_sql_over_decoded_values(kafka: Namespace, tmp_path: Path
 
     wrong = run("erase", topic, "--sql", "value.emal = 'a'", "--schema", "sample")
     assert wrong.status == 1 and "--sql: " in wrong.err and "emal" in wrong.err
+    cut = run("erase", topic, "--sql", "value.who.email =", "--schema", "sample")
+    for said in (wrong, cut):
+        assert len(said.err.splitlines()) == 2, "a line says what is read, and one what is wrong"
     assert "run the command with --sql again" in run("erase", "--verify", str(path), *chosen).failure
     run.done("produce", topic, given="not JSON\n")
     assert run("erase", topic, "--sql", "value.id = 1", "--schema", "sample", "--execute").status == 1
@@ -165,5 +168,20 @@ def test_mistakes(kafka: Namespace, tmp_path: Path) -> None:
     assert "goes with --verify" in run("erase", "orders", "--key", "a", "--storage", "/tmp").failure
     assert run("erase", "no-such-topic", "--key", "a").status == 3
     assert "cannot be read" in run("erase", "--verify", str(tmp_path / "missing")).failure
-    (tmp_path / "other.json").write_text("{}")
-    assert "is not a receipt" in run("erase", "--verify", str(tmp_path / "other.json")).failure
+    turned = run("erase", "orders", "--key", "a", "--from", "2026-02-01", "--to", "2026-01-01")
+    assert turned.status == 2 and "--from 2026-02-01 is not before --to 2026-01-01" in turned.failure
+    receipt = {"version": 1, "cluster_id": "c", "topic": "orders", "predicate_sha256": "", "predicate_salt": ""}
+    order = {"partition": 0, "offset": 5, "runs": [[1, 2]]}
+    (tmp_path / "receipt.json").write_text(json.dumps(receipt | {"orders": [order]}))
+    said = run("erase", "customers", "--verify", str(tmp_path / "receipt.json"))
+    assert said.status == 2 and "the receipt is of the topic orders, not of customers" in said.failure
+    damaged: list[dict[str, object]] = [
+        {},
+        receipt,
+        receipt | {"orders": [], "predicate_salt": "no hex"},
+        *(receipt | {"orders": [order | {"runs": runs}]} for runs in ("abc", [[1]], [["1", "2"]])),
+    ]
+    for content in damaged:
+        (tmp_path / "other.json").write_text(json.dumps(content))
+        said = run("erase", "--verify", str(tmp_path / "other.json"))
+        assert said.status == 2 and "is not a receipt" in said.failure
