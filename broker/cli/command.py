@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, Final, NamedTuple, NoReturn
 
 from moldau.broker.cli.invocation import (
@@ -164,6 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for detail in refusal.details:
             invocation.errors.say(f"  - {detail}")
         return refusal.status
+    except UnicodeEncodeError as problem:
+        invocation.errors.say(f"moldau: {problem.object[:200]!a} is not UTF-8", "red")
+        return EXIT_USAGE
     except BrokenPipeError:
         return 0  # The reader of the pipe has closed it, as in `moldau dump-log … | head`.
     except OSError as problem:
@@ -197,6 +201,8 @@ def _open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+    if isinstance(sys.stdout, TextIOWrapper):  # Names may have characters that the encoding of the terminal lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_unwritten() -> None:

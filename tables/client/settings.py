@@ -25,7 +25,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class ConnectionSettings(Protocol):
@@ -118,9 +118,13 @@ def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> Cl
 
 
 def parse_address(name: str) -> Address:
-    """Parse the address `host:port`, or `[host]:port` for IPv6. Raises `Refused`."""
+    """Parse the address `host:port`, or `[host]:port` for IPv6. Raises `Refused`; `::1` has no port."""
     host, _, port = name.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    try:
+        host.encode("idna")  # As the resolver encodes it: no part of the name is empty or longer than 63.
+    except UnicodeError:
+        host = ""
+    if not host or host.endswith(":") or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise Refused(f"kafka.bootstrap.servers: {name} is not host:port")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 

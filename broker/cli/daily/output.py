@@ -72,7 +72,8 @@ class Output:
         if self.is_json:
             import json
 
-            self.write(self.terminal, json.dumps(row, ensure_ascii=False))
+            is_utf8 = (self.terminal.stream.encoding or "utf-8").lower() == "utf-8"
+            self.write(self.terminal, json.dumps(row, ensure_ascii=not is_utf8))
 
 
 def shown(name: str, value: object) -> str:

@@ -195,7 +195,8 @@ def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> 
             f"--bootstrap-server {text}: a broker is named by host:port, without {text.partition('://')[0]}://"
         )
     try:
-        bootstrap = tuple(parse_address(each.strip()) for each in text.split(",") if each.strip())
+        named = [each.strip() for each in text.split(",") if each.strip()] or [text]
+        bootstrap = tuple(map(parse_address, named))
     except Refused:
         raise WrongArguments(f"--bootstrap-server {text} is not of the form host:port[,host:port]") from None
     settings = ClientProperties(bootstrap, properties, _timeout(arguments, properties), file or "the environment")

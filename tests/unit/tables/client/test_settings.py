@@ -14,7 +14,8 @@ LOGIN = {"kafka.security.protocol": "sasl_plaintext", "kafka.sasl.mechanism": "P
 def test_addresses() -> None:
     assert parse_address("h:9092") == Address("h", 9092)
     assert parse_address("[::1]:9092") == Address("::1", 9092)
-    for name in ("h", "h:", ":1", "h:0", "h:70000", "h:x"):
+    assert str(parse_address("[::1]:9092")) == "[::1]:9092" and str(parse_address("h:9092")) == "h:9092"
+    for name in ("h", "h:", ":1", "h:0", "h:70000", "h:x", "::1", "a..b:1", f"{'h' * 64}:1", "\udcff:1"):
         with pytest.raises(Refused, match="is not host:port"):
             parse_address(name)
 

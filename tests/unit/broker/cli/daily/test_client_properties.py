@@ -75,6 +75,13 @@ def test_other_properties_of_kafkas_clients_are_taken(name: str) -> None:
     assert properties("-X", f"{name}=x").properties == {name: "x"}
 
 
+@pytest.mark.parametrize("given", [",", " , ", "broker..local:9092", "::1"])
+def test_addresses_that_name_no_broker_are_refused(given: str) -> None:
+    with pytest.raises(WrongArguments, match="is not of the form host:port"):
+        properties("-b", given)
+    assert properties("-b", "h:1,,i:2,").bootstrap_text == "h:1,i:2"
+
+
 def test_a_file_of_an_editor_of_windows_is_read(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_bytes(b"\xef\xbb\xbfsecurity.protocol=SSL\r\nclient.id=shop\r\n")

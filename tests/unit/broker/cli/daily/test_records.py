@@ -277,6 +277,27 @@ def test_what_kcat_can_send_too(kafka: Namespace, tmp_path: Path) -> None:
         assert run("produce", topic, *words, given="x").status == 2
 
 
+def test_arguments_that_are_not_utf_8_are_refused(kafka: Namespace) -> None:
+    topic, run = kafka.topic("odd"), DailyCommand(kafka.bootstrap_servers)
+    for words in (
+        ["topic", "create", "a\udcff"],
+        ["produce", topic, "-k", "a\udcff"],
+        ["consume", topic, "-e", "--grep", "a\udcff"],
+        ["config", "set", "topic", topic, "retention.ms=a\udcff"],
+    ):
+        said = run(*words)
+        assert (said.status, said.failure.endswith("' is not UTF-8")) == (2, True)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_name_that_the_terminal_has_no_characters_for_is_shown(encoding: str, kafka: Namespace) -> None:
+    group, variables = f"{kafka.prefix}-☃", {"PYTHONIOENCODING": f"{encoding}:strict"}
+    run = DailyCommand(kafka.bootstrap_servers, variables)
+    run.done("group", "reset", group, "--topic", kafka.topic("some"), "--to", "0", "--execute")
+    assert [row["group"] for row in run.rows("group", "list", group)] == [group]
+    assert r"\u2603" in run.done("group", "list", kafka.prefix + "*")
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed_is_empty_or_dropped(closed: str, kafka: Namespace) -> None:
     topic = kafka.topic("closed")
