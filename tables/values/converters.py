@@ -1,14 +1,15 @@
 """The conversion of decoded values into the objects that an Arrow column takes.
 
-`pyarrow.array` takes more than it can hold: it makes 1 of 1.5 for a column of integers, 1.0 of true, and a list of
-letters of a string (findings/pyarrow_array_of_another_type.sh). This module refuses a value of another type, and names
-the path of the field.
+`pyarrow.array` takes more than it can hold: it makes 1 of 1.5 for a column of integers, 1.0 of true, a list of letters
+of a string (findings/pyarrow_array_of_another_type.sh), a time of a number, and a day of a time. This module refuses a
+value of another type, and names the path of the field.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Set
+from datetime import date, datetime, time
 from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -30,6 +31,12 @@ class ConvertedType(NamedTuple):
 
     type: pa.DataType
     convert: Converter
+
+
+_TIMES: Final = ((pa.types.is_timestamp, datetime), (pa.types.is_date, date), (pa.types.is_time, time))
+"""The Python types of the values of times, by the test of their Arrow type."""
+_STEPS_US: Final = {"s": 1_000_000, "ms": 1_000}
+"""The microseconds in the units of Arrow's times that are coarser than a microsecond."""
 
 
 def converter_to(kind: pa.DataType, path: str = "value", *, selects: bool = False) -> Converter:
@@ -64,12 +71,26 @@ def _leaf_types(kind: pa.DataType) -> Set[type]:
 
 
 def _leaf(kind: pa.DataType, path: str) -> Converter:
+    of_time = next((each for is_kind, each in _TIMES if is_kind(kind)), None)
+    if of_time is not None:
+        return _time(of_time, _STEPS_US.get(getattr(kind, "unit", ""), 1), path)
     taken = _leaf_types(kind)
     if not taken:
         return plain_value
 
     def convert(value: Any) -> Any:
         return value if type(value) in taken else _other_form(value, taken, path)
+
+    return convert
+
+
+def _time(of_time: type, step_us: int, path: str) -> Converter:
+    """Make a function that takes only times of this Python type that are a multiple of `step_us` (microseconds)."""
+
+    def convert(value: Any) -> Any:
+        if value is not None and (type(value) is not of_time or getattr(value, "microsecond", 0) % step_us):
+            _refuse(value, path)
+        return value
 
     return convert
 

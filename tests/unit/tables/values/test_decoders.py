@@ -13,7 +13,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
-from moldau.tables.values.decoders import ASKED_AGAIN_S, FramedValueDecoder, as_text
+from moldau.tables.values.converters import converter_to
+from moldau.tables.values.decoders import ASKED_AGAIN_S, NOT_HELD, FramedValueDecoder, as_text
 from moldau.tables.values.frames import message_path, split_frame
 from moldau.tables.values.registry import RegistryNotReached, Schema, SchemaId, SchemaSource, ValueNotDecoded
 
@@ -158,3 +159,32 @@ def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
         strict.decode_column(values[:3], *(each[:3] for each in places))
     lenient = ColumnDecoding(source, columns, "null", ())
     assert lenient.decode_column(values).to_pylist() == [{"a": 1, "b": None}, None, None, None]
+
+
+TIMES = {"us": AT.replace(microsecond=1), "ms": AT.replace(microsecond=5_000), "s": AT}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_held"),
+    [
+        *((pa.timestamp(unit, "UTC"), at, False) for unit, at in (("s", TIMES["ms"]), ("ms", TIMES["us"]))),
+        *((pa.timestamp(unit, "UTC"), at, True) for unit, at in TIMES.items()),
+        (pa.timestamp("ns"), TIMES["us"].replace(tzinfo=None), True),
+        (pa.timestamp("ns"), AT.replace(year=2300), False),
+        *((pa.timestamp("us", "UTC"), number, False) for number in (5, 1.5, 1_700_000_000_000)),
+        (pa.date32(), AT.date(), True),
+        (pa.date32(), AT, False),
+        (pa.date32(), 5, False),
+        (pa.time64("us"), time(1, 2, 3, 4), True),
+        (pa.time64("us"), 5, False),
+        (pa.time32("ms"), time(1, 2, 3, 4), False),
+        (pa.time32("ms"), time(1, 2, 3, 4_000), True),
+    ],
+)
+def test_a_column_of_times_takes_no_other_values(kind: pa.DataType, value: object, *, is_held: bool) -> None:
+    convert = converter_to(pa.list_(kind), selects=True)
+    if is_held:
+        assert pa.array([convert([value, None])], pa.list_(kind)).to_pylist() == [[value, None]]
+    else:
+        with pytest.raises((ValueNotDecoded, *NOT_HELD)):
+            pa.array([convert([value])], pa.list_(kind))
