@@ -8,6 +8,7 @@ describe groups with target assignments.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -27,6 +28,8 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
+
+log = logging.getLogger("moldau.connection")
 
 MEMBER_TOPICS_MAX: Final = 2 * ENTRIES_MAX
 """The most topics that a member may name, because a state machine handles a heartbeat in one uninterrupted step."""
@@ -62,11 +65,21 @@ def submit_event(
 ) -> Reply[ResponseT]:
     """Submit the event of a request to the runner of its state machine. If `runner` is an error, because the state
     machine is not on this broker, the request is refused with it. `response_of` makes the response of the state
-    machine's answer; if it is None, the answer is the response."""
+    machine's answer; if it is None, the answer is the response. If that raises an exception, which is a bug, only this
+    request is refused: the state machine has answers for others."""
     if isinstance(runner, ErrorCode):
         return refuse(runner)
     reply: Pending[ResponseT] = Pending(waits_for=waits_for)
-    runner.submit(event_of(Waiter(reply if response_of is None else ReplyToken(reply.complete, response_of), version)))
+
+    def made(answer: object) -> ResponseT:
+        assert response_of is not None
+        try:
+            return response_of(answer)
+        except Exception:
+            log.exception("an answer of a coordinator does not become a response")
+            return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    runner.submit(event_of(Waiter(reply if response_of is None else ReplyToken(reply.complete, made), version)))
     return reply
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 from moldau.broker.metadata.enveloping import CORRELATION_ID, ForwardedClient, requester_of
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.client_quotas import ClientQuotas
-from moldau.broker.network.route import Authentication, ListenerRole, RequestContext, ServingListener
+from moldau.broker.network.route import Authentication, ClientConnection, ListenerRole, RequestContext, ServingListener
 from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.errors import ErrorCode
@@ -28,6 +28,7 @@ from moldau.security.principal import ANONYMOUS
 
 log = logging.getLogger("moldau.connection")
 
+P = ParamSpec("P")
 Response = TypeVar("Response")
 
 
@@ -124,6 +125,8 @@ class ClientsInProcess:
         route.requests += 1
         access = self._listener.access_of(client.principal, client.host)
         connection = StandInConnection(self._listener, access, client.host)
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        connection.answer_failure = lambda: reply(refused_with_text(request, version, error))
         context = RequestContext(connection, route, version, CORRELATION_ID, client.client_id)
         response = route.handle(context, request)
         if isinstance(response, Pending):
@@ -148,9 +151,13 @@ class StandInConnection:
         self.is_of_follower = False
         self.on_lost: Callable[[], None] | None = None
         self.authentication: Authentication | None = None
+        self.answer_failure: Callable[[], None] | None = None
+        """Answers the request with UNKNOWN_SERVER_ERROR."""
 
     def close(self, reason: str) -> None:
-        """Do nothing: the request has no connection of its own."""
+        """Answer the request in place of closing a connection, because the handler failed."""
+        if self.answer_failure is not None:
+            self.answer_failure()
 
     def sends_files(self) -> bool:
         return False
@@ -162,12 +169,30 @@ class StandInConnection:
         """Do nothing: the broker throttles the client's own connection."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
-        return log_failure(work, self.client_host)
+        return close_on_failure(self, work)
 
 
-async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
-    """Await work on a request. A bug of this node is logged, and ends this request alone, without a response."""
+async def close_on_failure(connection: ClientConnection, work: Coroutine[object, object, None]) -> None:
+    """Await work on a request after its handler. A bug of this node is logged, and closes the client's connection."""
     try:
         await work
     except Exception:
-        log.exception("a handler failed; it had a request of %s", client_host)
+        _close_failed(connection)
+
+
+def guarded(connection: ClientConnection, call: Callable[P, Response]) -> Callable[P, Response | None]:
+    """Make a function that does later work on a request. A bug is handled as by `close_on_failure`."""
+
+    def guard(*args: P.args, **kwargs: P.kwargs) -> Response | None:
+        try:
+            return call(*args, **kwargs)
+        except Exception:
+            _close_failed(connection)
+            return None
+
+    return guard
+
+
+def _close_failed(connection: ClientConnection) -> None:
+    log.exception("a handler failed; it had a request of %s", connection.client_host)
+    connection.close("the handler failed")

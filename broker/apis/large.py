@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from moldau.broker.apis.forwarding import log_failure
+from moldau.broker.apis.forwarding import close_on_failure
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.runtime.environment import Environment
@@ -197,7 +197,7 @@ class LargeMetadata:
                 response = await answer()
             reply.complete(response)
 
-        self._spawn(log_failure(work(), context.client_host))
+        self._spawn(close_on_failure(context.connection, work()))
         return reply
 
     async def _describe(self, question: MetadataQuery, make: MakeAnswer) -> MetadataResponse:

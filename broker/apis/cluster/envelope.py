@@ -11,20 +11,20 @@ import struct
 from typing import Final, cast
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.forwarding import StandInConnection, log_failure
+from moldau.broker.apis.forwarding import StandInConnection
 from moldau.broker.apis.needs import needs_cluster
 from moldau.broker.apis.services import Services
 from moldau.broker.metadata.enveloping import read_principal
 from moldau.broker.metadata.refusals import error_of
 from moldau.broker.network.replies import EncodedResponse
-from moldau.broker.network.route import ClientConnection, RequestContext
+from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply
 from moldau.protocol.decoded_size import TEXT_ERRORS, LongMessage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
-from moldau.security.access import Access, AclOperation
+from moldau.security.access import AclOperation
 from moldau.security.principal import Principal
 
 log = logging.getLogger("moldau.connection")
@@ -47,7 +47,8 @@ def handle(services: Services, context: RequestContext, request: EnvelopeRequest
         message = inner.route.decode_short(inner.version, body, 0)
     except LongMessage:
         reply: Pending[EnvelopeResponse] = Pending(waits_for=EXECUTOR)
-        services.spawn(log_failure(_decoded_aside(services, inner, bytes(body), reply), context.client_host))
+        _answer_failure(inner, reply)
+        services.spawn(inner.connection.hold_during(_decoded_aside(services, inner, bytes(body), reply)))
         return reply
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -64,11 +65,12 @@ def _answered(services: Services, inner: RequestContext, message: object) -> Rep
     if not isinstance(response, Pending):
         return _sealed(inner, response)
     reply: Pending[EnvelopeResponse] = Pending(response.abandon, response.waits_for)
+    _answer_failure(inner, reply)
 
     def seal(response: object) -> None:
         if inner.is_long and error_of(response) is not ErrorCode.NOT_CONTROLLER:
             encoding = services.transcoder.encode(inner, response, lambda long: reply.complete(_sealed(inner, long)))
-            services.spawn(log_failure(encoding, inner.client_host))
+            services.spawn(inner.connection.hold_during(encoding))
         else:
             reply.complete(_sealed(inner, response))
 
@@ -90,16 +92,15 @@ async def _decoded_aside(
         reply.complete(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
 
 
-class EnvelopedClient(StandInConnection):
-    """Stands for the connection of the client whose request is enclosed. `close` closes the connection of the broker
-    that forwarded the request."""
+def _answer_failure(inner: RequestContext, reply: Pending[EnvelopeResponse]) -> None:
+    """Let a failure of later work on the enclosed request be answered as one of its handler."""
 
-    def __init__(self, connection: ClientConnection, access: Access, client_host: str) -> None:
-        super().__init__(connection.listener, access, client_host)
-        self._connection = connection
+    def answer() -> None:
+        if not reply.is_complete:
+            reply.complete(EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def close(self, reason: str) -> None:
-        self._connection.close(reason)
+    assert isinstance(inner.connection, StandInConnection)
+    inner.connection.answer_failure = answer
 
 
 def _opened(
@@ -126,7 +127,7 @@ def _opened(
     from ipaddress import ip_address
 
     host = str(ip_address(bytes(envelope.client_host_address)))
-    client = EnvelopedClient(context.connection, context.listener.access_of(principal, host), host)
+    client = StandInConnection(context.listener, context.listener.access_of(principal, host), host)
     return RequestContext(client, route, version, correlation_id, client_id), data[position:]
 
 

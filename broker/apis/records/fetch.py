@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.forwarding import close_on_failure, guarded
 from moldau.broker.apis.needs import handler_asks, needs_cluster, on_cluster, on_topic
 from moldau.broker.apis.records.current_leaders import FIRST_FETCH_VERSION, add_to_fetch
 from moldau.broker.apis.records.fetch_parts import FetchParts
@@ -198,7 +199,8 @@ class Fetch:
         purgatory, wait_ms, updates = self._services.purgatory, self._request.max_wait_ms, self._fetch.updates
         if self._replica is not None:
             wait_ms = purgatory.followers.wait_ms(wait_ms)
-        operation: DelayedOperation[FetchResponse] = DelayedOperation(purgatory, "Fetch", wait_ms, self._attempt, DATA)
+        attempt = guarded(self._context.connection, self._attempt)
+        operation: DelayedOperation[FetchResponse] = DelayedOperation(purgatory, "Fetch", wait_ms, attempt, DATA)
         if updates is not None:
             operation.watch_updates(updates)
         else:
@@ -222,7 +224,8 @@ class Fetch:
                 self._lookups_left = 0
             reply.follow(self._attempt(is_last) or self._wait())
 
-        self._services.spawn(warm_page_cache(self._services, cold, plan_again))
+        work = warm_page_cache(self._services, cold, plan_again)
+        self._services.spawn(close_on_failure(self._context.connection, work))
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[FetchResponse]:
@@ -237,7 +240,8 @@ class Fetch:
         def plan_again() -> None:
             reply.follow(self._attempt(is_last or not self.may_wait_for_remote) or self._wait())
 
-        plan_again_when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
+        guard = guarded(self._context.connection, plan_again)
+        plan_again_when_read(remote, self._remote_deadline_ms - now_ms, guard)
         return reply
 
     def _respond(self, reads: list[PlannedRead]) -> FetchResponse:
@@ -257,8 +261,8 @@ async def warm_page_cache(services: Services, cold: PageCacheMiss, plan_again: C
         log.error("an index cannot be read for a fetch: %s", error)
         cold.log.fail_unless_transient(error)
         has_failed = True
-    # In the next iteration of the loop: by then the partition of a log that failed is offline.
-    asyncio.get_running_loop().call_soon(plan_again, has_failed)
+    await asyncio.sleep(0)  # By the next iteration of the loop the partition of a log that failed is offline.
+    plan_again(has_failed)
 
 
 def plan_again_when_read(remote: PendingRemoteRead, wait_ms: int, plan_again: Callable[[], None]) -> None:

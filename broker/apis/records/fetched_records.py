@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from moldau.broker.apis.forwarding import close_on_failure
 from moldau.broker.apis.services import Services
 from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.network.route import ClientConnection
@@ -102,7 +103,7 @@ def _read_on_executor(
             memory.give_back(borrowed_size)
         reply.complete(respond())
 
-    services.spawn(read_all())
+    services.spawn(close_on_failure(connection, read_all()))
     return reply
 
 

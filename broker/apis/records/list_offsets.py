@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.forwarding import close_on_failure
 from moldau.broker.apis.needs import each_in, on_topic
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
@@ -96,7 +97,7 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
         if answers:  # As in Apache Kafka: a topic without partitions has no result.
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
-    return _search_remotely(services, request, response, remote) if remote else response
+    return _search_remotely(services, context, request, response, remote) if remote else response
 
 
 class RemoteSearch(NamedTuple):
@@ -114,7 +115,11 @@ def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
 
 
 def _search_remotely(
-    services: Services, request: ListOffsetsRequest, response: ListOffsetsResponse, searches: list[RemoteSearch]
+    services: Services,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    response: ListOffsetsResponse,
+    searches: list[RemoteSearch],
 ) -> Pending[ListOffsetsResponse]:
     """Search remote storage for timestamps, for the partitions without an error. An offset found there is earlier than
     every local one, so it replaces the offset from the local log."""
@@ -136,7 +141,7 @@ def _search_remotely(
             each.answers[each.slot] = _refused(each.requested, ErrorCode.REQUEST_TIMED_OUT)
         reply.complete(response)
 
-    services.spawn(search())
+    services.spawn(close_on_failure(context.connection, search()))
     return reply
 
 

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.forwarding import close_on_failure, guarded
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import Answering
@@ -347,8 +348,9 @@ class ShareFetch:
         return self._services.fetch_planner.plan(request, CONSUMER_VERSION, wanted, None, {}, self, waits)
 
     def _wait(self) -> Pending[Fetched]:
+        attempt = guarded(self._context.connection, self._attempt)
         operation: DelayedOperation[Fetched] = DelayedOperation(
-            self._services.purgatory, "ShareFetch", self._request.max_wait_ms, self._attempt, DATA
+            self._services.purgatory, "ShareFetch", self._request.max_wait_ms, attempt, DATA
         )
         self._operation = operation
         awaited = LAST_STABLE_OFFSET if self._settings.reads_committed else HIGH_WATERMARK
@@ -366,7 +368,8 @@ class ShareFetch:
                 self._lookups_left = 0
             reply.follow(self._attempt(is_last) or self._wait())
 
-        self._services.spawn(warm_page_cache(self._services, cold, plan_again))
+        work = warm_page_cache(self._services, cold, plan_again)
+        self._services.spawn(close_on_failure(self._context.connection, work))
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[Fetched]:
@@ -379,7 +382,8 @@ class ShareFetch:
         def plan_again() -> None:
             reply.follow(self._attempt(is_last or not self.may_wait_for_remote) or self._wait())
 
-        plan_again_when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
+        guard = guarded(self._context.connection, plan_again)
+        plan_again_when_read(remote, self._remote_deadline_ms - now_ms, guard)
         return reply
 
     # Reading and acquiring
@@ -408,24 +412,26 @@ class ShareFetch:
 
         async def read_all() -> None:
             found: list[tuple[PlannedRead, BytesLike]] = []
-            for read in reads:
-                data: BytesLike = b""
-                if read.place is not None:
-                    try:
-                        data = await self._services.environment.offload(read.place.read)
-                    except OSError as error:
-                        assert read.partition is not None
-                        log.error("%s-%d cannot be read: %s", read.partition.topic, read.partition.index, error)
-                        read.partition.log.fail_unless_transient(error)
-                        read.data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                found.append((read, data))
-            for shared in ready.values():
-                shared.is_read = False
+            try:
+                for read in reads:
+                    data: BytesLike = b""
+                    if read.place is not None:
+                        try:
+                            data = await self._services.environment.offload(read.place.read)
+                        except OSError as error:
+                            assert read.partition is not None
+                            log.error("%s-%d cannot be read: %s", read.partition.topic, read.partition.index, error)
+                            read.partition.log.fail_unless_transient(error)
+                            read.data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                    found.append((read, data))
+            finally:
+                for shared in ready.values():
+                    shared.is_read = False
             reply.complete(self._acquire(ready, found))
             for shared in ready.values():
                 shared.check_waiting_fetches_soon()
 
-        self._services.spawn(read_all())
+        self._services.spawn(close_on_failure(self._context.connection, read_all()))
         return reply
 
     def _acquire(
