@@ -65,14 +65,18 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
 
 
 def add_partitions(services: Services, version: int, transaction: AddPartitionsToTxnTransaction) -> Reply[Errors]:
-    """Ask the transaction coordinator to add a transaction's partitions. If one of them does not exist, none is
-    added."""
+    """Ask the transaction coordinator to add a transaction's partitions. If one of them does not exist, or a producer
+    names one of an internal topic, none is added."""
     partitions = partitions_of(transaction.topics)
     topics = services.cluster.image.topics
-    missing = [each for each in partitions if topics.partition(*each) is None]
-    if missing:
-        errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return {**errors, **dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    errors: Errors = {}
+    for name, index in partitions:
+        if version < BATCH_VERSION and name in INTERNAL_TOPICS:
+            errors[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topics.partition(name, index) is None:
+            errors[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if errors:
+        return {**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **errors}
     if not transaction.transactional_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     return submit_event(

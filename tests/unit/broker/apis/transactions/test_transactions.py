@@ -145,6 +145,8 @@ def test_nothing_is_added_where_one_partition_does_not_exist() -> None:
             ErrorCode.OPERATION_NOT_ATTEMPTED,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
+        # Partitions of internal topics are of the coordinators alone, also without an authorizer.
+        assert await producer.add("__transaction_state", 0) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         described = await producer.client.ask(DescribeTransactionsRequest(transactional_ids=[ID, "other"]), 0)
         known, unknown = described.transaction_states
         assert (known.transaction_state, known.topics) == ("Empty", [])
