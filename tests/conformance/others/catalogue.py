@@ -46,6 +46,12 @@ def _clients(version: str) -> Other:
     return _maven("org.apache.kafka:kafka-clients", version, "Clients.java", "org.slf4j:slf4j-nop:1.7.36")
 
 
+def _streams(version: str) -> Other:
+    packages = (f"org.apache.kafka:kafka-streams:{version}", "org.slf4j:slf4j-nop:1.7.36")
+    done = "records with keys and headers, a store, a repartition topic, group.protocol=streams, exactly_once_v2"
+    return Other("kafka-streams", version, Registry.MAVEN, packages, "Streams.java", done, round_trip())
+
+
 def _debian(version: str, program: str, *packages: str, done: str, use: Use) -> Other:
     return Other(packages[0], version, Registry.DEBIAN, packages, program, done, use)
 
@@ -142,6 +148,7 @@ OTHERS: Final = (
     ),
     _crate("kafka", "0.10.0", "kafka_rust.rs", done=PLAIN, use=round_trip(headers=False, creates=False)),
     *(_clients(version) for version in ("0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.9.1", "4.4.0")),
+    *(_streams(version) for version in ("4.3.1", "4.4.0")),
     _maven("io.projectreactor.kafka:reactor-kafka", "1.3.23", "Reactive.java", "org.slf4j:slf4j-nop:1.7.36"),
     _maven("org.springframework.kafka:spring-kafka", "4.1.2", "Spring.java"),
     _maven("io.vertx:vertx-kafka-client", "5.0.7", "VertxKafka.java", "org.slf4j:slf4j-nop:1.7.36"),
