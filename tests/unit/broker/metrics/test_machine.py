@@ -113,7 +113,10 @@ def test_the_other_processes_are_asked_at_their_sockets(tmp_path: Path) -> None:
 
 def test_a_process_that_hangs_is_given_up(tmp_path: Path) -> None:
     async def ask() -> None:
-        server = await asyncio.start_unix_server(lambda reader, writer: asyncio.sleep(60), str(tmp_path / "s"))
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(60)
+
+        server = await asyncio.start_unix_server(hang, str(tmp_path / "s"))
         try:
             await get_response(LocalAddress(str(tmp_path / "s")), "/metrics", 0.05)
         finally:

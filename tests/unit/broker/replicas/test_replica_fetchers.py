@@ -29,6 +29,8 @@ TOPIC_ID = bytes(range(16))
 LEADER = 1
 PATH = "/d/t-0"
 CONFIG = LogConfig(is_tiered=True)
+TURNS_OF_WORK = 6
+"""The number of turns of the event loop that work outside of it takes."""
 
 
 class Follower:
@@ -70,7 +72,8 @@ class Follower:
     monotonic_ms = wall_ms
 
     async def offload(self, work: Callable[[], None]) -> None:
-        await asyncio.sleep(0.01)
+        for _ in range(TURNS_OF_WORK):
+            await asyncio.sleep(0)
         work()
 
     async def checkpoint(self) -> bool:
@@ -169,7 +172,7 @@ def test_a_truncation_waits_for_the_flush_in_progress() -> None:
         assert work is not None
         flushing = asyncio.ensure_future(follower.flusher._run(log, work))
         truncating = asyncio.ensure_future(follower.fetcher._truncate(effect))
-        for _ in range(5):
+        for _ in range(TURNS_OF_WORK - 1):
             await asyncio.sleep(0)
             assert log.end_offset == 5 and log.flush_in_flight is work
         await flushing
