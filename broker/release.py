@@ -18,12 +18,12 @@ def is_compiled() -> bool:
     return not str(record_batch.__file__).endswith(".py")
 
 
-def form() -> str:
+def hot_path_form() -> str:
     """The form of the hot path as words."""
     return "hot path compiled" if is_compiled() else "hot path in plain Python"
 
 
-def python() -> str:
+def interpreter_text() -> str:
     """The name and version of the Python interpreter."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     return f"{'CPython' if sys.implementation.name == 'cpython' else sys.implementation.name} {version}"

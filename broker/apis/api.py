@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from moldau.broker.apis.lists import AtMost, OnePass, bounded_handler
 from moldau.broker.apis.needs import Rule, controller_asks, guarded_handler
-from moldau.broker.apis.parts import Parts, handler_in_parts
+from moldau.broker.apis.parts import PartRules, handler_in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import FrameHook, Handler, ListenerRole, RequestContext, Route, RouteBinding
 from moldau.broker.runtime.pending import Pending
@@ -77,7 +77,7 @@ class Api(Generic[Request]):
     rule."""
     broker_needs: Rule | None = None
     """The rule that broker listeners apply instead of `needs`; None if it is `needs`."""
-    lists: Sequence[Parts | AtMost | OnePass] = ()
+    lists: Sequence[PartRules | AtMost | OnePass] = ()
     """How each list of the request is handled, so that a long one does not hold the event loop: by `cut`, `at_most` or
     `one_pass`."""
     hook: MakeHook | None = None
@@ -110,9 +110,9 @@ class Api(Generic[Request]):
         return spec_of(self.request).versions.last
 
     @property
-    def parts(self) -> Parts | None:
+    def parts(self) -> PartRules | None:
         """How a long list of the request is cut into parts; None if no list is cut."""
-        return next((each for each in self.lists if isinstance(each, Parts)), None)
+        return next((each for each in self.lists if isinstance(each, PartRules)), None)
 
     @property
     def bounds(self) -> Mapping[str, int]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from moldau.broker.apis.api import AT_BROKERS, Api, Listeners, Wrap, bind, forward
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.parts import OPEN_MAX, ListPath, Parts
+from moldau.broker.apis.parts import OPEN_MAX, ListPath, PartRules
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApi
@@ -121,7 +121,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
 }
 
 
-class Line(NamedTuple):
+class ApiLine(NamedTuple):
     """An API as a node knows it before its first request. Versions `first` to `last` are served."""
 
     name: str
@@ -154,7 +154,7 @@ def controller_decided_api(row: ControllerApi, listeners: Listeners) -> Api[Any]
     Brokers also send registrations and heartbeats of their own (KIP-631), and tools may connect to controllers
     (KIP-919)."""
     cuts = (
-        [Parts(tuple(ListPath(*paths) for paths in row.lists_decided_in_parts), open_max=OPEN_MAX)]
+        [PartRules(tuple(ListPath(*paths) for paths in row.lists_decided_in_parts), open_max=OPEN_MAX)]
         if row.lists_decided_in_parts
         else []
     )
@@ -180,22 +180,22 @@ def declared_versions(request: type[object]) -> tuple[int, int, int]:
     return key_of(request), *spec_of(request).versions
 
 
-def lines_of(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[ControllerApi]) -> dict[str, Line]:
+def api_lines(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[ControllerApi]) -> dict[str, ApiLine]:
     """The lines of all APIs by name, sorted by API key. A line of `catalogue` takes precedence over a row of the
     controller. The request of an API that `VERSIONS` lacks is imported."""
-    lines = {each.name: each for each in map(line_of_row, rows)}
+    lines = {each.name: each for each in map(line_of_controller_api, rows)}
     for name, (module, listeners) in catalogue.items():
-        lines[name] = Line(name, *(VERSIONS.get(name) or declared_versions(request_of(name))), listeners, module)
+        lines[name] = ApiLine(name, *(VERSIONS.get(name) or declared_versions(request_of(name))), listeners, module)
     return dict(sorted(lines.items(), key=lambda item: item[1].key))
 
 
-def line_of_row(row: ControllerApi) -> Line:
+def line_of_controller_api(row: ControllerApi) -> ApiLine:
     """The line of an API that the controller decides: brokers forward the requests of clients."""
     listeners = Listeners((BOTH if row.is_for_clients else CONTROLLER).role, is_forwardable=row.is_forwardable)
-    return Line(row.request.__name__.removesuffix("Request"), *declared_versions(row.request), listeners, row)
+    return ApiLine(row.request.__name__.removesuffix("Request"), *declared_versions(row.request), listeners, row)
 
 
-LINES: Final = lines_of(CATALOGUE, CONTROLLER_APIS.values())
+LINES: Final = api_lines(CATALOGUE, CONTROLLER_APIS.values())
 
 
 @cache
@@ -207,7 +207,7 @@ def apis() -> tuple[Api[Any], ...]:
 def routes(
     role: ListenerRole,
     services: Services,
-    lines: Iterable[Line] = LINES.values(),
+    lines: Iterable[ApiLine] = LINES.values(),
     *,
     is_guarded: bool = False,
     wrap: Wrap | None = None,
@@ -222,7 +222,7 @@ def routes(
 
 
 def route(
-    line: Line, role: ListenerRole, services: Services, *, is_guarded: bool = False, wrap: Wrap | None = None
+    line: ApiLine, role: ListenerRole, services: Services, *, is_guarded: bool = False, wrap: Wrap | None = None
 ) -> Route:
     """The route by which listeners of this role serve an API."""
     return Route(

@@ -122,7 +122,7 @@ class Client(NamedTuple):
     """Changes when the decisions for the client may change, because of a change of the ACLs."""
 
 
-class KeptAnswer(NamedTuple):
+class CachedMetadata(NamedTuple):
     """An encoded Metadata response that is kept for later requests. `question` and `version` are those of the Metadata
     request for which it was made."""
 
@@ -155,7 +155,7 @@ class LargeMetadata:
         self._topics = topics
         self._spawn = spawn
         self._turn = asyncio.Lock()
-        self._kept: list[KeptAnswer] = []
+        self._kept: list[CachedMetadata] = []
         """The kept responses, the oldest first."""
         self._visible: dict[tuple[Client, int], MetadataQuery] = {}
         self.made_count = 0
@@ -215,10 +215,10 @@ class LargeMetadata:
         for name in missing:
             self._topics.create(name)
         if not missing:
-            self._keep(KeptAnswer(question, version, response, sum(map(len, response.pieces))))
+            self._keep(CachedMetadata(question, version, response, sum(map(len, response.pieces))))
         return response
 
-    def _keep(self, kept: KeptAnswer) -> None:
+    def _keep(self, kept: CachedMetadata) -> None:
         current = [each for each in self._kept if each.is_current(kept.question)][1 - KEPT_MAX :]
         while current and sum(each.size for each in current) > KEPT_SIZE_MAX:
             current.pop(0)

@@ -70,7 +70,7 @@ class ListPath(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartRules:
     """The rules by which the requests of an API are cut into parts."""
 
     lists: tuple[ListPath, ...]
@@ -100,7 +100,7 @@ class Parts:
         """The field names of each list's path."""
         return tuple(tuple(each.request.split(".")) for each in self.lists)
 
-    def parts_of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+    def parts_of(self, request: object) -> Generator[RequestPart | RestartAfter | None, object, None]:
         """Yield the parts of a request. None is yielded if it takes long to find the next part. The lists of the
         request are consumed.
 
@@ -125,7 +125,7 @@ class Parts:
                 yield None
 
 
-def cut(
+def in_parts(
     request: str,
     response: str | None = None,
     *,
@@ -134,9 +134,9 @@ def cut(
     is_distinct: bool = False,
     groups_results: bool = False,
     refuses: Callable[[object], Handler | None] | None = None,
-) -> Parts:
+) -> PartRules:
     """Declare that a list is cut into parts. `response` is the path of its results, if it differs from `request`."""
-    return Parts(
+    return PartRules(
         (ListPath(request, response or request),),
         size,
         open_max=open_max,
@@ -155,7 +155,7 @@ class RequestPart(NamedTuple):
     """Whether the part continues the last element of the previous part, and has no other element."""
 
 
-class Pause(NamedTuple):
+class RestartAfter(NamedTuple):
     """A wait (ms), after which the parts begin again from the first one. The responses before it are dropped."""
 
     wait_ms: int
@@ -187,9 +187,9 @@ def pieces(
         is_first = True
         inside = getattr(element, inner[0])
         for below in pieces(consume_elements(inside) if consumes else inside, inner[1:], size, consumes=consumes):
-            cut = copy(element)
-            setattr(cut, inner[0], below.elements)
-            yield ListPiece([cut], continues=not is_first)
+            part = copy(element)
+            setattr(part, inner[0], below.elements)
+            yield ListPiece([part], continues=not is_first)
             is_first = False
     if piece:
         yield ListPiece(piece, continues=False)
@@ -227,7 +227,7 @@ def distinct(elements: Iterable[object], seen: set[object]) -> Iterator[object]:
 class JoinedResponse:
     """The response to a long request, joined from the responses to its parts."""
 
-    def __init__(self, plan: Parts) -> None:
+    def __init__(self, plan: PartRules) -> None:
         self._plan = plan
         self.response: object | None = None
 
@@ -370,7 +370,7 @@ class LongRequest:
     """One request that is handled in parts."""
 
     def __init__(
-        self, plan: Parts, turns: LongRequests, context: RequestContext, request: object, answer: Handler
+        self, plan: PartRules, turns: LongRequests, context: RequestContext, request: object, answer: Handler
     ) -> None:
         self._plan = plan
         self._turns = turns
@@ -433,7 +433,7 @@ class LongRequest:
             if self._is_abandoned:
                 self._are_all_begun = True
                 return
-            if isinstance(part, Pause):
+            if isinstance(part, RestartAfter):
                 self._pause_ms = part.wait_ms
                 self._answered = []
                 return
@@ -546,7 +546,7 @@ class LongRequest:
                 cast("Pending[object]", response).abandon()
 
 
-def handler_in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
+def handler_in_parts(plan: PartRules, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
     """Make a handler that handles long requests in parts. `turns` gives the scheduler of the node's long requests."""
 
     def answer_long(context: RequestContext, request: object) -> object:

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from moldau.broker.cli.local_cluster import claim_directory, refuse_taken_ports
     from moldau.broker.cli.processes.merged_output import MergedOutput
     from moldau.broker.cli.processes.shell import Processes, Report
-    from moldau.broker.cli.processes.supervisor import Policy, Supervisor
+    from moldau.broker.cli.processes.supervisor import ProcessPolicy, Supervisor
     from moldau.storage.files.local_files import LocalFiles
 
     _refuse_bad_settings(layout)
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         for line in _what_to_try(layout):
             output.write_own(line)
 
-    policy = Policy(
+    policy = ProcessPolicy(
         restarts=False,
         # The brokers first, then the controllers, one after the other: each hands its leadership to those that run.
         stop_order=[[node_id] for node_id in reversed(layout.node_ids)],

@@ -75,13 +75,15 @@ def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Js
     """
     from moldau.broker.cli import dumped_files
     from moldau.broker.cli.dumped_files import dumped_batches
-    from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
+    from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, RecordKind
 
     name = path.name.removesuffix(".deleted")
     if name.endswith((".log", ".checkpoint")):
         topic = path.absolute().parent.name.rpartition("-")[0]
-        guessed = Contents.METADATA if name.endswith(".checkpoint") else CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
-        return dumped_batches(path, guessed if contents == "auto" else Contents(contents), deep=deep)
+        guessed = (
+            RecordKind.METADATA if name.endswith(".checkpoint") else CONTENTS_OF_TOPICS.get(topic, RecordKind.PLAIN)
+        )
+        return dumped_batches(path, guessed if contents == "auto" else RecordKind(contents), deep=deep)
     by_suffix = {
         ".index": dumped_files.dumped_offset_index,
         ".timeindex": dumped_files.dumped_time_index,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.console.decoding.record_contents import Json, contents_of, shown_bytes
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, crc_is_valid, parse_header
@@ -19,7 +19,7 @@ from moldau.storage.segment import sparse_index, transaction_index
 # Batches and their records
 
 
-def dumped_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict[str, Json]]:
+def dumped_batches(path: Path, contents: RecordKind, *, deep: bool) -> Iterator[dict[str, Json]]:
     """Dump a log file: one object for each batch, and with `deep` one for each record.
 
     If the file ends in bytes that are not a whole batch, one more object describes them.
@@ -91,7 +91,7 @@ def _codec_name(header: BatchHeader) -> str:
         return f"unknown ({header.attributes & 7})"
 
 
-def _shown_records(batch: bytes, header: BatchHeader, contents: Contents) -> Iterator[dict[str, Json]]:
+def _shown_records(batch: bytes, header: BatchHeader, contents: RecordKind) -> Iterator[dict[str, Json]]:
     try:
         for record in records_of(batch, 0, header):
             yield {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.format_storage import check_cluster_id
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, load_config, reason_of
-from moldau.broker.release import form
+from moldau.broker.release import hot_path_form
 from moldau.broker.runtime.progress import byte_size_text, short_duration_text
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def machine_greeter(greeting: str, invocation: Invocation) -> Callable[[list[Rep
 
 def greet(terminal: Terminal, report: StartReport, further: Sequence[tuple[str, str]] = ()) -> None:
     """Print the greeting as text, then `further` lines, each with its label."""
-    words = f"Apache Kafka {report.kafka_version}, {report.python}, {form()}"
+    words = f"Apache Kafka {report.kafka_version}, {report.python}, {hot_path_form()}"
     terminal.say(f"{terminal.styled(f'Moldau {report.version}', 'bold')} serves ({words})")
     for label, text in (*lines(report), *further):
         terminal.say(f"  {terminal.styled(f'{label:{LABEL_WIDTH}}', 'dim')} {text}")

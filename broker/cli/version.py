@@ -8,7 +8,7 @@ from typing import Final
 import moldau
 from moldau import __version__
 from moldau.broker.cli.invocation import Invocation
-from moldau.broker.release import KAFKA_VERSION, form, is_compiled, python
+from moldau.broker.release import KAFKA_VERSION, hot_path_form, interpreter_text, is_compiled
 
 DESCRIPTION: Final = (
     "Say which version this is, which Apache Kafka it stands for, and whether its hot path is compiled."
@@ -16,7 +16,7 @@ DESCRIPTION: Final = (
 EPILOG: Final = ""
 
 
-def outlook() -> str:
+def next_start_text() -> str:
     """For a checkout whose hot path is not compiled, describe whether the next start will run the compiled or the plain
     hot path. Empty if the next start will run the same as this one.
     """
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Print the version on standard output."""
-    invocation.out.say(f"moldau {__version__} (Apache Kafka {KAFKA_VERSION}, {python()}, {form()})")
-    if told := outlook():
+    invocation.out.say(f"moldau {__version__} (Apache Kafka {KAFKA_VERSION}, {interpreter_text()}, {hot_path_form()})")
+    if told := next_start_text():
         invocation.out.say(told)
     return 0

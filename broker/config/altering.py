@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from moldau.broker.config.change_rules import broken_change_rules
 from moldau.broker.config.config import Config, ConfigError
 from moldau.broker.config.group_rules import ASSIGNMENT_INTERVALS, interval_refusal
-from moldau.broker.config.layers import BrokerLayers, is_dynamic, is_settled_at_start, known_setting
+from moldau.broker.config.layers import BrokerLayers, is_dynamic, known_setting, needs_restart
 from moldau.broker.config.loading import config_and_broken_rules
 from moldau.broker.config.reasons import REASONS
 from moldau.broker.config.setting import HIDDEN, Stance
@@ -94,7 +94,7 @@ def _stance_problem(changed: Mapping[str, str]) -> str | None:
         setting = known_setting(name)
         if setting is None:
             continue
-        if is_settled_at_start(name):
+        if needs_restart(name):
             return f"{name} cannot be changed at run time in this version; change it in the file and start again."
         if setting.stance is Stance.REFUSED and parse(setting, text) not in (default_value(setting), (), ""):
             shown = HIDDEN if setting.is_sensitive else text

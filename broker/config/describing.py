@@ -79,7 +79,7 @@ def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Confi
     )
 
 
-def told_entry(name: str, value: str, documentation: str) -> ConfigEntry:
+def information_entry(name: str, value: str, documentation: str) -> ConfigEntry:
     """An entry by which a broker reports information about a resource, in the form of a read-only setting."""
     return ConfigEntry(
         name,

@@ -17,7 +17,7 @@ from moldau.broker.config.catalogue import (
     group_catalogue,
     topic_catalogue,
 )
-from moldau.broker.config.layers import is_settled_at_start
+from moldau.broker.config.layers import needs_restart
 from moldau.broker.config.reasons import REASONS, ignored_settings, refused_settings
 from moldau.broker.config.setting import Catalogue, Setting, Stance
 from moldau.broker.config.values import allowed_text
@@ -142,7 +142,7 @@ def _default(setting: Setting) -> str:
 
 def _changes(setting: Setting) -> str:
     changes = _CHANGES[setting.scope.value]
-    return f"start (Kafka: {changes})" if is_settled_at_start(setting.name) else changes
+    return f"start (Kafka: {changes})" if needs_restart(setting.name) else changes
 
 
 _BY_FIELD = re.compile(r"object_of_settings\(([^()=]*)")

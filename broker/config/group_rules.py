@@ -40,7 +40,7 @@ class.
 """
 
 
-class SettingsRead(Protocol):
+class ReadableSettings(Protocol):
     """The settings of a broker, as these rules read them."""
 
     def is_set(self, name: str) -> bool: ...
@@ -50,12 +50,12 @@ class SettingsRead(Protocol):
     def entries(self, name: str) -> tuple[str, ...]: ...
 
 
-def assignor_names(config: SettingsRead, setting: str) -> tuple[str, ...]:
+def assignor_names(config: ReadableSettings, setting: str) -> tuple[str, ...]:
     """The names of the assignors in a setting of a valid configuration, in order. The first one is the default."""
     return tuple(_ASSIGNORS[setting][entry] for entry in config.entries(setting))
 
 
-def broken_group_rules(config: SettingsRead) -> Iterator[str]:
+def broken_group_rules(config: ReadableSettings) -> Iterator[str]:
     """The rules for groups that a broker's settings break, with Apache Kafka's messages if there are any."""
     for kind in KINDS:
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
@@ -75,7 +75,7 @@ def broken_group_rules(config: SettingsRead) -> Iterator[str]:
         yield "Disabling the 'classic' protocol is not supported."
 
 
-def _outside_its_bounds(config: SettingsRead, name: str) -> Iterator[str]:
+def _outside_its_bounds(config: ReadableSettings, name: str) -> Iterator[str]:
     lowest, highest = _bounds_of(name)
     if not _is_any_set(config, name, lowest, highest):
         return
@@ -88,7 +88,7 @@ def _outside_its_bounds(config: SettingsRead, name: str) -> Iterator[str]:
         yield f"{name} must be less than or equal to {highest}"
 
 
-def _share_rules(config: SettingsRead) -> Iterator[str]:
+def _share_rules(config: ReadableSettings) -> Iterator[str]:
     for setting in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
         name = f"group.share.{setting}"
         lowest, highest = _bounds_of(name)
@@ -103,7 +103,7 @@ def _share_rules(config: SettingsRead) -> Iterator[str]:
         yield f"group.share.assignors must contain exactly one assignor, but found {len(assignors)}"
 
 
-def interval_refusal(config: SettingsRead, changed: Mapping[str, Value]) -> str | None:
+def interval_refusal(config: ReadableSettings, changed: Mapping[str, Value]) -> str | None:
     """Why a change of broker settings is refused because of an assignment interval; None if it is not. `changed` has
     the changed values, `config` the present settings of this broker.
 
@@ -117,7 +117,7 @@ def interval_refusal(config: SettingsRead, changed: Mapping[str, Value]) -> str 
     return None
 
 
-def group_refusal(config: SettingsRead, settings: Mapping[str, str]) -> str | None:
+def group_refusal(config: ReadableSettings, settings: Mapping[str, str]) -> str | None:
     """Why the settings of a group are refused (INVALID_CONFIG), with Apache Kafka's message; None if they are
     accepted.
     """
@@ -164,7 +164,7 @@ def _bounds_of(name: str) -> tuple[str, str]:
     return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
 
 
-def _refusal(name: str, value: Value, config: SettingsRead, lowest: str, highest: str) -> str | None:
+def _refusal(name: str, value: Value, config: ReadableSettings, lowest: str, highest: str) -> str | None:
     """Why a value is refused, because it is not between the values of the settings `lowest` and `highest`; None if it
     is.
     """
@@ -177,5 +177,5 @@ def _refusal(name: str, value: Value, config: SettingsRead, lowest: str, highest
     return None
 
 
-def _is_any_set(config: SettingsRead, *names: str) -> bool:
+def _is_any_set(config: ReadableSettings, *names: str) -> bool:
     return any(config.is_set(name) for name in names)

@@ -21,7 +21,7 @@ NEVER_TIERED: Final = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC, METADATA_TOP
 """The topics for which remote.storage.enable has no effect."""
 
 
-class Contents(Enum):
+class RecordKind(Enum):
     """The kind of records in a log, which decides how they are decoded."""
 
     PLAIN = "plain"
@@ -32,10 +32,10 @@ class Contents(Enum):
 
 
 CONTENTS_OF_TOPICS: Final = {
-    METADATA_TOPIC: Contents.METADATA,
-    GROUP_METADATA_TOPIC: Contents.OFFSETS,
-    TRANSACTION_STATE_TOPIC: Contents.TRANSACTIONS,
-    SHARE_GROUP_STATE_TOPIC: Contents.SHARE_STATE,
+    METADATA_TOPIC: RecordKind.METADATA,
+    GROUP_METADATA_TOPIC: RecordKind.OFFSETS,
+    TRANSACTION_STATE_TOPIC: RecordKind.TRANSACTIONS,
+    SHARE_GROUP_STATE_TOPIC: RecordKind.SHARE_STATE,
 }
 """The kind of records in internal topics. The records of all other topics are plain."""
 

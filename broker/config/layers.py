@@ -69,7 +69,7 @@ class BrokerLayers:
                 setting = known_setting(name)
                 if setting is None or not is_dynamic(name, setting, at_default_level=is_default):
                     continue
-                if is_settled_at_start(name):
+                if needs_restart(name):
                     continue
                 for synonym in unit_synonyms(name):
                     flat.pop(synonym, None)
@@ -107,7 +107,7 @@ def known_setting(name: str) -> Setting | None:
     return broker_catalogue().get(base_name(name)) or dynamic_only_catalogue().get(name)
 
 
-def is_settled_at_start(name: str) -> bool:
+def needs_restart(name: str) -> bool:
     """Whether this version reads the setting only at start, although Apache Kafka changes it at run time. This version
     opens its listeners only once, and reads no file that a dynamic setting names. Key and trust stores that are
     replaced on disk are reloaded without a change of settings."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from moldau.broker.console.page import Refusal, Visit, error_name
+from moldau.broker.console.page import PageRequest, Refusal, error_name
 
 TIMEOUT_MS: Final = 30_000
 PARTITIONS_MAX: Final = 1_000
@@ -45,7 +45,7 @@ class ChangePreview:
     notes: list[str] = field(default_factory=list)
 
 
-Change = Callable[[Visit, Mapping[str, str]], Awaitable[ChangeResult | ChangePreview]]
+Change = Callable[[PageRequest, Mapping[str, str]], Awaitable[ChangeResult | ChangePreview]]
 
 
 def is_confirmed(form: Mapping[str, str]) -> bool:

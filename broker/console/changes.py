@@ -19,7 +19,7 @@ from moldau.broker.console.change import (
     raise_refusal,
 )
 from moldau.broker.console.groups import BY_NAME_VERSION, SHARE, committed_offsets, coordinator_of, group_of
-from moldau.broker.console.page import Refusal, Visit, decimal, gather_results, path_to
+from moldau.broker.console.page import PageRequest, Refusal, decimal, gather_results, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
 from moldau.broker.console.topic_changes import (
     add_partitions,
@@ -49,7 +49,7 @@ from moldau.protocol.messages.write_txn_markers import (
 TARGETS: Final = ("earliest", "latest", "time", "offset", "shift")
 
 
-async def change_offsets(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
+async def change_offsets(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Change the committed offsets of a group without members. The first form is answered with a preview of the
     offsets. The form of the preview holds these offsets, so exactly what was shown is committed.
     """
@@ -74,7 +74,7 @@ async def change_offsets(visit: Visit, form: Mapping[str, str]) -> ChangeResult 
     return await _preview(visit, form, group_id, coordinator)
 
 
-async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordinator: int) -> ChangePreview:
+async def _preview(visit: PageRequest, form: Mapping[str, str], group_id: str, coordinator: int) -> ChangePreview:
     group = await group_of(visit.client, group_id, coordinator)
     if group.kind == SHARE:
         raise Refusal(400, "the offsets of a share group are not changed here")
@@ -135,7 +135,7 @@ def _confirmed(form: Mapping[str, str]) -> dict[Partition, int]:
     return found
 
 
-async def end_transaction(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
+async def end_transaction(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult:
     """Abort a hanging transaction in one partition: write an abort marker with the producer epoch and the coordinator
     epoch that its leader reported.
     """

@@ -18,7 +18,7 @@ from moldau.broker.console.nodes import (
     traffic_of,
     worst_lags,
 )
-from moldau.broker.console.page import SLICE, Page, Refusal, Visit, decimal, error_name, gather_results
+from moldau.broker.console.page import SLICE, Page, PageRequest, Refusal, decimal, error_name, gather_results
 from moldau.broker.coordinators.node_status import WorstLag
 from moldau.broker.release import KAFKA_VERSION
 from moldau.kraft.features import METADATA_VERSION_NAMES
@@ -134,7 +134,7 @@ class ClusterOverview:
     problems: list[str]
 
 
-async def describe_cluster(visit: Visit) -> ClusterOverview:
+async def describe_cluster(visit: PageRequest) -> ClusterOverview:
     image = visit.ports.cluster.image
     counts, leaders, replicas = await _count_partitions(visit)
     brokers = []
@@ -209,7 +209,7 @@ def racks_of(brokers: list[BrokerRow]) -> list[RackRow]:
     ]
 
 
-async def _count_partitions(visit: Visit) -> tuple[PartitionCounts, dict[int, int], dict[int, int]]:
+async def _count_partitions(visit: PageRequest) -> tuple[PartitionCounts, dict[int, int], dict[int, int]]:
     """Count the partitions by health, and for each broker the partitions that it leads and its replicas."""
     topics = visit.ports.cluster.image.topics
     shown = partitions = offline = under = not_preferred = moving = seen = 0
@@ -235,7 +235,7 @@ async def _count_partitions(visit: Visit) -> tuple[PartitionCounts, dict[int, in
     return PartitionCounts(shown, partitions, offline, under, not_preferred, moving), leaders, replicas
 
 
-async def _quorum(visit: Visit) -> QuorumState | None:
+async def _quorum(visit: PageRequest) -> QuorumState | None:
     if not visit.may(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
         return None
     request = DescribeQuorumRequest(
@@ -295,7 +295,7 @@ class BrokerDescription:
     error: str
 
 
-async def describe_broker(visit: Visit) -> BrokerDescription:
+async def describe_broker(visit: PageRequest) -> BrokerDescription:
     text = visit.variables["id"]
     broker_id = decimal(text)
     broker = None if broker_id is None else visit.ports.cluster.image.cluster.brokers.get(broker_id)
@@ -333,7 +333,7 @@ async def describe_broker(visit: Visit) -> BrokerDescription:
 
 
 async def settings_of(
-    visit: Visit, kind: int, name: str, *, broker_id: int | None = None
+    visit: PageRequest, kind: int, name: str, *, broker_id: int | None = None
 ) -> tuple[list[SettingRow], str]:
     """The settings of a resource, sorted by name, and the name of the error, which is empty if there is none.
     `broker_id` is the broker that is asked. Raises `Unanswered`.
@@ -365,7 +365,7 @@ class Directories:
     errors: list[str]
 
 
-async def describe_directories(visit: Visit) -> Directories:
+async def describe_directories(visit: PageRequest) -> Directories:
     """The log directories of all brokers."""
     visit.require(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME)
     found: dict[int, list[LogDirectory]] = {}

@@ -22,7 +22,7 @@ from moldau.broker.console.groups import (
 )
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import CountingBudget, PartitionEnds, PartitionLag, ends_of, partition_lags
-from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Rows, Visit, choose_names
+from moldau.broker.console.page import ROWS_MAX, SLICE, Page, PageRequest, Rows, choose_names
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
 from moldau.broker.console.remembered import lags_of_last_hour, sparkline_points
 from moldau.broker.reasons.explain import Finding
@@ -68,7 +68,7 @@ class GroupList:
     """The number of groups whose lags were compared; 0 if all groups were."""
 
 
-async def describe_groups(visit: Visit) -> GroupList:
+async def describe_groups(visit: PageRequest) -> GroupList:
     sort, kind = visit.choice("sort", ("lag", "name")), visit.choice("kind", KINDS)
     listed, errors = await list_groups(visit.client)
     found = {each.id: each for each in listed if kind in ("", each.kind)}
@@ -187,7 +187,7 @@ class GroupDescription:
     errors: list[str]
 
 
-async def describe_group(visit: Visit) -> GroupDescription:
+async def describe_group(visit: PageRequest) -> GroupDescription:
     group_id = visit.variables["id"]
     visit.require(AclOperation.DESCRIBE, ResourceKind.GROUP, group_id)
     coordinator = await coordinator_of(visit.client, group_id)

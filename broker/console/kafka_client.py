@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from moldau.broker.apis.catalogue import LINES, Line
+from moldau.broker.apis.catalogue import LINES, ApiLine
 from moldau.broker.apis.forwarding import StandInConnection
 from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
@@ -35,7 +35,7 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 CLIENT_ID: Final = "moldau-console"
 PURPOSE: Final = "console"
 TIMEOUT_MS: Final = 5_000
-APIS: Final[Mapping[int, Line]] = {line.key: line for line in LINES.values()}
+APIS: Final[Mapping[int, ApiLine]] = {line.key: line for line in LINES.values()}
 Response = TypeVar("Response")
 
 
@@ -109,16 +109,16 @@ class KafkaClient:
         assert isinstance(answer, response), f"{type(answer).__name__} answers {type(request).__name__}"
         return answer
 
-    def _context(self, line: Line, version: int) -> RequestContext:
+    def _context(self, line: ApiLine, version: int) -> RequestContext:
         return RequestContext(self._connection, self.ports.listener.routes[line.key], version, 0, CLIENT_ID)
 
-    def _serve(self, line: Line, request: object, version: int) -> object:
+    def _serve(self, line: ApiLine, request: object, version: int) -> object:
         context = self._context(line, version)
         if version not in context.route.decoders:
             context.route.load(version)
         return context.route.handle(context, request)
 
-    def _send(self, line: Line, request: object, version: int, broker_id: int) -> object:
+    def _send(self, line: ApiLine, request: object, version: int, broker_id: int) -> object:
         """Send a request to another broker, if the authorization rule of its API allows it."""
         reply: Pending[object] = Pending()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moldau.broker.console.kafka_client import Unanswered
-from moldau.broker.console.page import Visit, error_name, gather_results
+from moldau.broker.console.page import PageRequest, error_name, gather_results
 from moldau.broker.coordinators.node_status import LAGS_MAX, STATUS_SETTING, ReportedStatus, WorstLag
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.messages.describe_configs import (
@@ -54,7 +54,7 @@ class Traffic:
     bytes_out: float | None
 
 
-async def states_of(visit: Visit, broker_ids: Iterable[int]) -> dict[int, NodeState]:
+async def states_of(visit: PageRequest, broker_ids: Iterable[int]) -> dict[int, NodeState]:
     """The state of each of these brokers. A broker that does not answer has its error."""
 
     async def ask(broker_id: int) -> tuple[int, NodeState]:
@@ -71,7 +71,7 @@ async def states_of(visit: Visit, broker_ids: Iterable[int]) -> dict[int, NodeSt
     return dict(await gather_results(*map(ask, broker_ids)))
 
 
-async def _status_of(visit: Visit, broker_id: int) -> ReportedStatus | None:
+async def _status_of(visit: PageRequest, broker_id: int) -> ReportedStatus | None:
     resource = DescribeConfigsResource(
         resource_type=ResourceType.BROKER, resource_name=str(broker_id), configuration_keys=[STATUS_SETTING]
     )
@@ -81,7 +81,7 @@ async def _status_of(visit: Visit, broker_id: int) -> ReportedStatus | None:
     return ReportedStatus.from_json(told[0]) if told and told[0] else None
 
 
-async def log_directories(visit: Visit, broker_id: int) -> list[LogDirectory]:
+async def log_directories(visit: PageRequest, broker_id: int) -> list[LogDirectory]:
     """The log directories of a broker with the sizes of its replicas. Raises `Unanswered`."""
     answer = await visit.client.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, broker_id=broker_id)
     found = []
@@ -102,7 +102,7 @@ async def log_directories(visit: Visit, broker_id: int) -> list[LogDirectory]:
     return found
 
 
-def _up_ms(visit: Visit, status: ReportedStatus | None) -> int | None:
+def _up_ms(visit: PageRequest, status: ReportedStatus | None) -> int | None:
     if status is None or not status.started_ms:
         return None
     return max(visit.ports.environment.wall_ms() - status.started_ms, 0)
@@ -127,7 +127,7 @@ def traffic_of(states: Iterable[NodeState]) -> Traffic:
     return Traffic(round(sum(records), 2), round(sum(bytes_in), 2), round(sum(bytes_out), 2))
 
 
-def worst_lags(visit: Visit, states: Iterable[NodeState]) -> list[WorstLag]:
+def worst_lags(visit: PageRequest, states: Iterable[NodeState]) -> list[WorstLag]:
     """The groups that lag most among those that the brokers report. Groups and topics that the user may not describe
     are left out.
     """

@@ -36,7 +36,7 @@ class Refusal(Exception):
         self.status = status
 
 
-class Visit:
+class PageRequest:
     """One request for a page: its path, its parameters, and a client with the permissions of its user."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Page(NamedTuple):
     path: str
     """The path of the page, which may have variables: `/topics/{name}`."""
     template: str
-    describe: Callable[[Visit], Awaitable[object]]
+    describe: Callable[[PageRequest], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -146,7 +146,7 @@ class Rows(Generic[T]):
 
 
 async def choose_names(
-    names: Iterable[str], visit: Visit, is_shown: Callable[[str], bool], size: int = ROWS_MAX
+    names: Iterable[str], visit: PageRequest, is_shown: Callable[[str], bool], size: int = ROWS_MAX
 ) -> tuple[list[str], int, str | None]:
     """Choose the names for one page: the first `size` names after the query parameter `after` that contain the text of
     the query parameter `q`. Returns these names sorted, the number of all names that contain the text, and the address

@@ -120,7 +120,9 @@ async def recent_offsets(client: KafkaClient, partitions: Iterable[Partition], s
     others: list[Partition] = []
     for count, key in enumerate(partitions, 1):
         partition = find(key)
-        is_idle = partition is not None and partition.leadership is not None and is_quiet(partition.log, since_ms)
+        is_idle = (
+            partition is not None and partition.leadership is not None and has_no_record_since(partition.log, since_ms)
+        )
         if is_idle and client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, key[0]):
             found[key] = -1
         else:
@@ -130,7 +132,7 @@ async def recent_offsets(client: KafkaClient, partitions: Iterable[Partition], s
     return found | await offsets_of(client, others, since_ms)
 
 
-def is_quiet(log: Log, since_ms: int) -> bool:
+def has_no_record_since(log: Log, since_ms: int) -> bool:
     """Whether a log has no record at or after `since_ms`. It is False if the active segment does not show that without
     a read.
     """

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
+from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, RecordKind
+from moldau.broker.console.decoding.prefilter import ANYWHERE
 from moldau.broker.console.decoding.selection import RecordFilter, ShownRecord
-from moldau.broker.console.decoding.signs import ANYWHERE
 from moldau.broker.console.decoding.texts import FORMS
 from moldau.broker.console.lag import fetch
-from moldau.broker.console.page import Page, Refusal, Visit, as_json, decimal, gather_results
+from moldau.broker.console.page import Page, PageRequest, Refusal, as_json, decimal, gather_results
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
 from moldau.broker.console.record_reading import ReadBudget, ReadRecords, RecordReader, not_decoded, piece_of
 from moldau.broker.console.topic_pages import INTERNAL, visible_topic
@@ -89,7 +89,7 @@ class RecordList:
     is_internal: bool
 
 
-async def describe_records(visit: Visit) -> RecordList:
+async def describe_records(visit: PageRequest) -> RecordList:
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
     visit.require(AclOperation.READ, ResourceKind.TOPIC, name)
@@ -175,7 +175,7 @@ def page_records(records: list[ShownRecord], limit: int, *, is_newest: bool) -> 
     return records[:limit], True
 
 
-async def wanted_of(visit: Visit, topic: str) -> RecordFilter:
+async def wanted_of(visit: PageRequest, topic: str) -> RecordFilter:
     """The filters and formats in the query, for the records of a topic. Raises `Refusal`."""
     pattern = visit.field("find")
     find = pattern.join(ANYWHERE) if pattern else ""
@@ -188,7 +188,7 @@ async def wanted_of(visit: Visit, topic: str) -> RecordFilter:
         if not is_expression:
             raise Refusal(400, f"{pattern[:200]!r} is not an expression of RE2")
     key = visit.exact("key") or None
-    contents = CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
+    contents = CONTENTS_OF_TOPICS.get(topic, RecordKind.PLAIN)
     return RecordFilter(
         visit.choice("isolation", ISOLATIONS) == ISOLATIONS[0],
         None if key is None else key.encode("utf-8", "surrogateescape"),
@@ -203,7 +203,7 @@ async def wanted_of(visit: Visit, topic: str) -> RecordFilter:
     )
 
 
-def header_of(visit: Visit) -> tuple[str, bytes | None] | None:
+def header_of(visit: PageRequest) -> tuple[str, bytes | None] | None:
     """The header that the query requires of records, as (name, value); a value of None means any value. None if the
     query requires no header.
     """
@@ -211,7 +211,7 @@ def header_of(visit: Visit) -> tuple[str, bytes | None] | None:
     return (name, value.encode("utf-8", "surrogateescape") if has_value else None) if name else None
 
 
-def field_of(visit: Visit) -> tuple[str, str] | None:
+def field_of(visit: PageRequest) -> tuple[str, str] | None:
     """The JSON field in the query that records must have: its path, and its value as text. None if the query names no
     field. Raises `Refusal`.
     """
@@ -222,13 +222,13 @@ def field_of(visit: Visit) -> tuple[str, str] | None:
     return (path, text) if given else None
 
 
-def subpage_visit(visit: Visit, name: str) -> Visit:
+def subpage_visit(visit: PageRequest, name: str) -> PageRequest:
     """The visit of a page below this one: its path has the further step `name`, and its query is the same."""
-    return Visit(visit.client, f"{visit.path}/{name}", visit.variables, visit.query)
+    return PageRequest(visit.client, f"{visit.path}/{name}", visit.variables, visit.query)
 
 
 async def ranges_of(
-    visit: Visit, keys: list[Partition], wanted: RecordFilter
+    visit: PageRequest, keys: list[Partition], wanted: RecordFilter
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """The range of offsets to show of each partition, as start and end (exclusive): from the first record at or after
     the query's `since` up to the first record at or after its `until`. Raises `Refusal`.
@@ -244,7 +244,7 @@ async def ranges_of(
     return starts, ends
 
 
-async def times_of(visit: Visit, name: str, keys: list[Partition]) -> dict[Partition, int]:
+async def times_of(visit: PageRequest, name: str, keys: list[Partition]) -> dict[Partition, int]:
     """The offset of each partition's first record at or after the time in the query parameter `name`; `OFFSET_MAX` if
     there is none. Empty if the query does not have the parameter. Raises `Refusal`.
     """
@@ -273,7 +273,7 @@ def time_ms(name: str, text: str) -> int:
         ) from None
 
 
-def partitions_of(visit: Visit, topic: Topic, most: int = PARTITIONS_MAX) -> list[Partition]:
+def partitions_of(visit: PageRequest, topic: Topic, most: int = PARTITIONS_MAX) -> list[Partition]:
     """The partition that the query names. If it names none, the first `most` partitions of the topic. Raises
     `Refusal`.
     """
@@ -288,7 +288,7 @@ def partitions_of(visit: Visit, topic: Topic, most: int = PARTITIONS_MAX) -> lis
 # The search
 
 
-async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator[bytes]:
+async def search_records(visit: PageRequest, last_event_id: str = "") -> AsyncIterator[bytes]:
     """Begin a search of a topic's records. Returns server-sent events with the records found and the progress. If the
     browser resumes the search, it begins anew. Raises `Refusal`.
     """
@@ -320,7 +320,7 @@ async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator
 # The live tail
 
 
-async def tail_records(visit: Visit, last_event_id: str) -> AsyncIterator[bytes]:
+async def tail_records(visit: PageRequest, last_event_id: str) -> AsyncIterator[bytes]:
     """Begin a live tail of a topic. Returns server-sent events with the records that are written from now on, or after
     those of the event `last_event_id`. The id of an event has the offsets from which a later request resumes. Raises
     `Refusal`.
@@ -348,7 +348,7 @@ def _resumed(last_event_id: str) -> dict[int, int]:
     return found
 
 
-async def _events(visit: Visit, offsets: dict[Partition, int], wanted: RecordFilter) -> AsyncIterator[bytes]:
+async def _events(visit: PageRequest, offsets: dict[Partition, int], wanted: RecordFilter) -> AsyncIterator[bytes]:
     environment = visit.ports.environment
     deadline_ms = environment.monotonic_ms() + TAIL_MS
     left = TAIL_BYTES
@@ -390,7 +390,7 @@ class _Tail(NamedTuple):
     error: str = ""
 
 
-async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: RecordFilter) -> _Tail:
+async def _piece(visit: PageRequest, key: Partition, offset: int, end: int, wanted: RecordFilter) -> _Tail:
     """Read one piece of a partition, and select the matching records in it. If the tail is far behind `end`, and
     no search filter is set, most of the offsets before `end` are skipped.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.broker.console.page import Page, Visit, error_name
+from moldau.broker.console.page import Page, PageRequest, error_name
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from moldau.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
@@ -80,7 +80,7 @@ class Permissions:
     """Why a table is empty, by the name of the table."""
 
 
-async def describe_permissions(visit: Visit) -> Permissions:
+async def describe_permissions(visit: PageRequest) -> Permissions:
     q = visit.field("q").lower()
     errors: dict[str, str] = {}
     acls = [each for each in await _acls(visit, errors) if q in f"{each.principal} {each.name}".lower()]
@@ -99,7 +99,7 @@ async def describe_permissions(visit: Visit) -> Permissions:
     )
 
 
-async def _acls(visit: Visit, errors: dict[str, str]) -> list[AclRow]:
+async def _acls(visit: PageRequest, errors: dict[str, str]) -> list[AclRow]:
     request = DescribeAclsRequest(
         resource_type_filter=ANY,
         resource_name_filter=None,
@@ -128,7 +128,7 @@ async def _acls(visit: Visit, errors: dict[str, str]) -> list[AclRow]:
     return sorted(rows, key=lambda each: (each.principal, each.resource, each.name, each.operation))
 
 
-async def _users(visit: Visit, errors: dict[str, str]) -> list[UserRow]:
+async def _users(visit: PageRequest, errors: dict[str, str]) -> list[UserRow]:
     request = DescribeUserScramCredentialsRequest(users=None)
     answer = await visit.client.ask(request, DescribeUserScramCredentialsResponse)
     if answer.error_code:
@@ -146,7 +146,7 @@ async def _users(visit: Visit, errors: dict[str, str]) -> list[UserRow]:
     return sorted(rows, key=lambda each: each.name)
 
 
-async def _quotas(visit: Visit, errors: dict[str, str]) -> list[QuotaRow]:
+async def _quotas(visit: PageRequest, errors: dict[str, str]) -> list[QuotaRow]:
     request = DescribeClientQuotasRequest(components=[], strict=False)
     answer = await visit.client.ask(request, DescribeClientQuotasResponse)
     if answer.error_code:
@@ -160,7 +160,7 @@ async def _quotas(visit: Visit, errors: dict[str, str]) -> list[QuotaRow]:
     ]
 
 
-async def _tokens(visit: Visit, errors: dict[str, str]) -> list[TokenRow]:
+async def _tokens(visit: PageRequest, errors: dict[str, str]) -> list[TokenRow]:
     request = DescribeDelegationTokenRequest(owners=None)
     answer = await visit.client.ask(request, DescribeDelegationTokenResponse)
     if answer.error_code:

@@ -19,7 +19,7 @@ from moldau.broker.console.decoding.texts import escape_unprintable
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
 from moldau.broker.console.logins import Logins, check_embedding, check_form_key, check_origin, cookie_of
-from moldau.broker.console.page import Page, Refusal, Visit
+from moldau.broker.console.page import Page, PageRequest, Refusal
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
 from moldau.broker.console.record_pages import search_records, tail_records
 from moldau.broker.console.rendering import Renderer, file_of
@@ -118,7 +118,7 @@ class Console:
 
         return show
 
-    def _visit(self, request: HttpRequest) -> Visit | None:
+    def _visit(self, request: HttpRequest) -> PageRequest | None:
         """The visit of the user that a request's session belongs to; None if the user has to log in first. Raises
         `Refusal`.
         """
@@ -128,9 +128,9 @@ class Console:
         if access is None:
             return None
         client = KafkaClient(self._ports, access, request.client_host)
-        return Visit(client, request.path, request.variables, request.query)
+        return PageRequest(client, request.path, request.variables, request.query)
 
-    def _stream(self, begin: Callable[[Visit, str], Awaitable[AsyncIterator[bytes]]]) -> Handler:
+    def _stream(self, begin: Callable[[PageRequest, str], Awaitable[AsyncIterator[bytes]]]) -> Handler:
         async def stream(request: HttpRequest) -> HttpResponse | StreamResponse:
             try:
                 visit = self._visit(request)

@@ -15,7 +15,7 @@ from moldau.broker.console.change import (
     number_in_form,
     raise_refusal,
 )
-from moldau.broker.console.page import Refusal, Visit, decimal, gather_results, path_to
+from moldau.broker.console.page import PageRequest, Refusal, decimal, gather_results, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, ask_leaders, offsets_of, replica_sizes
 from moldau.broker.console.rendering import size_text
 from moldau.broker.console.topic_pages import visible_topic
@@ -84,7 +84,7 @@ def settings_in(text: str) -> list[tuple[str, str]]:
     return found
 
 
-async def create_topic(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
+async def create_topic(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult:
     """Create a topic. For a number that is left empty, the broker's default is used."""
     name = form.get("name", "").strip()
     partitions, replicas = number_in_form(form, "partitions", -1), number_in_form(form, "replicas", -1, 16)
@@ -96,7 +96,7 @@ async def create_topic(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     return ChangeResult(f"topic {name} created", path_to("topics", name))
 
 
-async def delete_topic(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
+async def delete_topic(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult:
     """Delete a topic. The form must repeat its name."""
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
@@ -109,7 +109,7 @@ async def delete_topic(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     return ChangeResult(f"topic {name} with id {uuid_text(topic.id)} deleted", "/topics")
 
 
-async def change_setting(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
+async def change_setting(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult:
     """Set a setting of a topic. If the form says so, remove the setting instead, so that its default applies."""
     topic = visible_topic(visit, visit.variables["name"])
     name, value = form.get("setting", "").strip(), form.get("value", "")
@@ -124,7 +124,7 @@ async def change_setting(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
     return ChangeResult(what, path_to("topics", topic.name))
 
 
-async def add_partitions(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
+async def add_partitions(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult:
     """Raise the number of a topic's partitions."""
     topic = visible_topic(visit, visit.variables["name"])
     count = number_in_form(form, "count", -1)
@@ -143,7 +143,7 @@ async def add_partitions(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
 # Records
 
 
-async def produce(visit: Visit, form: Mapping[str, str]) -> ChangeResult:
+async def produce(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult:
     """Write one record. If the form names no partition, it is chosen by the key, like Java's producer does, or at
     random if the key is null.
     """
@@ -190,7 +190,7 @@ def _bytes_of(form: Mapping[str, str], name: str) -> bytes | None:
         raise Refusal(400, f"the {name} is not hexadecimal") from None
 
 
-async def delete_records(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
+async def delete_records(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Delete the records before an offset, in one partition or in all. If the form names no offset, all records below
     the high watermark are deleted. The first form is answered with a preview.
     """
@@ -241,7 +241,7 @@ async def delete_records(visit: Visit, form: Mapping[str, str]) -> ChangeResult 
 # Leaders and replicas
 
 
-async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
+async def elect_leaders(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Elect the preferred leaders of partitions, or make an unclean election, which elects any live replica for a
     partition without a leader. The first form for an unclean election is answered with a warning.
     """
@@ -284,7 +284,7 @@ async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> ChangeResult |
     )
 
 
-async def move_partitions(visit: Visit, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
+async def move_partitions(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
     """Move replicas to other brokers, or cancel moves. The first form for a move is answered with a preview."""
     topic = visible_topic(visit, visit.variables["name"])
     if form.get("cancel") == "yes":
@@ -333,7 +333,7 @@ async def move_partitions(visit: Visit, form: Mapping[str, str]) -> ChangeResult
     )
 
 
-async def _reassign(visit: Visit, topic: Topic, moves: Mapping[int, list[int] | None]) -> None:
+async def _reassign(visit: PageRequest, topic: Topic, moves: Mapping[int, list[int] | None]) -> None:
     """Change the replicas of partitions. None cancels the move of a partition. Raises `Refusal`."""
     partitions = [ReassignablePartition(partition_index=index, replicas=each) for index, each in moves.items()]
     request = AlterPartitionReassignmentsRequest(
@@ -353,7 +353,7 @@ def choose_brokers(brokers: Sequence[int], index: int, count: int) -> list[int]:
     return [brokers[(index + each) % len(brokers)] for each in range(min(count, len(brokers)))]
 
 
-def _brokers(visit: Visit, form: Mapping[str, str]) -> list[int]:
+def _brokers(visit: PageRequest, form: Mapping[str, str]) -> list[int]:
     """The node ids of the brokers that a form names. Raises `Refusal`."""
     texts = form.get("brokers", "").replace(",", " ").split()
     known = visit.ports.cluster.image.cluster.brokers

@@ -10,7 +10,7 @@ from typing import Final
 
 from moldau.broker.console.cluster_pages import TOPIC, SettingRow, settings_of
 from moldau.broker.console.lag import ends_of
-from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Refusal, Rows, Visit, choose_names, gather_results
+from moldau.broker.console.page import ROWS_MAX, SLICE, Page, PageRequest, Refusal, Rows, choose_names, gather_results
 from moldau.broker.console.partitions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -70,7 +70,7 @@ class TopicList:
     """The number of topics that were compared to sort the list; 0 if all were."""
 
 
-async def describe_topics(visit: Visit) -> TopicList:
+async def describe_topics(visit: PageRequest) -> TopicList:
     image = visit.ports.cluster.image.topics
     internal = visit.choice("internal", ("yes", "no"))
 
@@ -110,7 +110,7 @@ def rate_of(row: TopicRow) -> float:
     return row.records_a_second or 0
 
 
-async def _rows(visit: Visit, topics: Sequence[Topic]) -> list[TopicRow]:
+async def _rows(visit: PageRequest, topics: Sequence[Topic]) -> list[TopicRow]:
     sizes: dict[str, int] = {}
     for (name, _, _), size in (await replica_sizes(visit.client, topics)).items():
         sizes[name] = sizes.get(name, 0) + size
@@ -193,7 +193,7 @@ class TopicDescription:
     """The groups that have an offset in the topic."""
 
 
-async def describe_topic(visit: Visit) -> TopicDescription:
+async def describe_topic(visit: PageRequest) -> TopicDescription:
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
     first = visit.whole_number("from", 0)
@@ -286,7 +286,7 @@ def sum_of_known(values: Iterable[float | None]) -> float | None:
     return round(sum(known), 2) if known else None
 
 
-def visible_topic(visit: Visit, name: str) -> Topic:
+def visible_topic(visit: PageRequest, name: str) -> Topic:
     """The topic with this name. Raises the same `Refusal` if it does not exist and if the user may not describe it."""
     topic = visit.ports.cluster.image.topics.by_name(name)
     if topic is None or not visit.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, name):

@@ -17,9 +17,9 @@ from moldau.broker.console.kafka_client import Unanswered
 from moldau.broker.console.page import (
     SLICE,
     Page,
+    PageRequest,
     Refusal,
     Rows,
-    Visit,
     choose_names,
     decimal,
     error_name,
@@ -79,7 +79,7 @@ class TransactionList:
     errors: list[str]
 
 
-async def describe_all(visit: Visit) -> TransactionList:
+async def describe_all(visit: PageRequest) -> TransactionList:
     state = visit.choice("state", STATES)
     access = visit.client.access
     sees_all = access.is_unrestricted or access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID)
@@ -107,7 +107,7 @@ async def describe_all(visit: Visit) -> TransactionList:
 
 
 async def _hanging(
-    visit: Visit, opened: list[OpenTransaction], listed: Mapping[str, tuple[ListedTransaction, int]]
+    visit: PageRequest, opened: list[OpenTransaction], listed: Mapping[str, tuple[ListedTransaction, int]]
 ) -> list[OpenTransaction]:
     """The transactions among `opened` that hang, because their coordinators will write no marker to the partition.
     Raises `Unanswered`.
@@ -147,7 +147,7 @@ def is_ending(state: TransactionState, opened: OpenTransaction) -> bool:
     )
 
 
-async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]], list[str]]:
+async def _listed(visit: PageRequest) -> tuple[dict[str, tuple[ListedTransaction, int]], list[str]]:
     """List the transactions that the user may describe, by transactional id, each with the node id of its coordinator.
     The second value has the errors of brokers that did not list theirs.
     """
@@ -173,7 +173,7 @@ async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]
     return found, errors
 
 
-async def _described(visit: Visit, coordinators: Mapping[str, int]) -> list[TransactionState]:
+async def _described(visit: PageRequest, coordinators: Mapping[str, int]) -> list[TransactionState]:
     """Describe transactions by requests to their coordinators. Raises `Unanswered`."""
     by_broker: dict[int, list[str]] = {}
     for name, broker_id in coordinators.items():
@@ -191,7 +191,7 @@ async def _described(visit: Visit, coordinators: Mapping[str, int]) -> list[Tran
     return found
 
 
-def _row(visit: Visit, state: TransactionState, coordinator: int) -> TransactionRow:
+def _row(visit: PageRequest, state: TransactionState, coordinator: int) -> TransactionRow:
     is_open = state.transaction_start_time_ms >= 0 and state.transaction_state in OPEN_STATES
     age_ms = max(visit.ports.environment.wall_ms() - state.transaction_start_time_ms, 0)
     return TransactionRow(
@@ -207,7 +207,7 @@ def _row(visit: Visit, state: TransactionState, coordinator: int) -> Transaction
     )
 
 
-async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
+async def _opened(visit: PageRequest) -> tuple[list[OpenTransaction], int | None]:
     """The open transactions in partitions whose last stable offset is below the high watermark. Topics that the user
     may not read are left out. The second value is the number of partitions that were searched, or None if all were.
     """
@@ -262,7 +262,7 @@ class ProducerList:
     left_out: int
 
 
-async def describe_producers(visit: Visit) -> ProducerList:
+async def describe_producers(visit: PageRequest) -> ProducerList:
     name, text = visit.variables["name"], visit.variables["partition"]
     topic = visible_topic(visit, name)
     visit.require(AclOperation.READ, ResourceKind.TOPIC, name)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 
 from moldau.broker.config.config import Config
-from moldau.broker.coordinators.group_row import group_coordinator_config
+from moldau.broker.coordinators.group_coordinator import group_coordinator_config
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.image import CurrentImage
 from moldau.broker.coordinators.latest_offsets import LatestOffsets
@@ -17,7 +17,7 @@ from moldau.broker.coordinators.shards import Shards
 from moldau.broker.coordinators.share_coordinator import ShareCoordinator, share_state_config
 from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
-from moldau.broker.coordinators.transactions import transaction_config, transaction_row
+from moldau.broker.coordinators.transactions import transaction_config, transaction_coordinator_definition
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.producer_ids import ProducerIds
@@ -80,7 +80,7 @@ class BrokerCoordinators:
         ports.settings.subscribe(lambda in_force: self.groups.configure(group_coordinator_config(in_force)))
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
         sender = MarkerSender(ports.node_id, loop, cluster, ports.brokers, self.markers)
-        transactions = transaction_row(
+        transactions = transaction_coordinator_definition(
             transaction_config(config),
             ports.producer_ids.next_id,
             lambda: cluster.image.features.levels.get(TRANSACTION_VERSION, 0),

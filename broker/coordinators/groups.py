@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from moldau.broker.coordinators.group_row import group_row
+from moldau.broker.coordinators.group_coordinator import group_coordinator_definition
 from moldau.broker.coordinators.shards import Shards
 from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.runtime.environment import Environment
@@ -19,7 +19,7 @@ from moldau.coordinator.group.image import CoordinatorImage
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.coordinators.row import Reports
+    from moldau.broker.coordinators.definition import CommandReports
     from moldau.broker.coordinators.shard_runner import ShardRunner
     from moldau.coordinator.group.events import ShardRequest
     from moldau.coordinator.group.records import LoadedChange
@@ -54,13 +54,13 @@ class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
         self._current_image = current_image
         self._share_states = share_states
         self._history = GroupHistory(environment.wall_ms(), log_start_of=log_start_of)
-        row = group_row(config, current_image, self._history, self._perform)
+        row = group_coordinator_definition(config, current_image, self._history, self._perform)
         super().__init__(row, environment, loop, spawn, partitions_count)
 
     def configure(self, config: GroupConfig) -> None:
         """Apply settings that have changed at run time. Each state machine uses them from its next step on."""
         self.config = config
-        self.replace_row(group_row(config, self._current_image, self._history, self._perform))
+        self.replace_row(group_coordinator_definition(config, self._current_image, self._history, self._perform))
         for runner in self.runners:
             runner.shard.config = config
 
@@ -71,7 +71,7 @@ class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
         protocol = PROTOCOLS.get(feature)
         return levels.get(feature, 0) > 0 and (protocol is None or protocol in self.config.rebalance_protocols)
 
-    def _perform(self, command: object, reports: Reports[ShardRequest]) -> None:
+    def _perform(self, command: object, reports: CommandReports[ShardRequest]) -> None:
         """Carry out a command of a state machine: initialize share states, compute a target assignment, or resolve
         regular expressions.
         """
@@ -127,7 +127,9 @@ class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-async def compute_target(environment: Environment, command: ComputeTarget, reports: Reports[ShardRequest]) -> None:
+async def compute_target(
+    environment: Environment, command: ComputeTarget, reports: CommandReports[ShardRequest]
+) -> None:
     """Compute the target assignment of a large group in a thread, and report it to the group's state machine."""
     from moldau.coordinator.group.target import TargetComputed
 

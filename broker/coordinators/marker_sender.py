@@ -18,8 +18,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from moldau.broker.coordinators.definition import CommandReports
 from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
-from moldau.broker.coordinators.row import Reports
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.network.peer_channel import NoResponseReason
@@ -59,7 +59,7 @@ class PendingMarkers:
         command: SendMarkers,
         marker: Marker,
         partitions: Sequence[TopicPartition],
-        reports: Reports[TransactionEvent],
+        reports: CommandReports[TransactionEvent],
     ) -> None:
         self.command = command
         self.marker = marker
@@ -118,7 +118,7 @@ class MarkerSender:
         self._writer = writer
         self._destinations: defaultdict[int, MarkerQueue] = defaultdict(MarkerQueue)
 
-    def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
+    def perform(self, command: object, reports: CommandReports[TransactionEvent]) -> None:
         """Send the markers of an ended transaction until every partition has one. `command` is a `SendMarkers` of the
         transaction coordinator's state machine.
         """

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from moldau.broker.coordinators.row import Reports
+from moldau.broker.coordinators.definition import CommandReports
 from moldau.broker.runtime.environment import Environment
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
 from moldau.coordinator.consumer.regular_expressions import matching_topics, regex_fault
@@ -21,7 +21,9 @@ LOOKED_AT_ONCE: Final = 64
 """The number of topics after which a resolution lets other tasks of the event loop run."""
 
 
-async def resolve_regexes(environment: Environment, command: ResolveRegexes, reports: Reports[ShardRequest]) -> None:
+async def resolve_regexes(
+    environment: Environment, command: ResolveRegexes, reports: CommandReports[ShardRequest]
+) -> None:
     """Find the topics that match the expressions of a group and that the client may describe, and report them to the
     group's state machine. The hashes of all matched topics, which the state machine needs, are computed before the
     report.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from moldau.broker.config.internal_topics import InternalTopic
+from moldau.broker.coordinators.definition import KeyType
 from moldau.broker.coordinators.partition_log import CoordinatorLog, LeaderLog
-from moldau.broker.coordinators.row import KeyType
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, Generic, Protocol, TypeVar, cast
 
+from moldau.broker.coordinators.definition import CoordinatorDefinition
 from moldau.broker.coordinators.partition_log import CoordinatorLog
-from moldau.broker.coordinators.row import CoordinatorRow
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import FIRST_LINE_MS, Progress, log, short_duration_text
 from moldau.coordinator.runtime.log_reading import LogReader, Replayable
@@ -85,7 +85,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
 
     def __init__(
         self,
-        row: CoordinatorRow[ShardT, RequestT, LoadedT],
+        row: CoordinatorDefinition[ShardT, RequestT, LoadedT],
         partition_log: CoordinatorLog,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,

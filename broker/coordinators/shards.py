@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from moldau.broker.config.internal_topics import InternalTopic
+from moldau.broker.coordinators.definition import CoordinatorDefinition, KeyType
 from moldau.broker.coordinators.partition_log import CoordinatorLog
-from moldau.broker.coordinators.row import CoordinatorRow, KeyType
 from moldau.broker.coordinators.shard_runner import LoadingProgress, ShardRunner
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
@@ -33,7 +33,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     def __init__(
         self,
-        row: CoordinatorRow[ShardT, RequestT, LoadedT],
+        row: CoordinatorDefinition[ShardT, RequestT, LoadedT],
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
@@ -57,10 +57,10 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def required_acks(self) -> int:
-        """The acks with which the records of the state machines are appended: `CoordinatorRow.required_acks`."""
+        """The acks with which the records of the state machines are appended: `CoordinatorDefinition.required_acks`."""
         return self._row.required_acks
 
-    def replace_row(self, row: CoordinatorRow[ShardT, RequestT, LoadedT]) -> None:
+    def replace_row(self, row: CoordinatorDefinition[ShardT, RequestT, LoadedT]) -> None:
         """Use another description of the coordinator, with the same topic, for the state machines that are made from
         now on.
         """

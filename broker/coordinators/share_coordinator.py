@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.config.internal_topics import SHARE_GROUP_STATE_TOPIC, InternalTopic
-from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
+from moldau.broker.coordinators.definition import CommandReports, CoordinatorDefinition, KeyType
 from moldau.broker.coordinators.shards import Shards
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from moldau.coordinator.share_coordinator.records import ShareStateChange
     from moldau.coordinator.share_coordinator.shard import ShareStateShard
 
-    ShareStateRow: TypeAlias = CoordinatorRow[ShareStateShard, ShareStateEvent, ShareStateChange]
+    ShareStateRow: TypeAlias = CoordinatorDefinition[ShareStateShard, ShareStateEvent, ShareStateChange]
     ShareStateRunner: TypeAlias = ShardRunner[ShareStateShard, ShareStateEvent, ShareStateChange]
 
 
@@ -58,7 +58,7 @@ class ShareCoordinator:
         partitions_count: Callable[[str], int | None],
         current_image: Callable[[], CoordinatorImage],
     ) -> None:
-        row = share_state_row(config, current_image)
+        row = share_coordinator_definition(config, current_image)
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def runner_of(self, key: ShareKey) -> ShareStateRunner | ErrorCode:
@@ -90,7 +90,9 @@ def is_share_key(key: str) -> bool:
     return bool(group_id.strip()) and SHARE_KEY_END.fullmatch(key[len(group_id) :]) is not None and bool(rest)
 
 
-def share_state_row(config: ShareStateConfig, current_image: Callable[[], CoordinatorImage]) -> ShareStateRow:
+def share_coordinator_definition(
+    config: ShareStateConfig, current_image: Callable[[], CoordinatorImage]
+) -> ShareStateRow:
     def partition_count(topic_id: bytes) -> int | None:
         topic = current_image().topic_of_id(topic_id)
         return None if topic is None else topic.partitions_count
@@ -105,7 +107,7 @@ def share_state_row(config: ShareStateConfig, current_image: Callable[[], Coordi
 
         return ShareStateShard(config, high_watermark, partition_count)
 
-    return CoordinatorRow(
+    return CoordinatorDefinition(
         topic=state_topic(config),
         key_type=KeyType.SHARE,
         log_name="moldau.share",
@@ -138,7 +140,7 @@ def new_reader() -> RecordReader[ShareStateChange]:
     return ShareStateRecordReader()
 
 
-def prune_log(command: object, reports: Reports[ShareStateEvent]) -> None:
+def prune_log(command: object, reports: CommandReports[ShareStateEvent]) -> None:
     """Delete the redundant records at the start of a partition of `__share_group_state`, and report that to the state
     machine. If the log refuses, the state machine gives the command again later.
     """

@@ -38,7 +38,7 @@ def message_of(requests: Sequence[StateRequest]) -> object:
         case InitializeState():
             begun = [
                 initialize.InitializeStateData(
-                    topic_id=topic_id, partitions=[begun_partition(each) for each in of_topic]
+                    topic_id=topic_id, partitions=[initialize_entry(each) for each in of_topic]
                 )
                 for topic_id, of_topic in grouped_by_topic(requests, InitializeState).items()
             ]
@@ -77,7 +77,7 @@ def message_of(requests: Sequence[StateRequest]) -> object:
             return delete.DeleteShareGroupStateRequest(group_id=group_id, topics=deleted)
         case WriteState():
             written = [
-                write.WriteStateData(topic_id=topic_id, partitions=[written_partition(each) for each in of_topic])
+                write.WriteStateData(topic_id=topic_id, partitions=[write_entry(each) for each in of_topic])
                 for topic_id, of_topic in grouped_by_topic(requests, WriteState).items()
             ]
             return write.WriteShareGroupStateRequest(group_id=group_id, topics=written)
@@ -91,13 +91,13 @@ def grouped_by_topic(requests: Sequence[StateRequest], kind: type[RequestT]) -> 
     return topics
 
 
-def begun_partition(request: InitializeState) -> initialize.PartitionData:
+def initialize_entry(request: InitializeState) -> initialize.PartitionData:
     return initialize.PartitionData(
         partition=request.key.partition, state_epoch=request.state_epoch, start_offset=request.start_offset
     )
 
 
-def written_partition(request: WriteState) -> write.PartitionData:
+def write_entry(request: WriteState) -> write.PartitionData:
     return write.PartitionData(
         partition=request.key.partition,
         state_epoch=request.state_epoch,

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from moldau.broker.coordinators.row import Reports
+from moldau.broker.coordinators.definition import CommandReports
 from moldau.broker.coordinators.share_coordinator_messages import Answers
 from moldau.broker.coordinators.share_state_persister import NO_WAITER, ShareStatePersister
 from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
@@ -34,7 +34,7 @@ a record for each.
 
 
 def perform_initialization(
-    persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]
+    persister: ShareStatePersister, command: InitializeStates, reports: CommandReports[ShardRequest]
 ) -> None:
     """Initialize the state of the share partitions that a command names, and report to the group's state machine which
     succeeded and which failed.

@@ -108,7 +108,7 @@ class TransactionVerifier:
         repeated for at most `retry_ms_max`.
         """
         if question.adds:
-            question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).on_answer)
+            question = question._replace(answered=RepeatedQuestion(self, question, self._retry_ms_max).on_answer)
         self.ask_once(question)
 
     def ask_once(self, question: TransactionQuestion) -> None:
@@ -149,7 +149,7 @@ class TransactionVerifier:
             runner.submit(VerifyPartitions(waiter, transactional_id, producer_id, producer_epoch, partitions))
 
 
-class PatientAnswer:
+class RepeatedQuestion:
     """Repeats a question while the coordinator completes the producer's previous transaction, for at most
     `patience_ms`. The completion takes milliseconds; an error would make the client wait longer before it repeats its
     request (`add.partitions.to.txn.retry.backoff.max.ms`).

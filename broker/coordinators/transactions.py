@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
-from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
+from moldau.broker.coordinators.definition import CommandReports, CoordinatorDefinition, KeyType
 from moldau.broker.coordinators.shards import Shards
 from moldau.coordinator.transaction.events import TransactionConfig
 from moldau.protocol.compression import Codec
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from moldau.coordinator.transaction.records import TransactionChange
     from moldau.coordinator.transaction.shard import TransactionShard
 
-    TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionEvent, TransactionChange]
-    Perform: TypeAlias = Callable[[object, Reports[TransactionEvent]], None]
+    TransactionRow: TypeAlias = CoordinatorDefinition[TransactionShard, TransactionEvent, TransactionChange]
+    Perform: TypeAlias = Callable[[object, CommandReports[TransactionEvent]], None]
 
 TransactionCoordinator: TypeAlias = "Shards[TransactionShard, TransactionEvent, TransactionChange]"
 """The transaction coordinator of a broker. The `CoordinatorRegistry` tells it which partitions of `__transaction_state`
@@ -29,7 +29,7 @@ this broker begins and ceases to lead.
 """
 
 
-def transaction_row(
+def transaction_coordinator_definition(
     config: TransactionConfig,
     next_producer_id: Callable[[], int | None],
     transaction_version: Callable[[], int],
@@ -50,7 +50,7 @@ def transaction_row(
 
         return TransactionShard(config, high_watermark, leader_epoch, next_producer_id, transaction_version)
 
-    return CoordinatorRow(
+    return CoordinatorDefinition(
         topic=state_topic(config),
         key_type=KeyType.TRANSACTION,
         log_name="moldau.transactions",

@@ -23,7 +23,7 @@ COUNTED_MAX: Final = 600
 """The most partitions that one sample reads."""
 
 
-class UnreadRange(NamedTuple):
+class LagRange(NamedTuple):
     """The range of offsets of a partition that a group has not read, from `begin` to `end` (exclusive)."""
 
     key: Partition
@@ -69,7 +69,7 @@ class UnreadCounter:
         self._before, self._now, self._told, self._topic_ids = self._now, {}, {}, {}
         self._budget, self._left = CountingBudget(*SAMPLE_BYTES_MAX), COUNTED_MAX
 
-    def key_of(self, client: KafkaClient, unread: UnreadRange) -> CountKey:
+    def key_of(self, client: KafkaClient, unread: LagRange) -> CountKey:
         """The key by which the count of an unread range is kept."""
         name, index = unread.key
         topic_id = self._topic_ids.get(name)
@@ -78,7 +78,7 @@ class UnreadCounter:
             topic_id = self._topic_ids[name] = b"" if topic is None else topic.id
         return topic_id, index, unread.isolation, unread.begin
 
-    def known_result(self, place: CountKey, unread: UnreadRange) -> CountedLag | None:
+    def known_result(self, place: CountKey, unread: LagRange) -> CountedLag | None:
         """The result of this sample for another group at the same offset; None if there is none."""
         return self._told.get(place) if unread.finished is NO_OFFSETS else None
 
@@ -89,7 +89,7 @@ class UnreadCounter:
         before = self._before
         self._now.update((place, before[place]) for place in places if place in before)
 
-    async def count_behind(self, client: KafkaClient, place: CountKey, unread: UnreadRange) -> CountedLag:
+    async def count_behind(self, client: KafkaClient, place: CountKey, unread: LagRange) -> CountedLag:
         """Return how far a group is behind in one partition. The records are counted if the budget of the sample allows
         it.
         """

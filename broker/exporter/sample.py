@@ -27,7 +27,7 @@ from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import ends_of
 from moldau.broker.console.partitions import READ_COMMITTED
 from moldau.broker.exporter.bounds import PIECE, GroupPartitions, LagBounds, LogOffsets, Partition
-from moldau.broker.exporter.counting import CountedLag, CountKey, UnreadCounter, UnreadRange
+from moldau.broker.exporter.counting import CountedLag, CountKey, LagRange, UnreadCounter
 from moldau.coordinator.offsets.offset_store import GroupOffsets
 from moldau.protocol.errors import ErrorCode
 
@@ -81,7 +81,7 @@ class GroupLag:
     is_settled: bool = False
     """Whether `bounds` were computed from the present committed offsets."""
     bounds: LagBounds = field(default_factory=lambda: LagBounds(0))
-    unread: Sequence[tuple[int, UnreadRange]] = ()
+    unread: Sequence[tuple[int, LagRange]] = ()
     """The unread ranges to count, those of the partitions that are furthest behind first. Each comes with the index of
     its partition in `bounds`.
     """
@@ -271,7 +271,7 @@ class LagSampler:
             await logs.take(await ends_of(self._client, logs, level))
 
 
-async def _unread(client: KafkaClient, group: GroupLag) -> list[tuple[int, UnreadRange]]:
+async def _unread(client: KafkaClient, group: GroupLag) -> list[tuple[int, LagRange]]:
     """The unread ranges of the partitions that are furthest behind in a group, the furthest first. Each comes with the
     index of its partition in the group's `bounds`.
     """
@@ -286,5 +286,5 @@ async def _unread(client: KafkaClient, group: GroupLag) -> list[tuple[int, Unrea
     for place in places:
         key, begin = bounds.keys[place], bounds.begins[place]
         left_out = finished.get(key, NO_OFFSETS)
-        found.append((place, UnreadRange(key, begin, begin + bounds.lags[place], group.isolation, left_out)))
+        found.append((place, LagRange(key, begin, begin + bounds.lags[place], group.isolation, left_out)))
     return found

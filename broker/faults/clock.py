@@ -101,7 +101,7 @@ class FaultyEnvironment:
         return self._environment.wall_ms() + self._clock.offset_ms
 
 
-class MovedEnvironment:
+class MovableEnvironment:
     """An environment for the coordinators. Its monotonic clock follows the `MovableClock`. All other calls go to the
     real environment.
     """
@@ -117,7 +117,7 @@ class MovedEnvironment:
         return self._environment.monotonic_ms() + self._clock.offset_ms
 
 
-class MovedLoop:
+class MovableLoop:
     """An event loop for the coordinators. Its clock and its timers follow the `MovableClock`, so that a test can make
     timers fire earlier. All other calls go to the real event loop.
     """

@@ -35,7 +35,7 @@ class NotFound(Exception):
     """Raised if the resource of a request does not exist. The message names it."""
 
 
-class Control:
+class ControlInterface:
     """The control interface of one node."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Control:
         self._server = HttpServer(
             loop,
             {
-                path: {method: answering(self._checked(resource)) for method, resource in methods.items()}
+                path: {method: json_handler(self._checked(resource)) for method, resource in methods.items()}
                 for path, methods in resources.items()
             },
             spawn,
@@ -163,7 +163,7 @@ class Control:
         return {"entries": [entry.as_json() for entry in self._faults.timeline(int(after))]}
 
 
-def answering(resource: Resource) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+def json_handler(resource: Resource) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
     """Make the HTTP handler of a resource. It returns the result of the resource, or its error, as JSON."""
 
     async def answer(request: HttpRequest) -> HttpResponse:

@@ -65,7 +65,7 @@ class BrokerReplicas:
         return len(self.to_move) + self.moving
 
 
-def holdings_of_node(image: MetadataImage, node_id: int) -> Iterator[BrokerReplicas]:
+def replicas_of_broker(image: MetadataImage, node_id: int) -> Iterator[BrokerReplicas]:
     """Collect the replicas of a broker. Yields the incomplete result after each slice of partitions, and the complete
     one at the end.
     """
@@ -177,7 +177,7 @@ class Departure:
 
     async def _holdings(self) -> BrokerReplicas:
         found = BrokerReplicas()
-        for found in holdings_of_node(self._publisher.image, self._node_id):  # noqa: B007 the last one is whole
+        for found in replicas_of_broker(self._publisher.image, self._node_id):  # noqa: B007 the last one is whole
             await asyncio.sleep(0)
         return found
 

@@ -131,10 +131,10 @@ class NodeParts:
 
     def _moved(self, faults: Faults) -> tuple[Environment, asyncio.AbstractEventLoop]:
         """The environment and the event loop for the coordinators. The faults' control interface can move its clock."""
-        from moldau.broker.faults.clock import MovedEnvironment, MovedLoop
+        from moldau.broker.faults.clock import MovableEnvironment, MovableLoop
 
-        environment = MovedEnvironment(self.environment, faults.clock)
-        return environment, MovedLoop(self.loop, faults.clock)  # type: ignore[return-value]  # by __getattr__
+        environment = MovableEnvironment(self.environment, faults.clock)
+        return environment, MovableLoop(self.loop, faults.clock)  # type: ignore[return-value]  # by __getattr__
 
     def _compose_logs(self) -> None:
         """Compose the log directories, and the parts that make their logs durable."""

@@ -25,7 +25,7 @@ from moldau.broker.node.start_messages import (
     report_of,
     with_advertised_hosts,
 )
-from moldau.broker.release import KAFKA_VERSION, form, python
+from moldau.broker.release import KAFKA_VERSION, hot_path_form, interpreter_text
 from moldau.broker.runtime.environment import Environment, LocalEnvironment
 from moldau.broker.runtime.log_output import write_log
 from moldau.broker.runtime.loop_steps import LoopSteps, callback_name
@@ -33,7 +33,7 @@ from moldau.protocol.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from moldau.broker.config.listeners import HttpAddress
-    from moldau.broker.faults.control import Control
+    from moldau.broker.faults.control import ControlInterface
     from moldau.broker.faults.faults import Faults
     from moldau.broker.node.node import Node
     from moldau.broker.runtime.place import MachineProcesses
@@ -109,7 +109,7 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
     from moldau.storage.log.recovery import CorruptLog
 
     show_all = write_log(errors, config.text("moldau.log.format"), is_quiet=start.is_quiet)
-    log.info("moldau %s (Apache Kafka %s, %s, %s)", __version__, KAFKA_VERSION, python(), form())
+    log.info("moldau %s (Apache Kafka %s, %s, %s)", __version__, KAFKA_VERSION, interpreter_text(), hot_path_form())
     for warning in config.warnings:
         log.warning("%s", warning)
     config = with_advertised_hosts(config, socket.getfqdn)
@@ -266,7 +266,7 @@ class NodeProcess:
         self._stopping: asyncio.Future[str] = loop.create_future()
         self._began_ns = environment.precise_ns()
         self._faults = faults
-        self._control: Control | None = None
+        self._control: ControlInterface | None = None
 
     async def run(self) -> int:
         """Run the node until it is told to stop. Returns the exit status. Raises the error that prevents the start."""
@@ -355,11 +355,13 @@ class NodeProcess:
         """Serve the control interface for faults on demand at `address`, and set the faults of the start. Raises
         OSError and `InvalidFault`.
         """
-        from moldau.broker.faults.control import Control
+        from moldau.broker.faults.control import ControlInterface
         from moldau.broker.faults.moves import LeaderMoves
 
         moves = LeaderMoves(node.cluster, node.quorum, node.coordinators, self._loop)
-        self._control = Control(self._config.node_id, faults, moves, node.log_jobs, self._loop, node.tasks.spawn)
+        self._control = ControlInterface(
+            self._config.node_id, faults, moves, node.log_jobs, self._loop, node.tasks.spawn
+        )
         await self._control.start(address)
         if self._start.faults is not None:
             faults.add_all(self._start.faults)

@@ -14,7 +14,7 @@ from moldau import __version__
 from moldau.broker.config.config import Config
 from moldau.broker.config.listeners import EVERY_INTERFACE, ListenerAddress, read_http_address, with_bound_addresses
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
-from moldau.broker.release import KAFKA_VERSION, is_compiled, python
+from moldau.broker.release import KAFKA_VERSION, interpreter_text, is_compiled
 from moldau.protocol.late_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def report_of(
     return StartReport(
         version=__version__,
         kafka_version=KAFKA_VERSION,
-        python=python(),
+        python=interpreter_text(),
         compiled=is_compiled(),
         node_id=config.node_id,
         roles=tuple(sorted(config.process_roles)),

@@ -14,7 +14,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.replicas.log_checkpoints import LogCheckpoints
 from moldau.broker.replicas.log_directories import FullDisks, LogOpening, NodeDirectories, OpeningResult
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.tasks import InTurns
+from moldau.broker.runtime.tasks import InSlices
 from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
@@ -165,7 +165,7 @@ class LocalLogs:
         now_ms = self._environment.wall_ms()
         found = await _listed(self._environment, self.directories, _partitions_in)
         configs: dict[str, LogConfig] = {}
-        async for _, (topic, _) in InTurns(found):
+        async for _, (topic, _) in InSlices(found):
             if topic not in configs:
                 configs[topic] = config_of(topic)
         if found:
@@ -174,7 +174,7 @@ class LocalLogs:
                 failed_directory.take_offline(error)
         logs: dict[TopicPartition, Log] = {}
         strays: list[str] = []
-        async for directory, key in InTurns(found):
+        async for directory, key in InSlices(found):
             with offline_on_error(directory):
                 if self._settle(directory, key, wanted, logs):
                     strays.append(f"{key[0]}-{key[1]}")
@@ -187,7 +187,7 @@ class LocalLogs:
                 ", ".join(strays[:STRAYS_NAMED]),
                 " …" if len(strays) > STRAYS_NAMED else "",
             )
-        async for key, partition in InTurns(wanted.items()):
+        async for key, partition in InSlices(wanted.items()):
             if key in logs:
                 with offline_on_error(self._of(logs[key])):
                     logs[key].assign_topic_id(partition.topic_id)

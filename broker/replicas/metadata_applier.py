@@ -18,7 +18,7 @@ from moldau.broker.replicas.partition_work import CreateLog, DeleteLog, Partitio
 from moldau.broker.replicas.replica_fetchers import ReplicaFetchers
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
-from moldau.broker.runtime.tasks import InTurns
+from moldau.broker.runtime.tasks import InSlices
 from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
 from moldau.kraft.image.difference import difference_between
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
@@ -89,13 +89,13 @@ class MetadataApplier:
         to.throttles.follow(image.configs, [resource for resource, _ in image.configs.by_resource.items()])
         local = {}
         wanted = {}
-        async for topic, index, partition in InTurns(image.topics.partitions()):
+        async for topic, index, partition in InSlices(image.topics.partitions()):
             if self._node_id in partition.replicas:
                 local[topic.name, index] = topic.id, partition
                 directory = partition.directory_of(self._node_id)
                 wanted[topic.name, index] = AssignedReplica(topic.id, directory, len(partition.replicas) == 1)
         logs = await to.logs.open_all(wanted, lambda topic: to.settings.topic_log_config(image, topic))
-        async for key, (topic_id, assigned) in InTurns(local.items()):
+        async for key, (topic_id, assigned) in InSlices(local.items()):
             if key not in logs:
                 to.replicas.add_offline(key[0], topic_id, key[1])
                 if key in to.logs.damaged:
@@ -103,7 +103,7 @@ class MetadataApplier:
                 continue
             self._add(Partition(key[0], topic_id, key[1], logs[key], to.logs.high_watermark(logs[key])), assigned)
         found: dict[str, list[str]] = {}
-        async for topic_name in InTurns(tuple(to.replicas.by_name)):
+        async for topic_name in InSlices(tuple(to.replicas.by_name)):
             self._find_warnings(image, topic_name, found)
         self._warn(found)
         if to.cluster.image is not image:  # This image was published while the logs were opened.
@@ -116,7 +116,7 @@ class MetadataApplier:
         is applied at once, also to a replica that has no role yet.
         """
         self._to.roles.begin()
-        async for partition in InTurns(tuple(self._to.replicas)):
+        async for partition in InSlices(tuple(self._to.replicas)):
             topic = self._to.cluster.image.topics.by_id.get(partition.topic_id)
             if topic is not None and partition in self._to.replicas:
                 self._to.roles.assume(partition, topic.partitions[partition.index])

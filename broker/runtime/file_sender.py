@@ -62,7 +62,7 @@ class _Job:
         self.looked_at_s = time.monotonic()
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended: its owner, the number of bytes sent, and its status. `status` is 0 if all bytes were sent;
     otherwise `COLD`, `SHORT` or an errno. ECANCELED means that the socket was released, or that the thread stopped.
     """
@@ -107,11 +107,11 @@ class FileSender:
         else:
             self._order(socket)
 
-    def ended(self) -> list[Ended]:
+    def ended(self) -> list[EndedJob]:
         """The jobs that have ended since the last call."""
         _clear(self._told)
         taken = [self._ended.popleft() for _ in range(len(self._ended))]
-        return [Ended(job.owner, job.sent, status) for job, status in taken]
+        return [EndedJob(job.owner, job.sent, status) for job, status in taken]
 
     def fileno(self) -> int:
         """A descriptor that is readable when jobs have ended."""

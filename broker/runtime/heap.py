@@ -36,7 +36,7 @@ QUIET_SIZE_MAX: Final = 1 << 20
 """The growth (bytes) of the process between two checks from which on the process is not quiet."""
 
 
-class MemoryPort(Protocol):
+class HeapPort(Protocol):
     """The part of `Process` that `HeapTrimmer` uses."""
 
     def resident_bytes(self) -> int:
@@ -52,7 +52,7 @@ class MemoryPort(Protocol):
 class HeapTrimmer:
     """Sets the bounds of malloc once clients use the process, and returns free memory to the system after peaks."""
 
-    def __init__(self, memory: MemoryPort, offload: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    def __init__(self, memory: HeapPort, offload: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         self._memory = memory
         self._offload = offload
         self._least = 1 << 62

@@ -17,7 +17,7 @@ log = logging.getLogger("moldau.background")
 
 T = TypeVar("T")
 SLICE_COUNT: Final = 50
-"""The number of elements that `InTurns` yields in one event loop iteration; the work on each may take 40 µs."""
+"""The number of elements that `InSlices` yields in one event loop iteration; the work on each may take 40 µs."""
 
 
 class Spawn(Protocol):
@@ -37,7 +37,7 @@ class Job(NamedTuple):
     delay_ms: int | None = None
 
 
-class InTurns(Generic[T]):
+class InSlices(Generic[T]):
     """An asynchronous iterator over `elements` that yields `SLICE_COUNT` of them in each event loop iteration, so that
     other callbacks run in between. The source of the elements must not change meanwhile.
     """
@@ -46,7 +46,7 @@ class InTurns(Generic[T]):
         self._left = iter(elements)
         self._count = 0
 
-    def __aiter__(self) -> InTurns[T]:
+    def __aiter__(self) -> InSlices[T]:
         return self
 
     async def __anext__(self) -> T:

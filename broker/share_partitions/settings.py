@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moldau.broker.coordinators.group_row import share_settings
+from moldau.broker.coordinators.group_coordinator import share_settings
 from moldau.broker.metadata.cluster_view import DynamicConfig, PublishedMetadata
 from moldau.broker.share_partitions.dead_letter_queue import QueueSettings
 from moldau.kraft.features import DEAD_LETTERS_VERSION, SHARE_VERSION

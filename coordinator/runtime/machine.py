@@ -75,7 +75,7 @@ class Effects(NamedTuple):
     notes: list[str]
     """Messages for the operator's log."""
     commands: Sequence[object] = ()
-    """Actions outside of the log, which `CoordinatorRow.perform` carries out."""
+    """Actions outside of the log, which `CoordinatorDefinition.perform` carries out."""
     transaction: TransactionWrite | None = None
 
     @property

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.mutants.mutant import Hunt, Mutant
 
-SIGNS: Final = "broker/console/decoding/signs.py"
+SIGNS: Final = "broker/console/decoding/prefilter.py"
 
 CONSOLE_MUTANTS: Final = (
     Mutant(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from moldau.broker.coordinators import composition
+from moldau.broker.coordinators.definition import KeyType
 from moldau.broker.coordinators.registry import CoordinatorRegistry, TopicCoordinator
-from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.shards import Shards
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.config.internal_topics import InternalTopic
-from moldau.broker.coordinators.row import CoordinatorRow, KeyType
+from moldau.broker.coordinators.definition import CoordinatorDefinition, KeyType
 from moldau.coordinator.runtime.log_reading import RecordReader
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.shard import Shard
@@ -131,11 +131,11 @@ def count_of(record: Record) -> Count:
     return Count(record.key.decode(), value)
 
 
-CounterRow: TypeAlias = CoordinatorRow[CounterShard, Add, Count]
+CounterRow: TypeAlias = CoordinatorDefinition[CounterShard, Add, Count]
 
 
 def counter_row(*, partitions: int = 1, replication_factor: int = 1) -> CounterRow:
-    return CoordinatorRow(
+    return CoordinatorDefinition(
         topic=InternalTopic(COUNTERS_TOPIC, partitions, replication_factor, {"cleanup.policy": "compact"}),
         key_type=KeyType.SHARE,
         log_name="moldau.counters",

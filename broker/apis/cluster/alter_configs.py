@@ -28,7 +28,7 @@ from moldau.broker.apis.needs import (
     on_topic,
     with_field,
 )
-from moldau.broker.apis.parts import OPEN_MAX, cut
+from moldau.broker.apis.parts import OPEN_MAX, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.config.log_levels import DELETE, alter_loggers
 from moldau.broker.config.values import whole_number
@@ -204,7 +204,7 @@ def check_logger_changes(services: Services, context: RequestContext, request: o
 
 
 ALTER_RULE: Final = elements_rule("resources", "responses", partial(need_of_settings, AclOperation.ALTER_CONFIGS))
-RESOURCES: Final = (cut("resources", "responses", open_max=OPEN_MAX), at_most(ENTRIES_MAX, "resources.configs"))
+RESOURCES: Final = (in_parts("resources", "responses", open_max=OPEN_MAX), at_most(ENTRIES_MAX, "resources.configs"))
 
 APIS: Final = (
     Api(AlterConfigsRequest, broker=alter, controller=alter, needs=ALTER_RULE, lists=RESOURCES),

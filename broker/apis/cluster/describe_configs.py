@@ -15,7 +15,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, need_of_settings, problem_of_node
 from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import elements_rule, on_group
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.describing import (
@@ -24,7 +24,7 @@ from moldau.broker.config.describing import (
     describe_broker_defaults,
     describe_resource,
     describe_topic,
-    told_entry,
+    information_entry,
 )
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
@@ -165,7 +165,7 @@ def _remembered(
         ).to_json()
     if LAG_SETTING in wanted and context.access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TOPIC):
         values[LAG_SETTING] = json.dumps(services.lag_history.points_of(group_id))
-    return [told_entry(name, value, REMEMBERED[name]) for name, value in values.items()]
+    return [information_entry(name, value, REMEMBERED[name]) for name, value in values.items()]
 
 
 def _topic(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | ApiError:
@@ -196,7 +196,7 @@ def _broker(
         return refusal
     entries = describe_broker(settings.config, settings.layers)
     if STATUS_SETTING in (resource.configuration_keys or ()):
-        entries.append(told_entry(STATUS_SETTING, services.node_status.told_to(context.access), STATUS_MEANS))
+        entries.append(information_entry(STATUS_SETTING, services.node_status.told_to(context.access), STATUS_MEANS))
     return entries
 
 
@@ -218,7 +218,7 @@ API: Final = Api(
     controller=handle,
     needs=elements_rule("resources", "results", partial(need_of_settings, AclOperation.DESCRIBE_CONFIGS)),
     lists=[
-        cut("resources", "results", size=2, is_distinct=True),
+        in_parts("resources", "results", size=2, is_distinct=True),
         one_pass("the names become a set", "resources.configuration_keys"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Final
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import describe_groups, without_hidden_topics
 from moldau.broker.apis.needs import all_of, each_in, on_group
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import Pending
@@ -47,5 +47,5 @@ API: Final = Api(
         each_in("group_ids", on_group, AclOperation.DESCRIBE, None, results="groups"),
         without_hidden_topics(assigned_topic_names, not_described, HIDDEN),
     ),
-    lists=[cut("group_ids", "groups", is_distinct=True)],
+    lists=[in_parts("group_ids", "groups", is_distinct=True)],
 )

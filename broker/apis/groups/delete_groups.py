@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import each_in, on_group
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.share_coordinator_messages import Answers
@@ -120,5 +120,5 @@ API: Final = Api(
     DeleteGroupsRequest,
     broker=handle,
     needs=each_in("groups_names", on_group, AclOperation.DELETE, None, results="results"),
-    lists=[cut("groups_names", "results")],
+    lists=[in_parts("groups_names", "results")],
 )

@@ -10,7 +10,7 @@ from typing import Final
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import add_authorized_operations
 from moldau.broker.apis.needs import each_in, on_group
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.network.route import RequestContext
@@ -39,5 +39,5 @@ API: Final = Api(
     DescribeGroupsRequest,
     broker=handle,
     needs=each_in("groups", on_group, AclOperation.DESCRIBE, None),
-    lists=[cut("groups", is_distinct=True)],
+    lists=[in_parts("groups", is_distinct=True)],
 )

@@ -12,10 +12,10 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import Answer, Of, each_in, needs, on_cluster, on_group, on_transactional_id
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import InternalTopic
-from moldau.broker.coordinators.row import KeyType
+from moldau.broker.coordinators.definition import KeyType
 from moldau.broker.coordinators.share_coordinator import is_share_key
 from moldau.broker.metadata.cluster_view import NodeAddress
 from moldau.broker.network.route import RequestContext
@@ -116,4 +116,6 @@ def acl_rule(services: Services, context: RequestContext, request: object, answe
     return rule(services, context, request, answer)
 
 
-API: Final = Api(FindCoordinatorRequest, broker=handle, needs=acl_rule, lists=[cut("coordinator_keys", "coordinators")])
+API: Final = Api(
+    FindCoordinatorRequest, broker=handle, needs=acl_rule, lists=[in_parts("coordinator_keys", "coordinators")]
+)

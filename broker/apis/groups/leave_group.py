@@ -10,7 +10,7 @@ from typing import Final
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.needs import needs, on_group
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import Reply
@@ -33,5 +33,5 @@ def handle(services: Services, context: RequestContext, request: LeaveGroupReque
 
 
 API: Final = Api(
-    LeaveGroupRequest, broker=handle, needs=needs(on_group, AclOperation.READ, "group_id"), lists=[cut("members")]
+    LeaveGroupRequest, broker=handle, needs=needs(on_group, AclOperation.READ, "group_id"), lists=[in_parts("members")]
 )

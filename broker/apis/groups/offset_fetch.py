@@ -13,7 +13,7 @@ from typing import Final
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import Answer, change_response, on_group, on_topic, split_by_need, topic_by_id, with_field
-from moldau.broker.apis.parts import LIGHT_SIZE, ListPath, Parts
+from moldau.broker.apis.parts import LIGHT_SIZE, ListPath, PartRules
 from moldau.broker.apis.services import Services
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.route import RequestContext
@@ -261,7 +261,7 @@ API: Final = Api(
     broker=handle,
     needs=acl_rule,
     lists=[
-        Parts(
+        PartRules(
             (
                 ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
                 ListPath("topics.partition_indexes", "topics.partitions"),

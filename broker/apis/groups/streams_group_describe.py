@@ -12,7 +12,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import describe_groups
 from moldau.broker.apis.groups.streams_group_heartbeat import FEATURE, denied_of, topics_of
 from moldau.broker.apis.needs import change_response, each_in, on_group
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.coordinator.streams.describe import not_described
@@ -58,5 +58,5 @@ API: Final = Api(
     StreamsGroupDescribeRequest,
     broker=handle,
     needs=each_in("group_ids", on_group, AclOperation.DESCRIBE, None, results="groups"),
-    lists=[cut("group_ids", "groups")],
+    lists=[in_parts("group_ids", "groups")],
 )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.network.route import RequestContext
@@ -134,5 +134,5 @@ API: Final = Api(
     DeleteRecordsRequest,
     broker=handle,
     needs=each_in("topics", on_topic, AclOperation.DELETE),
-    lists=[cut("topics.partitions")],
+    lists=[in_parts("topics.partitions")],
 )

@@ -9,7 +9,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.kraft.topic_names import refusal_of_name
@@ -65,5 +65,5 @@ API: Final = Api(
     DescribeProducersRequest,
     broker=handle,
     needs=each_in("topics", on_topic, AclOperation.READ),
-    lists=[cut("topics.partition_indexes", "topics.partitions")],
+    lists=[in_parts("topics.partition_indexes", "topics.partitions")],
 )

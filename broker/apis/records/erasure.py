@@ -22,7 +22,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.needs import on_cluster, on_topic
-from moldau.broker.config.describing import ConfigEntry, told_entry
+from moldau.broker.config.describing import ConfigEntry, information_entry
 from moldau.protocol.erase_orders import (
     RECEIPT_PAGES_MAX,
     EraseOrder,
@@ -126,7 +126,7 @@ def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> lis
         if partition is not None:
             begin = int(match[3]) * PAGE_SIZE
             page = receipt(partition.log.directory, match[2])[begin : begin + PAGE_SIZE]
-            entries.append(told_entry(match[0], page.decode(), DOCUMENTATION))
+            entries.append(information_entry(match[0], page.decode(), DOCUMENTATION))
     return entries
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from copy import copy
 from typing import Final
 
-from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart, pieces
+from moldau.broker.apis.parts import ListPath, PartRules, RequestPart, RestartAfter, pieces
 from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.network.route import RequestContext
 from moldau.protocol.late_dataclass import dataclass
@@ -20,7 +20,7 @@ FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.parti
 
 
 @dataclass(frozen=True, slots=True)
-class FetchParts(Parts):
+class FetchParts(PartRules):
     """How fetches of consumers are cut into parts. DIVERGES: records that arrive while such a fetch waits are sent when
     its wait is over; Apache Kafka sends them at once."""
 
@@ -29,7 +29,7 @@ class FetchParts(Parts):
     open_max: int = 1
     is_exempt: Callable[[RequestContext, object], bool] | None = is_exempt
 
-    def parts_of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+    def parts_of(self, request: object) -> Generator[RequestPart | RestartAfter | None, object, None]:
         assert isinstance(request, FetchRequest)
         if request.session_epoch > 0:
             yield RequestPart(_changed(request, session_id=0, topics=[]), TOPICS, continues=False)
@@ -54,7 +54,7 @@ class FetchParts(Parts):
                     break
             if wait_ms <= 0 or request.min_bytes <= 0 or left < request.max_bytes or _has_failed(response):
                 return
-            yield Pause(wait_ms)
+            yield RestartAfter(wait_ms)
 
 
 def _changed(request: FetchRequest, **fields: object) -> FetchRequest:

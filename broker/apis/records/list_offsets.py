@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.forwarding import close_on_failure
 from moldau.broker.apis.needs import each_in, on_topic
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import DISK, Pending, Reply
@@ -245,6 +245,6 @@ API: Final = Api(
     ListOffsetsRequest,
     broker=handle,
     needs=each_in("topics", on_topic, AclOperation.DESCRIBE),
-    lists=[cut("topics.partitions")],
+    lists=[in_parts("topics.partitions")],
     errors_before={5: {ErrorCode.OFFSET_NOT_AVAILABLE: ErrorCode.LEADER_NOT_AVAILABLE}},
 )

@@ -14,7 +14,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic, unless_permitted
-from moldau.broker.apis.parts import LIGHT_SIZE, cut
+from moldau.broker.apis.parts import LIGHT_SIZE, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ErrorCode
@@ -60,5 +60,5 @@ API: Final = Api(
     OffsetForLeaderEpochRequest,
     broker=handle,
     needs=unless_permitted(AclOperation.CLUSTER_ACTION, each_in("topics", on_topic, AclOperation.DESCRIBE, "topic")),
-    lists=[cut("topics.partitions", size=LIGHT_SIZE)],
+    lists=[in_parts("topics.partitions", size=LIGHT_SIZE)],
 )

@@ -26,7 +26,7 @@ from moldau.broker.apis.needs import (
     topic_by_id,
     with_field,
 )
-from moldau.broker.apis.parts import RECORDS_SIZE, cut
+from moldau.broker.apis.parts import RECORDS_SIZE, in_parts
 from moldau.broker.apis.records.erasure import append_order
 from moldau.broker.apis.records.produce_hook import produce_hook
 from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, fill, finish, must_wait
@@ -278,7 +278,7 @@ API: Final = Api(
     ProduceRequest,
     broker=handle,
     needs=acl_rule,
-    lists=[cut("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE)],
+    lists=[in_parts("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE)],
     hook=produce_hook,
     errors_before={11: ABORTABLE, 12: {ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS}},
 )

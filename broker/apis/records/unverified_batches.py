@@ -87,7 +87,7 @@ class Verification:
         self._answer: Answer | None = None
         self._answered: asyncio.Future[None] | None = None
         """A future that is done when the coordinator answers; None if no task waits for that."""
-        self._asked = of_first_producer(batches)
+        self._asked = batches_of_first_producer(batches)
         if not self._asked:
             self._answer = {}
             return
@@ -132,7 +132,7 @@ class Verification:
             self._answered.set_result(None)
 
 
-def of_first_producer(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
+def batches_of_first_producer(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
     """The batches to verify, which are those of one producer. The batches of other producers are refused."""
     asked = [each for each in batches if each.guard is not None]
     others = [each for each in asked if each.producer_id != asked[0].producer_id]

@@ -17,7 +17,7 @@ from typing import Any, Final
 from moldau.broker.apis.api import Api, forward
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.config.sasl import token_key
 from moldau.broker.network.route import RequestContext
@@ -123,6 +123,6 @@ APIS: Final = (
         DescribeDelegationTokenRequest,
         broker=describe,
         needs=handler_asks,
-        lists=[cut("owners", "tokens", is_distinct=True)],
+        lists=[in_parts("owners", "tokens", is_distinct=True)],
     ),
 )

@@ -10,7 +10,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.parts import Answering, cut, sorted_in_slices
+from moldau.broker.apis.parts import Answering, in_parts, sorted_in_slices
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.kraft.image.persistent_map import PersistentMap
@@ -72,5 +72,5 @@ API: Final = Api(
     DescribeUserScramCredentialsRequest,
     broker=handle,
     needs=needs_cluster(AclOperation.DESCRIBE),
-    lists=[cut("users", "results")],
+    lists=[in_parts("users", "results")],
 )

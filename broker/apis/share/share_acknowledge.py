@@ -41,14 +41,14 @@ RENEW_VERSION: Final = 2
 LEADER_MOVED_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class Outcome(NamedTuple):
+class AcknowledgeResult(NamedTuple):
     """The result of the acknowledgements of one partition."""
 
     error: ErrorCode
     message: str | None = None
 
 
-Outcomes: TypeAlias = dict[SessionPartition, Outcome]
+Outcomes: TypeAlias = dict[SessionPartition, AcknowledgeResult]
 AboutPartition: TypeAlias = AcknowledgePartition | FetchPartition
 
 
@@ -133,7 +133,7 @@ def acknowledge(
         batches = list(batches_of(about))
         error = error_of(services, context, partition, batches, is_renewal=is_renewal)
         if error is not ErrorCode.NONE:
-            outcomes[partition] = Outcome(error)
+            outcomes[partition] = AcknowledgeResult(error)
         else:
             wanted[partition] = batches
         yield
@@ -147,7 +147,7 @@ def acknowledge(
 
     def answered(partition: SessionPartition, error: ErrorCode, message: str | None) -> None:
         nonlocal open_count
-        outcomes[partition] = Outcome(error, message)
+        outcomes[partition] = AcknowledgeResult(error, message)
         open_count -= 1
         if not open_count:
             ended(outcomes)
@@ -197,7 +197,7 @@ def error_of(
 
 
 def response_of(
-    services: Services, context: RequestContext, group_id: str, outcomes: Mapping[SessionPartition, Outcome]
+    services: Services, context: RequestContext, group_id: str, outcomes: Mapping[SessionPartition, AcknowledgeResult]
 ) -> ShareAcknowledgeResponse:
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     leaders = Leaders(services, context.listener.name)

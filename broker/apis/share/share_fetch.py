@@ -104,10 +104,10 @@ def handle(services: Services, context: RequestContext, request: ShareFetchReque
     if context.version >= RENEW_VERSION and request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
         return refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert group_id is not None and member_id is not None
-    wish = wish_of(request, SessionKey(group_id, member_id), context.connection)
+    wish = session_parameters(request, SessionKey(group_id, member_id), context.connection)
     found = services.share_sessions.open(wish)
     if found.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-        return refused_later(services, request, found.error)
+        return refused_after_wait(services, request, found.error)
     if found.error is not ErrorCode.NONE:
         return refused(found.error)
     context.connection.on_lost = partial(release_sessions_of, services, context.connection)
@@ -119,7 +119,7 @@ def refused(error: ErrorCode, throttle_ms: int = 0) -> ShareFetchResponse:
     return ShareFetchResponse(throttle_time_ms=throttle_ms, error_code=error, acquisition_lock_timeout_ms=0)
 
 
-def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCode) -> Pending[ShareFetchResponse]:
+def refused_after_wait(services: Services, request: ShareFetchRequest, error: ErrorCode) -> Pending[ShareFetchResponse]:
     """Refuse a request after its wait time, so that its client does not repeat it at once."""
     operation: DelayedOperation[ShareFetchResponse] = DelayedOperation(
         services.purgatory, "ShareFetch", request.max_wait_ms, lambda is_last: refused(error) if is_last else None, DATA
@@ -127,7 +127,7 @@ def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCo
     return operation.reply
 
 
-def wish_of(request: ShareFetchRequest, key: SessionKey, connection: object) -> ShareSessionParameters:
+def session_parameters(request: ShareFetchRequest, key: SessionKey, connection: object) -> ShareSessionParameters:
     partitions = [*partitions_in(request)]
     return ShareSessionParameters(
         key,
@@ -278,7 +278,7 @@ class ShareFetch:
             yield
 
     def _fail(self, partition: SessionPartition, error: ErrorCode) -> None:
-        self._fetched[partition] = empty(partition, error)
+        self._fetched[partition] = result_without_records(partition, error)
 
     def _attempt(self, is_last: bool) -> Reply[Fetched] | None:
         """Fetch and acquire; None if fewer bytes are available than the client asks for, and `is_last` is False."""
@@ -297,7 +297,7 @@ class ShareFetch:
         if not ready:
             if not is_last and self._shared:
                 return None
-            return self._fetched | nothing_of(able)
+            return self._fetched | results_without_records(able)
         reads = self._plan(ready)
         if isinstance(reads, PageCacheMiss):
             return self._warm(reads, is_last)
@@ -310,7 +310,7 @@ class ShareFetch:
         self._throttle_ms = self._throttled_ms(0)
         if self._throttle_ms:
             return self._fetched
-        self._fetched |= nothing_of(able)
+        self._fetched |= results_without_records(able)
         return self._read(ready, reads)
 
     def _throttled_ms(self, size: int) -> int:
@@ -448,7 +448,7 @@ class ShareFetch:
             partition = SessionPartition(topic_id, index)
             shared = ready[partition]
             error = shared.error if shared.error is not None else ErrorCode(read.data.error_code)
-            answer = self._fetched[partition] = empty(partition, error)
+            answer = self._fetched[partition] = result_without_records(partition, error)
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 # The records were deleted, by retention or on request: what is left is fetched next.
                 shared.machine.on_log_start_moved(shared.partition.log.log_start_offset)
@@ -492,7 +492,7 @@ class ShareFetch:
                 ):
                     answers[partition] = answer
         for partition, (error, message) in self._outcomes.items():
-            answer = answers.setdefault(partition, empty(partition, ErrorCode.NONE))
+            answer = answers.setdefault(partition, result_without_records(partition, ErrorCode.NONE))
             answer.acknowledge_error_code, answer.acknowledge_error_message = error, message
         response = ShareFetchResponse(
             throttle_time_ms=self._throttle_ms, acquisition_lock_timeout_ms=self._settings.limits.lock_duration_ms
@@ -519,12 +519,12 @@ def response_size(response: ShareFetchResponse, version: int) -> int:
     return SIZE_SIZE + sum(map(len, pieces))
 
 
-def nothing_of(partitions: Iterable[SessionPartition]) -> Fetched:
+def results_without_records(partitions: Iterable[SessionPartition]) -> Fetched:
     """Answers without records for these partitions."""
-    return {each: empty(each, ErrorCode.NONE) for each in partitions}
+    return {each: result_without_records(each, ErrorCode.NONE) for each in partitions}
 
 
-def empty(partition: SessionPartition, error: ErrorCode) -> PartitionData:
+def result_without_records(partition: SessionPartition, error: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=partition.partition,
         error_code=error,

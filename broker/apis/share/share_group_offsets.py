@@ -18,7 +18,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import ReplyToken, join_answers
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.share_coordinator_messages import Answers
 from moldau.broker.coordinators.share_group_commands import (
@@ -353,7 +353,7 @@ APIS: Final = (
         DescribeShareGroupOffsetsRequest,
         broker=describe,
         needs=handler_asks,
-        lists=[cut("groups.topics.partitions", "groups.topics.partitions")],
+        lists=[in_parts("groups.topics.partitions", "groups.topics.partitions")],
     ),
     Api(AlterShareGroupOffsetsRequest, broker=alter, needs=handler_asks, lists=[at_most(SESSION_PARTITIONS_MAX)]),
     Api(DeleteShareGroupOffsetsRequest, broker=delete, needs=handler_asks, lists=[at_most(SESSION_PARTITIONS_MAX)]),

@@ -22,7 +22,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.lists import OnePass, one_pass
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.parts import SIZE, cut
+from moldau.broker.apis.parts import SIZE, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import Pending, Reply
@@ -135,7 +135,7 @@ STATES_SIZE: Final = 256
 
 def state_api(request: type[Any], *further: OnePass, size: int = STATES_SIZE) -> Api[Any]:
     needed = needs_cluster(AclOperation.CLUSTER_ACTION)
-    states = cut("topics.partitions", "results.partitions", size=size)
+    states = in_parts("topics.partitions", "results.partitions", size=size)
     return Api(request, broker=handle, needs=needed, lists=[states, *further])
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from moldau.broker.apis.api import Api, forward, forward_for_partitions
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
-from moldau.broker.apis.parts import OPEN_MAX, cut
+from moldau.broker.apis.parts import OPEN_MAX, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import Handler, RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -74,7 +74,7 @@ API: Final = Api(
     controller=forward,
     needs=acl_rule,
     lists=[
-        cut("topics", open_max=OPEN_MAX, refuses=too_many_topics),
+        in_parts("topics", open_max=OPEN_MAX, refuses=too_many_topics),
         at_most(NEW_PARTITIONS_MAX, "topics.assignments"),
         at_most(ENTRIES_MAX, "topics.assignments.broker_ids", "topics.configs"),
     ],

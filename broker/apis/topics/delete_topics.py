@@ -10,7 +10,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api, forward
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
-from moldau.broker.apis.parts import OPEN_MAX, ListPath, Parts
+from moldau.broker.apis.parts import OPEN_MAX, ListPath, PartRules
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.kraft.image.topics import TopicsImage
@@ -88,5 +88,5 @@ API: Final = Api(
     broker=forward,
     controller=forward,
     needs=acl_rule,
-    lists=[Parts((ListPath("topics", "responses"), ListPath("topic_names", "responses")), open_max=OPEN_MAX)],
+    lists=[PartRules((ListPath("topics", "responses"), ListPath("topic_names", "responses")), open_max=OPEN_MAX)],
 )

@@ -17,7 +17,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.parts import Answering, cut
+from moldau.broker.apis.parts import Answering, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ErrorCode
@@ -124,12 +124,12 @@ APIS: Final = (
         DescribeLogDirsRequest,
         broker=describe,
         needs=needs_cluster(AclOperation.DESCRIBE),
-        lists=[cut("topics.partitions", "results.topics.partitions", groups_results=True)],
+        lists=[in_parts("topics.partitions", "results.topics.partitions", groups_results=True)],
     ),
     Api(
         AlterReplicaLogDirsRequest,
         broker=alter,
         needs=needs_cluster(AclOperation.ALTER),
-        lists=[cut("dirs.topics.partitions", "results.partitions")],
+        lists=[in_parts("dirs.topics.partitions", "results.partitions")],
     ),
 )

@@ -25,7 +25,7 @@ from moldau.broker.apis.needs import (
     permitted_cluster_operations,
     permitted_operations,
 )
-from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart
+from moldau.broker.apis.parts import ListPath, PartRules, RequestPart, RestartAfter
 from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.network.replies import EncodedResponse
@@ -295,19 +295,19 @@ def _missing(
     )
 
 
-class MetadataParts(Parts):
+class MetadataParts(PartRules):
     """How requests for the metadata of topics are cut into parts."""
 
     __slots__ = ()
 
-    def parts_of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+    def parts_of(self, request: object) -> Generator[RequestPart | RestartAfter | None, object, None]:
         """Yield the parts of a request. If it has more topics than one request may create, no topic is created, as in
         Apache Kafka. DIVERGES: topics that exist count here."""
         assert isinstance(request, MetadataRequest)
         if len(request.topics or ()) > NEW_PARTITIONS_MAX:
             request = copy(request)
             request.allow_auto_topic_creation = False
-        return Parts.parts_of(self, request)
+        return PartRules.parts_of(self, request)
 
 
 API: Final = Api(

@@ -14,7 +14,7 @@ from typing import Final
 from moldau.broker.apis.api import ABORTABLE, FENCED, Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import Answer, on_cluster, on_topic, on_transactional_id
-from moldau.broker.apis.parts import ListPath, Parts
+from moldau.broker.apis.parts import ListPath, PartRules
 from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.network.route import RequestContext
@@ -168,7 +168,7 @@ API: Final = Api(
     broker=handle,
     needs=acl_rule,
     lists=[
-        Parts(
+        PartRules(
             (
                 ListPath("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
                 ListPath("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),

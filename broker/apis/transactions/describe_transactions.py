@@ -7,7 +7,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import Answer, all_of, change_response, each_in, on_topic, on_transactional_id
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.network.route import RequestContext
@@ -70,5 +70,5 @@ API: Final = Api(
         each_in("transactional_ids", on_transactional_id, AclOperation.DESCRIBE, None, results="transaction_states"),
         without_hidden_topics,
     ),
-    lists=[cut("transactional_ids", "transaction_states", is_distinct=True)],
+    lists=[in_parts("transactional_ids", "transaction_states", is_distinct=True)],
 )

@@ -12,7 +12,7 @@ from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import needs_cluster, unless_permitted
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers
 from moldau.broker.network.route import RequestContext
@@ -73,5 +73,5 @@ API: Final = Api(
     WriteTxnMarkersRequest,
     broker=handle,
     needs=unless_permitted(AclOperation.ALTER, needs_cluster(AclOperation.CLUSTER_ACTION)),
-    lists=[cut("markers.topics.partition_indexes", "markers.topics.partitions")],
+    lists=[in_parts("markers.topics.partition_indexes", "markers.topics.partitions")],
 )

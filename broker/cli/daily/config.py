@@ -53,6 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def meant_by(words: Sequence[str]) -> str | None:
     """The command line that was meant by arguments of `kafka-configs.sh`; None if these are not of it."""
-    from moldau.broker.cli.daily.configs.kafka_form import own_form
+    from moldau.broker.cli.daily.configs.kafka_form import moldau_command
 
-    return own_form(words)
+    return moldau_command(words)

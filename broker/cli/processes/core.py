@@ -1,7 +1,7 @@
 """One of the broker processes of a machine: `python -m moldau.broker.cli.processes.core`, which `moldau serve --cores`
 starts.
 
-The first line on its standard input is JSON: the `Orders`. So no password is on a command line. After that line
+The first line on its standard input is JSON: the `ProcessInput`. So no password is on a command line. After that line
 standard input must stay open. Standard output gets the greeting as JSON, standard error the log.
 """
 
@@ -19,7 +19,7 @@ from moldau.broker.runtime.place import MachineProcesses
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class ProcessInput:
     """The data that the supervisor sends to a broker process on standard input."""
 
     settings: Mapping[str, str]
@@ -32,11 +32,11 @@ class Orders:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-def read_orders(line: bytes) -> Orders:
+def read_process_input(line: bytes) -> ProcessInput:
     """Parse the orders in a line of JSON."""
     said = json.loads(line)
     place = said["place"]
-    return Orders(
+    return ProcessInput(
         said["settings"],
         MachineProcesses(tuple(place["node_ids"]), place["sockets"], tuple(place["heirs"])),
         said["is_quiet"],
@@ -45,7 +45,7 @@ def read_orders(line: bytes) -> Orders:
 
 def main() -> int:
     """Serve with the settings in the orders, until SIGTERM or the end of standard input."""
-    orders = read_orders(sys.stdin.buffer.readline())
+    orders = read_process_input(sys.stdin.buffer.readline())
     config = checked_config(orders.settings)
     if not orders.place.is_first(config.node_id):
         config = replace(config, warnings=())  # The first process has given them.

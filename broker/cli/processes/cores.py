@@ -205,7 +205,7 @@ def text_of(value: str | Password) -> str:
     return value.reveal() if isinstance(value, Password) else value
 
 
-class Difference(NamedTuple):
+class PropertyDifference(NamedTuple):
     """The differences of a process's properties from the configuration that the operator wrote: those that were added
     or changed, and the names of those that were left out.
     """
@@ -214,9 +214,9 @@ class Difference(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def difference(machine: Machine, core: int) -> Difference:
+def property_difference(machine: Machine, core: int) -> PropertyDifference:
     """Compare the properties of a process with the configuration that the operator wrote."""
     written = {name: text_of(value) for name, value in machine.config.originals.items()}
     given = machine.settings_of(core)
     own = {name: text for name, text in given.items() if written.get(name) != text}
-    return Difference(own, tuple(name for name in written if name not in given))
+    return PropertyDifference(own, tuple(name for name in written if name not in given))

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.invocation import CommandError, Invocation, text_of
-from moldau.broker.cli.processes.core import Orders
-from moldau.broker.cli.processes.cores import CORES, Machine, difference
+from moldau.broker.cli.processes.core import ProcessInput
+from moldau.broker.cli.processes.cores import CORES, Machine, property_difference
 from moldau.broker.cli.processes.merged_output import MergedLog
 from moldau.broker.cli.processes.ports import is_free
 from moldau.broker.cli.processes.shell import Launch, Processes, Report
-from moldau.broker.cli.processes.supervisor import Policy, Supervisor
+from moldau.broker.cli.processes.supervisor import ProcessPolicy, Supervisor
 from moldau.broker.config.catalogue import broker_setting
 from moldau.broker.config.config import Config
 from moldau.broker.config.setting import HIDDEN
@@ -66,14 +66,14 @@ def machine_of(config: Config, name: str | None = None) -> Machine:
     the machine, by default its host name. Raises `CommandError`.
     """
     wanted = range(1, config.integer(CORES) + 1)
-    machine = Machine(config, name or socket.gethostname(), tuple(sorted({*wanted, *cores_there(config)})))
+    machine = Machine(config, name or socket.gethostname(), tuple(sorted({*wanted, *cores_with_directories(config)})))
     machine.check()
     for core in machine.cores:
         machine.checked_config(core)
     return machine
 
 
-def cores_there(config: Config) -> set[int]:
+def cores_with_directories(config: Config) -> set[int]:
     """The numbers of the processes, other than the first, that have a directory. Raises `CommandError`."""
     found: set[int] = set()
     for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
@@ -90,7 +90,7 @@ def print_process_settings(machine: Machine, invocation: Invocation) -> int:
     """Print the properties of each process that differ from those that the operator wrote. Returns the exit status."""
     wanted = machine.config.integer(CORES)
     for core in machine.cores:
-        given, left_out = difference(machine, core)
+        given, left_out = property_difference(machine, core)
         leaves = "" if core <= wanted else ", which leaves the cluster"
         invocation.out.say(f"# process {core}, node {machine.node_id(core)}{leaves}")
         for name, text in given.items():
@@ -132,7 +132,7 @@ async def _run(
     staying = [core for core in machine.cores if core <= machine.config.integer(CORES)]
     leaving = [core for core in machine.cores if core not in staying]
     node_ids = [machine.node_id(core) for core in machine.cores]
-    policy = Policy(
+    policy = ProcessPolicy(
         restarts=True,
         # The first one last: its controller releases the others.
         stop_order=[node_ids[1:], node_ids[:1]],
@@ -171,7 +171,7 @@ async def _run(
 
 
 def _launch(machine: Machine, core: int, place: MachineProcesses, invocation: Invocation, *, is_quiet: bool) -> Launch:
-    orders = Orders(machine.settings_of(core), place, is_quiet)
+    orders = ProcessInput(machine.settings_of(core), place, is_quiet)
     command = ("-m", "moldau.broker.cli.processes.core", f"node-{machine.node_id(core)}")
     return Launch(command, invocation.variables, orders.as_line())
 

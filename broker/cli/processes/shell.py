@@ -15,7 +15,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from moldau.broker.cli.processes.supervisor import AllServe, Effect, Exit, Left, Say, Signal, Start, Supervisor
+from moldau.broker.cli.processes.supervisor import (
+    AnnounceServing,
+    Effect,
+    ExitCommand,
+    PrintLine,
+    RemoveDirectories,
+    SignalProcess,
+    StartProcess,
+    Supervisor,
+)
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NOT_STARTED: Final = 1
@@ -149,25 +158,25 @@ class Processes:
 
     async def _follow(self, node_id: int, process: Process) -> None:
         assert process.stderr is not None
-        await follow(node_id, process.stderr, self._output)
+        await copy_log(node_id, process.stderr, self._output)
 
     # Effects
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Start(node_id):
+                case StartProcess(node_id):
                     self._spawn(self._live(node_id))
-                case Signal(node_id, number):
+                case SignalProcess(node_id, number):
                     self._signal(node_id, number)
-                case Say(text, is_problem):
+                case PrintLine(text, is_problem):
                     self._output.write_own(text, is_problem=is_problem)
-                case AllServe():
+                case AnnounceServing():
                     self._serving(self._reports)
-                case Left(node_id):
+                case RemoveDirectories(node_id):
                     if self._left is not None:
                         self._spawn(self._left(node_id))
-                case Exit(status):
+                case ExitCommand(status):
                     self._status.set_result(status)
         self._arm()
 
@@ -203,7 +212,7 @@ def now_ms() -> int:
     return int(asyncio.get_running_loop().time() * 1000)
 
 
-async def follow(node_id: int, stream: asyncio.StreamReader, output: Output) -> None:
+async def copy_log(node_id: int, stream: asyncio.StreamReader, output: Output) -> None:
     """Copy the log of a node to `output`, line by line, until the node closes the stream."""
     rest = b""
     while chunk := await stream.read(LINE_SIZE_MAX):

@@ -31,18 +31,18 @@ STOP_PATIENCE_MS: Final = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartProcess:
     node_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class SignalProcess:
     node_id: int
     number: signal.Signals
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class PrintLine:
     """Print a line for the operator."""
 
     text: str
@@ -50,28 +50,28 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class AllServe:
+class AnnounceServing:
     """Announce that every process serves, for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemoveDirectories:
     """Remove the directories of a node, because it has left its cluster."""
 
     node_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ExitCommand:
     """End the command with this exit status. All processes have ended."""
 
     status: int
 
 
-Effect = Start | Signal | Say | AllServe | Left | Exit
+Effect = StartProcess | SignalProcess | PrintLine | AnnounceServing | RemoveDirectories | ExitCommand
 
 
-class State(Enum):
+class ProcessState(Enum):
     WAITING = auto()
     RUNNING = auto()
     SERVING = auto()
@@ -80,7 +80,7 @@ class State(Enum):
     LEFT = auto()
 
 
-ALIVE: Final = (State.RUNNING, State.SERVING, State.STOPPING)
+ALIVE: Final = (ProcessState.RUNNING, ProcessState.SERVING, ProcessState.STOPPING)
 
 
 class Phase(Enum):
@@ -91,7 +91,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ProcessPolicy:
     """The rules by which a command starts and stops its nodes."""
 
     restarts: bool
@@ -105,10 +105,10 @@ class Policy:
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedProcess:
     """The state of a process that the supervisor watches."""
 
-    state: State = State.WAITING
+    state: ProcessState = ProcessState.WAITING
     due_ms: int = 0
     """The time at which a waiting process is started, or a stopping one is killed."""
     since_ms: int = 0
@@ -122,9 +122,9 @@ class Supervisor:
     carry out. Times are monotonic, in ms.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: ProcessPolicy) -> None:
         self._policy = policy
-        self._watched = {node_id: Watched() for group in policy.stop_order for node_id in group}
+        self._watched = {node_id: WatchedProcess() for group in policy.stop_order for node_id in group}
         self._phase = Phase.STARTING
         self._has_failed = False
 
@@ -135,7 +135,7 @@ class Supervisor:
 
     def next_deadline_ms(self) -> int | None:
         """The time at which `tick` must be called next; None if no process waits or is stopping."""
-        waits = (State.WAITING, State.STOPPING)
+        waits = (ProcessState.WAITING, ProcessState.STOPPING)
         return min((each.due_ms for each in self._watched.values() if each.state in waits), default=None)
 
     # Events
@@ -148,51 +148,55 @@ class Supervisor:
         for node_id, each in sorted(self._watched.items()):
             if each.due_ms > now_ms:
                 continue
-            if each.state is State.WAITING:
-                each.state = State.RUNNING
-                effects.append(Start(node_id))
-            elif each.state is State.STOPPING:
+            if each.state is ProcessState.WAITING:
+                each.state = ProcessState.RUNNING
+                effects.append(StartProcess(node_id))
+            elif each.state is ProcessState.STOPPING:
                 each.due_ms = now_ms + STOP_PATIENCE_MS
                 effects += [
-                    Say(f"node {node_id} did not stop in {STOP_PATIENCE_MS // 1000} s and is killed", is_problem=True),
-                    Signal(node_id, signal.SIGKILL),
+                    PrintLine(
+                        f"node {node_id} did not stop in {STOP_PATIENCE_MS // 1000} s and is killed", is_problem=True
+                    ),
+                    SignalProcess(node_id, signal.SIGKILL),
                 ]
         return effects
 
     def on_serving(self, node_id: int, now_ms: int) -> list[Effect]:
         """Note that a node serves clients."""
         each = self._watched[node_id]
-        if each.state is not State.RUNNING:
+        if each.state is not ProcessState.RUNNING:
             return []
-        again: list[Effect] = [Say(f"node {node_id} serves again")] if each.has_served else []
-        each.state, each.since_ms, each.has_served = State.SERVING, now_ms, True
+        again: list[Effect] = [PrintLine(f"node {node_id} serves again")] if each.has_served else []
+        each.state, each.since_ms, each.has_served = ProcessState.SERVING, now_ms, True
         return again + self._all_serve()
 
     def on_ended(self, node_id: int, status: int, now_ms: int) -> list[Effect]:
         """Note that a process has ended. `status` is that of `subprocess`: negative if a signal ended it."""
         each = self._watched[node_id]
-        before, each.state = each.state, State.ENDED
+        before, each.state = each.state, ProcessState.ENDED
         effects: list[Effect] = []
         if status == EXIT_LEFT_CLUSTER:
-            each.state = State.LEFT
-            effects.append(Left(node_id))
+            each.state = ProcessState.LEFT
+            effects.append(RemoveDirectories(node_id))
         elif self._phase is Phase.STOPPING:
             if status:
                 self._has_failed = True
-                effects.append(Say(f"node {node_id} {ended_text(status)}", is_problem=True))
+                effects.append(PrintLine(f"node {node_id} {ended_text(status)}", is_problem=True))
         elif not each.has_served and self._phase is Phase.STARTING:
             self._has_failed = True
-            effects.append(Say(f"node {node_id} {ended_text(status)} before it served", is_problem=True))
+            effects.append(PrintLine(f"node {node_id} {ended_text(status)} before it served", is_problem=True))
             return effects + self._stop(now_ms)
         elif self._policy.restarts:
-            return [self._wait(each, node_id, status, now_ms, was_serving=before is State.SERVING)]
+            return [self._wait(each, node_id, status, now_ms, was_serving=before is ProcessState.SERVING)]
         else:
             self._has_failed = self._has_failed or bool(status)
             remedy = self._policy.remedies[node_id]
-            effects.append(Say(f"node {node_id} {ended_text(status)}; this starts it again: {remedy}", is_problem=True))
+            effects.append(
+                PrintLine(f"node {node_id} {ended_text(status)}; this starts it again: {remedy}", is_problem=True)
+            )
         if self._phase is Phase.STOPPING:
             return effects + self._stop_next(now_ms)
-        if all(one.state in (State.ENDED, State.LEFT) for one in self._watched.values()):
+        if all(one.state in (ProcessState.ENDED, ProcessState.LEFT) for one in self._watched.values()):
             self._has_failed = True
             return effects + self._stop_next(now_ms)
         return effects + self._all_serve()
@@ -202,55 +206,55 @@ class Supervisor:
         them.
         """
         if self._phase is not Phase.STOPPING:
-            return [Say(self._policy.stopping), *self._stop(now_ms)]
-        kills = [Signal(node_id, signal.SIGKILL) for node_id in sorted(self.alive)]
-        return [Say("killing the nodes; the next start recovers their logs", is_problem=True), *kills]
+            return [PrintLine(self._policy.stopping), *self._stop(now_ms)]
+        kills = [SignalProcess(node_id, signal.SIGKILL) for node_id in sorted(self.alive)]
+        return [PrintLine("killing the nodes; the next start recovers their logs", is_problem=True), *kills]
 
     # Steps
 
-    def _wait(self, each: Watched, node_id: int, status: int, now_ms: int, *, was_serving: bool) -> Effect:
+    def _wait(self, each: WatchedProcess, node_id: int, status: int, now_ms: int, *, was_serving: bool) -> Effect:
         """Schedule the next start of a process that has ended. The pause doubles each time, unless the process had
         served for `STEADY_MS`.
         """
         if was_serving and now_ms - each.since_ms >= STEADY_MS:
             each.backoff_ms = BACKOFF_FIRST_MS
-        each.state, each.due_ms = State.WAITING, now_ms + each.backoff_ms
+        each.state, each.due_ms = ProcessState.WAITING, now_ms + each.backoff_ms
         text = f"node {node_id} {ended_text(status)}; it is started again in {each.backoff_ms / 1000:g} s"
         each.backoff_ms = min(2 * each.backoff_ms, BACKOFF_MAX_MS)
-        return Say(text, is_problem=True)
+        return PrintLine(text, is_problem=True)
 
     def _all_serve(self) -> list[Effect]:
         if self._phase is not Phase.STARTING:
             return []
-        if not all(each.has_served or each.state is State.LEFT for each in self._watched.values()):
+        if not all(each.has_served or each.state is ProcessState.LEFT for each in self._watched.values()):
             return []
         self._phase = Phase.SERVING
-        return [AllServe()]
+        return [AnnounceServing()]
 
     def _stop(self, now_ms: int) -> list[Effect]:
         self._phase = Phase.STOPPING
         for each in self._watched.values():
-            if each.state is State.WAITING:
-                each.state = State.ENDED
+            if each.state is ProcessState.WAITING:
+                each.state = ProcessState.ENDED
         return self._stop_next(now_ms)
 
     def _stop_next(self, now_ms: int) -> list[Effect]:
-        """Stop the next group that has a running process. After the last group, return `Exit`."""
+        """Stop the next group that has a running process. After the last group, return `ExitCommand`."""
         self._phase = Phase.STOPPING
         for group in self._policy.stop_order:
             running = [node_id for node_id in group if self._watched[node_id].state in ALIVE]
             if running:
                 return self._terminate(running, now_ms)
         self._phase = Phase.OVER
-        return [Exit(1 if self._has_failed else 0)]
+        return [ExitCommand(1 if self._has_failed else 0)]
 
     def _terminate(self, node_ids: Iterable[int], now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
         for node_id in node_ids:
             each = self._watched[node_id]
-            if each.state is not State.STOPPING:
-                each.state, each.due_ms = State.STOPPING, now_ms + STOP_PATIENCE_MS
-                effects.append(Signal(node_id, signal.SIGTERM))
+            if each.state is not ProcessState.STOPPING:
+                each.state, each.due_ms = ProcessState.STOPPING, now_ms + STOP_PATIENCE_MS
+                effects.append(SignalProcess(node_id, signal.SIGTERM))
         return effects
 
 

@@ -8,7 +8,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.config.setting import HIDDEN
 from moldau.protocol.compiler import decode
 from moldau.protocol.control_records import ControlRecordType, control_record_type
@@ -86,7 +86,7 @@ def _shown_one(field: Field, value: object, version: int) -> Json:
 # Records
 
 
-def contents_of(record: Record, contents: Contents, *, is_control: bool) -> dict[str, Json]:
+def contents_of(record: Record, contents: RecordKind, *, is_control: bool) -> dict[str, Json]:
     """The key and the value of a record for JSON. If the type of the record is known, they have its fields by name;
     otherwise they are text or base64.
     """
@@ -165,14 +165,14 @@ def _coordinator_contents(types: Mapping[int, DeclaredRecord], label: str) -> Ca
     return contents
 
 
-_DECODERS: Final[dict[Contents, Callable[[Record], dict[str, Json]]]] = {
-    Contents.METADATA: _metadata_contents,
-    Contents.OFFSETS: _coordinator_contents(
+_DECODERS: Final[dict[RecordKind, Callable[[Record], dict[str, Json]]]] = {
+    RecordKind.METADATA: _metadata_contents,
+    RecordKind.OFFSETS: _coordinator_contents(
         {0: _LEGACY_OFFSET} | declared_records(offsets, consumer_groups, share_groups, streams_groups), "offsets"
     ),
-    Contents.TRANSACTIONS: _coordinator_contents(declared_records(transactions), "transactions"),
-    Contents.SHARE_STATE: _coordinator_contents(declared_records(share_state), "share_state"),
-    Contents.PLAIN: _plain_contents,
+    RecordKind.TRANSACTIONS: _coordinator_contents(declared_records(transactions), "transactions"),
+    RecordKind.SHARE_STATE: _coordinator_contents(declared_records(share_state), "share_state"),
+    RecordKind.PLAIN: _plain_contents,
 }
 
 

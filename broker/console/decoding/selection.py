@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pickle import PickleBuffer
 from typing import Final, NamedTuple
 
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.config.values import linear_matcher
 from moldau.broker.console.decoding.counting import EXPANDED_SIZE_MAX
 from moldau.broker.console.decoding.fields import field_test
+from moldau.broker.console.decoding.prefilter import BatchPrefilter, required_bytes_of
 from moldau.broker.console.decoding.schemas import Schemas
-from moldau.broker.console.decoding.signs import BatchSieve, signs_of
 from moldau.broker.console.decoding.texts import (
     KEY_SHOWN,
     NULL,
@@ -90,7 +90,7 @@ class RecordFilter:
     place: str
     """The texts of a record that `find` may match: key, value, headers or any of them."""
     form: str
-    contents: Contents
+    contents: RecordKind
     is_whole: bool
     masks: Masks
     header: tuple[str, bytes | None] | None = None
@@ -218,10 +218,10 @@ def _matches(
     for each in sorted(piece.aborted, key=lambda each: each.first_offset):
         open_aborts.setdefault(each.producer_id, []).append(each.first_offset)
     data = bytes(piece.records)
-    signs = signs_of(wanted, has_schemas=schemas is not None)
-    sieve = BatchSieve(data, signs) if signs else None
+    signs = required_bytes_of(wanted, has_schemas=schemas is not None)
+    sieve = BatchPrefilter(data, signs) if signs else None
     unmasked = unmasked_conditions(wanted) if wanted.masks else None
-    is_framed = schemas is not None and wanted.contents is Contents.PLAIN and wanted.form != "hex"
+    is_framed = schemas is not None and wanted.contents is RecordKind.PLAIN and wanted.form != "hex"
     of_value = None if unmasked is None or unmasked.field is None or is_framed else field_test(*unmasked.field)
     batches = iterate_batches(data)
     while True:
@@ -271,7 +271,7 @@ def _decoded_records(
     data: bytes,
     position: int,
     header: BatchHeader,
-    sieve: BatchSieve | None,
+    sieve: BatchPrefilter | None,
     of_value: Callable[[bytes | None], bool] | None,
     progress: _Progress,
 ) -> Iterator[Record]:
@@ -344,7 +344,7 @@ def _show(partition: int, match: _Match, wanted: RecordFilter, room: int) -> Sho
         value = ShownBytes("", "text", match.problem_size, False)
         return ShownRecord(partition, record.offset, -1, NULL, value, [], notes[:NOTES_SHOWN])
     value_max = max(VALUE_SHOWN, min(WHOLE_SHOWN, room)) if wanted.is_whole else VALUE_SHOWN
-    if match.is_control or wanted.contents is not Contents.PLAIN:
+    if match.is_control or wanted.contents is not RecordKind.PLAIN:
         from moldau.broker.console.decoding.record_contents import contents_of  # It declares records of coordinators.
 
         decoded = contents_of(record, wanted.contents, is_control=match.is_control)

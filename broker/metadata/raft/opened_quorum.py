@@ -25,7 +25,7 @@ from moldau.broker.metadata.raft.controller_terms import ControllerTerms, Former
 from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
 from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
 from moldau.broker.metadata.raft.quorum_peers import Address, ClusterCheck, QuorumPeers
-from moldau.broker.metadata.raft.raft_driver import CatchUp, EventFeed, RaftDriver
+from moldau.broker.metadata.raft.raft_driver import CatchUpWait, EventFeed, RaftDriver
 from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles, SnapshotPolicy
 from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.runtime.environment import Environment
@@ -72,7 +72,7 @@ class OpenedQuorum:
     snapshots: MetadataSnapshots
     terms: ControllerTerms
     former_leader: FormerLeader
-    catch_up: CatchUp
+    catch_up: CatchUpWait
     driver: RaftDriver
 
 
@@ -86,7 +86,7 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
 
     event_feed = EventFeed()
     feed = event_feed.feed
-    catch_up = CatchUp(loop)
+    catch_up = CatchUpWait(loop)
     cluster_check = ClusterCheck(around.properties.cluster_id, other_controllers(config))
 
     def cannot_lead(error: DiskFull) -> None:

@@ -4,7 +4,7 @@ peers, timers, disk ──▶ events ──▶ Raft ──▶ effects ──▶ 
                                                 ├── Lead, Follow ──▶ the controller's terms
                                                 └── Commit ──▶ the publisher: readers, and replies that waited
 
-A start waits until this node has read all records that were committed before it started (`CatchUp`).
+A start waits until this node has read all records that were committed before it started (`CatchUpWait`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RaftDriver:
         snapshots: MetadataSnapshots,
         terms: ControllerTerms,
         peers: QuorumPeers,
-        catch_up: CatchUp,
+        catch_up: CatchUpWait,
         event_feed: EventFeed,
     ) -> None:
         self._environment = environment
@@ -186,7 +186,7 @@ class RaftDriver:
         self.feed(events.DeadlineReached())
 
 
-class CatchUp:
+class CatchUpWait:
     """The wait of a start until this node has caught up with the metadata. The first call of `succeed` or `fail` ends
     it.
     """

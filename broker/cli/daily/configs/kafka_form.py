@@ -21,7 +21,7 @@ COMMA: Final = re.compile(r",(?![^\[]*\])")
 """Matches the commas between settings, but not those in a list in brackets."""
 
 
-def own_form(words: Sequence[str]) -> str | None:
+def moldau_command(words: Sequence[str]) -> str | None:
     """The command line of `moldau` that does what `kafka-configs.sh` does with these arguments. What they do not tell
     stands in capitals. None if they have no option of that tool.
     """

@@ -17,15 +17,15 @@ from moldau.broker.cli.daily.erasure.receipts import (
     OrderSent,
     ReplicaState,
     replica_states,
-    signed,
+    signed_receipt,
     signing_key,
-    tier_of,
-    written,
+    tier_receipt,
+    write_receipt,
 )
 from moldau.broker.cli.daily.erasure.searching import (
-    bounds,
     filter_from,
     is_sql_alone,
+    log_bounds,
     predicate_hash,
     records_at,
     runs_from,
@@ -98,7 +98,7 @@ def erase(session: Session) -> int:
         session.note(f"{keys[0][0]}: --sql reads the topic")
         chosen = chosen_offsets(session, keys[0][0])
     found: dict[Partition, list[Run]] = {}
-    for key, (start, end) in bounds(client, keys).items():
+    for key, (start, end) in log_bounds(client, keys).items():
         if chosen is not None and is_sql_alone(given):
             found[key] = runs_from(sorted(each for each in chosen[key[1]] if start <= each < end))
             continue
@@ -151,7 +151,7 @@ class Erasure:
         erased = self._tables.erase((each.partition, each.runs) for each in sent)
         path = self._write(sent, states, erased)
         late = sorted({each.node_id for each in states if not each.is_done})
-        tiers = [told for order in sent if (told := tier_of(order.order_id, states))]
+        tiers = [told for order in sent if (told := tier_receipt(order.order_id, states))]
         behind = sorted({told["state"] for told in tiers} - {"erased"})
         self._session.output.say(f"{count_with_noun(total, 'record')} of {self._topic}: the receipt is in {path}")
         if late:
@@ -223,7 +223,7 @@ class Erasure:
             if done != told:
                 self._session.note(f"{done} of {len(states)} orders at replicas are carried out")
                 told = done
-            tiers = [tier for order in sent if (tier := tier_of(order.order_id, states))]
+            tiers = [tier for order in sent if (tier := tier_receipt(order.order_id, states))]
             is_pending = any(each["state"] == "pending" for each in tiers)
             is_over = all(each.is_done or each.problem for each in states) and not is_pending
             now = time.monotonic()
@@ -251,5 +251,5 @@ class Erasure:
             "not_reached": self._not_reached,
         }
         path = given.receipt or f"erase-{self._topic}-{self._session.now_ms()}.json"
-        written(path, json.dumps(receipt if self._key is None else signed(receipt, self._key), indent=1))
+        write_receipt(path, json.dumps(receipt if self._key is None else signed_receipt(receipt, self._key), indent=1))
         return str(path)

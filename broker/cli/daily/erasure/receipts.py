@@ -52,7 +52,7 @@ class OrderSent:
             "offset": self.offset,
             "runs": [list(run) for run in self.runs],
             "replicas": replicas,
-            **({"remote_storage": told} if (told := tier_of(self.order_id, states)) else {}),
+            **({"remote_storage": told} if (told := tier_receipt(self.order_id, states)) else {}),
         }
 
 
@@ -91,7 +91,7 @@ class ReplicaState:
         return told
 
 
-def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
+def tier_receipt(order_id: str, states: list[ReplicaState]) -> Stated | None:
     """The part of the receipt about remote storage, for one erase order: merged from the receipts of all replicas that
     led the partition meanwhile. None if the topic is not tiered.
     """
@@ -154,7 +154,7 @@ def _receipt_of(client: Client, node_id: int, topic: str, order: OrderSent) -> S
     return receipt
 
 
-def written(path: str, text: str) -> None:
+def write_receipt(path: str, text: str) -> None:
     """Write the text of a receipt into a file that only its owner may read. Raises `Failure`."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -201,7 +201,7 @@ def signing_key(key_file: str) -> Ed25519PrivateKey:
     return key
 
 
-def signed(receipt: Stated, key: Ed25519PrivateKey) -> Stated:
+def signed_receipt(receipt: Stated, key: Ed25519PrivateKey) -> Stated:
     """Add a signature to a receipt: Ed25519 over the other fields as JSON with sorted keys and without spaces."""
     return receipt | {SIGNATURE: base64.b64encode(key.sign(_content(receipt))).decode()}
 

@@ -81,7 +81,7 @@ def predicate_hash(given: Namespace, salt: bytes) -> bytes:
     return hashlib.sha256(salt + json.dumps(stated, sort_keys=True).encode()).digest()
 
 
-def bounds(client: Client, keys: list[Partition]) -> dict[Partition, tuple[int, int]]:
+def log_bounds(client: Client, keys: list[Partition]) -> dict[Partition, tuple[int, int]]:
     """The log start offset and the high watermark of each partition."""
     starts = client.offsets(dict.fromkeys(keys, EARLIEST))
     ends = client.offsets(dict.fromkeys(keys, LATEST))

@@ -73,7 +73,7 @@ class FollowingTables:
             except CommandError as problem:
                 stated.append({"table": name, "state": "not erased", "problem": str(problem)})
         for each in stated:
-            self._session.note(described(each), *(() if each["state"] == "erased" else ("yellow",)))
+            self._session.note(erasure_text(each), *(() if each["state"] == "erased" else ("yellow",)))
         return stated
 
     def checked(self, runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[dict[str, object]]:
@@ -109,7 +109,7 @@ def offsets_of(runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> ErasedO
     return ErasedOffsets(found)
 
 
-def described(stated: dict[str, Any]) -> str:
+def erasure_text(stated: dict[str, Any]) -> str:
     """Describe in words what was erased in a table. `stated` is its part of the receipt."""
     name = stated["table"]
     if "problem" in stated:

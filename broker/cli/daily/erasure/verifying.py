@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moldau.broker.cli.daily.client import Partition
 from moldau.broker.cli.daily.erasure.receipts import check_signature, read_receipt
-from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, has_filter, predicate_hash, records_at
+from moldau.broker.cli.daily.erasure.searching import filter_from, has_filter, log_bounds, predicate_hash, records_at
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
 from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, wrong_arguments
 from moldau.broker.cli.daily.session import Session
@@ -93,7 +93,7 @@ def _row(
     session: Session, key: Partition, node_id: int, orders: list[dict[str, Any]], passes: Any
 ) -> dict[str, object]:
     client = session.client
-    start, end = client.retry("the offsets", partial(bounds, client, [key]))[key]
+    start, end = client.retry("the offsets", partial(log_bounds, client, [key]))[key]
     is_left, runs = _left_of(orders, passes, end)
     if passes is None:
         start, end = max(start, runs[0].first), min(end, runs[-1].last + 1)
@@ -112,7 +112,7 @@ def _row_of_storage(session: Session, key: Partition, orders: list[dict[str, Any
     from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
     client, (topic, index) = session.client, key
-    _, end = client.retry("the offsets", partial(bounds, client, [key]))[key]
+    _, end = client.retry("the offsets", partial(log_bounds, client, [key]))[key]
     is_left, _ = _left_of(orders, passes, end)
     partition = RemotePartition(topic, client.topic_id(topic), index)
     return _stated(key, "storage", *counts_in(session.arguments, client.cluster_id or "", partition, is_left))

@@ -59,7 +59,7 @@ def explain_groups(session: Session) -> int:
     names = sorted(set(session.arguments.names))
     gone = {name: facts_of_deleted_group(session.client, name, groups) for name in names if name not in groups}
     for number, name in enumerate(names):
-        facts = gone.get(name) or facts_of(session, groups[name])
+        facts = gone.get(name) or gather_facts(session, groups[name])
         sentences = explain_group(facts)
         if output.is_json:
             for each in sentences:
@@ -89,7 +89,7 @@ def facts_of_deleted_group(client: Client, name: str, groups: Mapping[str, Group
     return GroupFacts(name, "", DEAD_GROUP_STATE, (), (), history)
 
 
-def facts_of(session: Session, group: Group) -> GroupFacts:
+def gather_facts(session: Session, group: Group) -> GroupFacts:
     """Gather the facts about a group from the cluster. Raises `Failure`."""
     client = session.client
     described = describe_group(client, group)

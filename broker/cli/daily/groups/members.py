@@ -27,7 +27,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Described:
+class DescribedGroup:
     """The state, the assignor and the members of a group, as its coordinator describes them."""
 
     state: str
@@ -35,7 +35,7 @@ class Described:
     members: list[Member] = field(default_factory=list)
 
 
-def describe_group(client: Client, group: Group) -> Described:
+def describe_group(client: Client, group: Group) -> DescribedGroup:
     """Describe a group. Its members are sorted by client id. Raises `Failure`."""
     ask = {CONSUMER: _consumer, SHARE: _share, STREAMS: _streams}.get(group.kind, _classic)
     described = at_coordinator(client, group.name, lambda: ask(client, group.name))
@@ -43,7 +43,7 @@ def describe_group(client: Client, group: Group) -> Described:
     return described
 
 
-def _classic(client: Client, group_id: str) -> Described:
+def _classic(client: Client, group_id: str) -> DescribedGroup:
     from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
     request = DescribeGroupsRequest(groups=[group_id])
@@ -53,7 +53,7 @@ def _classic(client: Client, group_id: str) -> Described:
     for each in group.members:
         assigned = _classic_assignment(each) if group.protocol_type == CONSUMER else []
         members.append(_member(each, each.group_instance_id, None, assigned, []))
-    return Described(group.group_state, group.protocol_data, members)
+    return DescribedGroup(group.group_state, group.protocol_data, members)
 
 
 def _classic_assignment(member: DescribedGroupMember) -> list[Partition]:
@@ -70,7 +70,7 @@ def _classic_assignment(member: DescribedGroupMember) -> list[Partition]:
     return [(each.topic, number) for each in assignment.assigned_partitions for number in each.partitions]
 
 
-def _consumer(client: Client, group_id: str) -> Described:
+def _consumer(client: Client, group_id: str) -> DescribedGroup:
     from moldau.protocol.messages.consumer_group_describe import (
         ConsumerGroupDescribeRequest,
         ConsumerGroupDescribeResponse,
@@ -86,10 +86,10 @@ def _consumer(client: Client, group_id: str) -> Described:
             subscribed.append(f"/{each.subscribed_topic_regex}/")
         assigned = _partitions(each.assignment.topic_partitions)
         members.append(_member(each, each.instance_id, each.member_epoch, assigned, subscribed))
-    return Described(group.group_state, group.assignor_name, members)
+    return DescribedGroup(group.group_state, group.assignor_name, members)
 
 
-def _share(client: Client, group_id: str) -> Described:
+def _share(client: Client, group_id: str) -> DescribedGroup:
     from moldau.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
     request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
@@ -101,10 +101,10 @@ def _share(client: Client, group_id: str) -> Described:
         )
         for each in group.members
     ]
-    return Described(group.group_state, group.assignor_name, members)
+    return DescribedGroup(group.group_state, group.assignor_name, members)
 
 
-def _streams(client: Client, group_id: str) -> Described:
+def _streams(client: Client, group_id: str) -> DescribedGroup:
     from moldau.protocol.messages.streams_group_describe import (
         StreamsGroupDescribeRequest,
         StreamsGroupDescribeResponse,
@@ -127,7 +127,7 @@ def _streams(client: Client, group_id: str) -> Described:
             for number in task.partitions
         ]
         members.append(_member(each, each.instance_id, each.member_epoch, assigned, sorted({t for t, _ in assigned})))
-    return Described(group.group_state, group.assignor_name or "", members)
+    return DescribedGroup(group.group_state, group.assignor_name or "", members)
 
 
 def _partitions(topics: Iterable[Any]) -> list[Partition]:

@@ -15,7 +15,7 @@ from moldau.broker.cli.daily.groups.listing import (
     share_lags,
     unknown_group,
 )
-from moldau.broker.cli.daily.groups.members import Described, describe_group
+from moldau.broker.cli.daily.groups.members import DescribedGroup, describe_group
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.records.fetching import first_timestamps
 from moldau.broker.cli.daily.session import Session
@@ -87,7 +87,7 @@ def describe(session: Session) -> int:
     return 0
 
 
-def _summary(group: Group, described: Described) -> list[tuple[str, str]]:
+def _summary(group: Group, described: DescribedGroup) -> list[tuple[str, str]]:
     pairs = [
         ("type", group.kind),
         ("state", f"{described.state}, {count_with_noun(len(described.members), 'member')}"),
@@ -98,7 +98,7 @@ def _summary(group: Group, described: Described) -> list[tuple[str, str]]:
     return pairs
 
 
-def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
+def lag_rows(session: Session, group: Group, described: DescribedGroup) -> list[Row]:
     """One row for each partition that is assigned to a member or has a committed offset: the offset, the end, the lag
     and the member. Raises `Failure`.
     """

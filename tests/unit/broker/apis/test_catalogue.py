@@ -11,7 +11,7 @@ import pytest
 
 from moldau.broker.apis import records
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.catalogue import BROKER, CATALOGUE, FORWARDED, LINES, lines_of, route, routes
+from moldau.broker.apis.catalogue import BROKER, CATALOGUE, FORWARDED, LINES, api_lines, route, routes
 from moldau.broker.apis.groups import heartbeat
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.kraft.controller.apis import CONTROLLER_APIS
@@ -79,7 +79,7 @@ def answers(tree: Path, name: str, message_text: str, module_text: str, **reques
     module = "".join(f"_{each.lower()}" if each.isupper() else each for each in name).removeprefix("_")
     (tree / messages.__name__ / f"{module}.py").write_text(message_text)
     (tree / records.__name__ / f"{module}.py").write_text(module_text)
-    lines = lines_of({name: (f"records.{module}", BROKER)}, ())
+    lines = api_lines({name: (f"records.{module}", BROKER)}, ())
     found: dict[int, object] = {}
 
     async def story(node: Node) -> None:
@@ -129,7 +129,7 @@ def add_nothing(context: DecisionContext, request: AddNothingRequest) -> Decisio
 
 def test_a_new_api_of_the_controller_is_one_row_there_and_none_here() -> None:
     row = controller_api(AddNothingRequest, add_nothing, is_for_clients=True)
-    lines = lines_of(CATALOGUE, [*CONTROLLER_APIS.values(), row])
+    lines = api_lines(CATALOGUE, [*CONTROLLER_APIS.values(), row])
     (added,) = (line for name, line in lines.items() if name not in LINES)
     assert (added.key, added.name, added.source) == (9001, "AddNothing", row)
     assert added.listeners == FORWARDED

@@ -16,7 +16,7 @@ from moldau.broker.apis import parts
 from moldau.broker.apis.api import Api, list_paths
 from moldau.broker.apis.groups import offset_fetch
 from moldau.broker.apis.needs import guarded_handler
-from moldau.broker.apis.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
+from moldau.broker.apis.parts import Answering, ListPath, LongRequest, LongRequests, PartRules, RequestPart, pieces
 from moldau.broker.network.route import ListenerRole, RequestContext, Route, RouteBinding
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import encode
@@ -56,7 +56,7 @@ def row_of(each: LongList) -> Api[Any]:
     return ROWS[each.name.partition(".")[0]]
 
 
-def parts_of(api: str) -> Parts:
+def parts_of(api: str) -> PartRules:
     plan = ROWS[api].parts
     assert plan is not None
     return plan
@@ -103,7 +103,7 @@ def test_pieces_of_pieces_continue_both() -> None:
 
 
 def test_only_a_request_with_more_elements_than_a_part_is_long() -> None:
-    plan = Parts((ListPath("topics.partitions", "topics.partitions"),), size=3)
+    plan = PartRules((ListPath("topics.partitions", "topics.partitions"),), size=3)
     assert not plan.is_long(ListOffsetsRequest(replica_id=-1, topics=[topic("a", 1, 2), topic("b", 1)]))
     assert plan.is_long(ListOffsetsRequest(replica_id=-1, topics=[topic("a", 1, 2), topic("b", 1, 2)]))
     assert plan.is_long(ListOffsetsRequest(replica_id=-1, topics=[topic("a"), topic("b"), topic("c"), topic("d")]))

@@ -9,7 +9,7 @@ from struct import pack
 import pytest
 
 from moldau.broker.cli import main
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.console.decoding.record_contents import Json, contents_of
 from moldau.protocol.compiler import encode
 from moldau.protocol.compression import Codec
@@ -141,7 +141,7 @@ def test_secrets_in_metadata_records_are_not_shown() -> None:
     from moldau.protocol.records import metadata
 
     def shown(record: object) -> dict[str, Json]:
-        contents = contents_of(Record(value=encode_record(record, 0)), Contents.METADATA, is_control=False)
+        contents = contents_of(Record(value=encode_record(record, 0)), RecordKind.METADATA, is_control=False)
         value = contents["value"]
         assert isinstance(value, dict)
         return value

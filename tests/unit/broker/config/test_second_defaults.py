@@ -15,7 +15,7 @@ from moldau.broker.config.catalogue import broker_catalogue
 from moldau.broker.config.config import Config, ConfigValues, object_of_settings
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.topics import log_config
-from moldau.broker.coordinators.group_row import group_coordinator_config
+from moldau.broker.coordinators.group_coordinator import group_coordinator_config
 from moldau.broker.coordinators.share_coordinator import share_state_config
 from moldau.broker.coordinators.transactions import transaction_config
 from moldau.broker.metadata.quorum_start import controller_settings, raft_settings, security_settings

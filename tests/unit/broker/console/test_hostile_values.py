@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.console import lag, record_pages
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.selection import (
@@ -34,7 +34,7 @@ from tests.support.node import HOST, Node, batch, serve_and
 def selected(
     data: bytes, count: int, schemas: Schemas | None = None, *, rules: tuple[str, ...] = (), newest: bool = False
 ) -> SelectedRecords:
-    wanted = RecordFilter(True, None, "", "any", "auto", Contents.PLAIN, True, Masks(map(mask_rule, rules), "t"))
+    wanted = RecordFilter(True, None, "", "any", "auto", RecordKind.PLAIN, True, Masks(map(mask_rule, rules), "t"))
     return select_records(FetchedPiece(0, data, (), 0, count, 500, 1 << 16, newest), wanted, schemas)
 
 

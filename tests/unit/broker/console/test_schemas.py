@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.console.decoding.schemas import PAUSE_MS, Schemas
 from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, ShownRecord, select_records
 from moldau.protocol.record_builder import Record, build_batch
@@ -49,7 +49,9 @@ def selected(
     form: str = "auto",
 ) -> list[ShownRecord]:
     batch = build_batch([Record(key=b"k", value=value, timestamp=1) for value in values])
-    wanted = RecordFilter(True, None, find, "value", form, Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders"))
+    wanted = RecordFilter(
+        True, None, find, "value", form, RecordKind.PLAIN, True, Masks(map(mask_rule, rules), "orders")
+    )
     return select_records(FetchedPiece(0, batch, (), 0, len(values), 50, 1 << 20, False), wanted, schemas).records
 
 
@@ -140,7 +142,7 @@ def test_a_header_that_names_no_schema_is_a_note_and_masks_hide_the_value(
     record = Record(value=AVRO.data, headers=(("__value_schema_id", header),), timestamp=1)
     for rules, text in (((), AVRO.data.decode()), (("orders:value.customer",), "***")):
         wanted = RecordFilter(
-            True, None, "", "value", "text", Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders")
+            True, None, "", "value", "text", RecordKind.PLAIN, True, Masks(map(mask_rule, rules), "orders")
         )
         (shown,) = select_records(
             FetchedPiece(0, build_batch([record]), (), 0, 1, 50, 1 << 20, False), wanted, schemas

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.console.decoding import work
+from moldau.broker.console.decoding.prefilter import ANYWHERE, ByteSearch, required_bytes_of
 from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, SelectedRecords, select_records
-from moldau.broker.console.decoding.signs import ANYWHERE, Haystack, signs_of
 from moldau.broker.console.searching import search, stretches
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
@@ -282,7 +282,7 @@ RECORDS = st.lists(RECORD, min_size=1, max_size=4)
 def wanted_of(key: bytes | None, header: tuple[str, bytes | None] | None, text: str | None, find: str) -> RecordFilter:
     field = None if text is None else ("a.b", text)
     found = find.join(ANYWHERE) if find else ""
-    return RecordFilter(True, key, found, "any", "auto", Contents.PLAIN, False, Masks((), "t"), header, field)
+    return RecordFilter(True, key, found, "any", "auto", RecordKind.PLAIN, False, Masks((), "t"), header, field)
 
 
 @given(
@@ -310,7 +310,7 @@ def test_the_signs_hide_no_record(batches: list[tuple[list[Record], Codec]], wan
 
 def _without_signs(piece: FetchedPiece, wanted: RecordFilter) -> SelectedRecords:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("moldau.broker.console.decoding.selection.signs_of", lambda *_, **__: ())
+        patched.setattr("moldau.broker.console.decoding.selection.required_bytes_of", lambda *_, **__: ())
         return select_records(piece, wanted, None)
 
 
@@ -322,14 +322,14 @@ def test_bytes_are_found_with_and_without_the_function_of_the_c_library(
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         if not has_function:
-            patched.setattr("moldau.broker.console.decoding.signs._find_in_memory", lambda: None)
+            patched.setattr("moldau.broker.console.decoding.prefilter._find_in_memory", lambda: None)
         for each in (sought, data[position : position + 4]):
-            assert Haystack(data).find(each, position) == data.find(each, position)
+            assert ByteSearch(data).find(each, position) == data.find(each, position)
 
 
 def test_batches_without_a_sign_are_not_decoded() -> None:
     wanted = wanted_of(b"needle", None, None, "")
-    assert signs_of(wanted, has_schemas=False) == (b"needle",)
+    assert required_bytes_of(wanted, has_schemas=False) == (b"needle",)
     records = [Record(key=b"hay", value=b"x" * 1000)] * 10
     data = b"".join(build_batch(records, base_offset=at * 10) for at in range(100))
     found = select_records(FetchedPiece(0, data, (), 0, 1000, 10, 1 << 18, False), wanted, None)
@@ -338,11 +338,11 @@ def test_batches_without_a_sign_are_not_decoded() -> None:
 
 def test_signs_are_not_used_for_what_is_masked_or_framed() -> None:
     wanted = wanted_of(b"needle", None, None, "")
-    assert signs_of(wanted, has_schemas=True) == ()
+    assert required_bytes_of(wanted, has_schemas=True) == ()
     masked = RecordFilter(
-        True, b"k", "", "any", "auto", Contents.PLAIN, False, Masks((mask_rule("t:value.secret"),), "t")
+        True, b"k", "", "any", "auto", RecordKind.PLAIN, False, Masks((mask_rule("t:value.secret"),), "t")
     )
-    assert signs_of(masked, has_schemas=False) == ()
+    assert required_bytes_of(masked, has_schemas=False) == ()
 
 
 MASKS = ["value.a.b", "value.a", "value.c", "value.*", "value.a.b.d", "value.x", "value", "key", "headers.h", "headers"]

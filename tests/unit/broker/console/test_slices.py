@@ -12,7 +12,7 @@ import pytest
 from moldau.broker.console.group_pages import lag_upper_bounds
 from moldau.broker.console.groups import CommittedOffsets
 from moldau.broker.console.lag import CountingBudget, PartitionEnds, partition_lags
-from moldau.broker.console.page import SLICE, Refusal, Visit, choose_names
+from moldau.broker.console.page import SLICE, PageRequest, Refusal, choose_names
 from moldau.broker.console.partitions import ASKED_MAX, LATEST, READ_COMMITTED, ask_leaders, offsets_of
 from moldau.broker.console.rendering import LOOKS, PAGE_SIZE_MAX, SLICE_NS, Renderer
 from moldau.security.access import Unrestricted
@@ -101,7 +101,7 @@ def test_names_are_chosen_in_slices() -> None:
             work.done()
             return True
 
-        visit = Visit(client_of(work, 1), "/topics", {}, {})
+        visit = PageRequest(client_of(work, 1), "/topics", {}, {})
         names, total, _ = await choose_names((f"{index:05}" for index in range(COUNT)), visit, is_shown)
         assert (names[0], total) == ("00000", COUNT)
 

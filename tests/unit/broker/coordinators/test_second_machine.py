@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
+from moldau.broker.coordinators.definition import KeyType
 from moldau.broker.coordinators.registry import CoordinatorRegistry
-from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.shard_runner import RunnerState
 from moldau.broker.coordinators.shards import Shards
 from moldau.broker.runtime.pending import Pending

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moldau.broker.config.loading import checked_config
-from moldau.broker.coordinators.group_row import group_coordinator_config, offsets_topic
+from moldau.broker.coordinators.group_coordinator import group_coordinator_config, offsets_topic
 from moldau.broker.metadata.cluster_view import LOG_CONFIGS_MAX, DynamicConfig
 from moldau.kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage

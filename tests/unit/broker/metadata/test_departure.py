@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.metadata.departure import BrokerReplicas, holdings_of_node, planned_moves, target_of
+from moldau.broker.metadata.departure import BrokerReplicas, planned_moves, replicas_of_broker, target_of
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.topics import PartitionRegistration
 from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
@@ -33,7 +33,7 @@ def image(*partitions: list[int], removing: list[int] | None = None) -> Metadata
 
 
 def of(found: MetadataImage) -> BrokerReplicas:
-    return [*holdings_of_node(found, LEAVER)][-1]
+    return [*replicas_of_broker(found, LEAVER)][-1]
 
 
 def moved(found: MetadataImage, heirs: list[int], count_max: int = 20) -> dict[int, list[int]]:

@@ -25,7 +25,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet  # type: ignore[import-untyped,unused-ignore]
 
 import moldau
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.broker.console.decoder import QUESTION_CPU_S
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.selection import FetchedPiece, RecordFilter, select_records
@@ -154,7 +154,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def by_console(value: bytes, schemas: str, directory: Path) -> str:
     wanted = RecordFilter(
-        True, None, "", "any", "auto", Contents.PLAIN, True, Masks([mask_rule("t:value.secret")], "t")
+        True, None, "", "any", "auto", RecordKind.PLAIN, True, Masks([mask_rule("t:value.secret")], "t")
     )
     data = build_batch([Record(value=value, timestamp=1)])
     found = select_records(

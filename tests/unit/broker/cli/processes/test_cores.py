@@ -10,9 +10,9 @@ import pytest
 
 from moldau.broker.cli import main
 from moldau.broker.cli.invocation import CommandError
-from moldau.broker.cli.processes.core import Orders, read_orders
-from moldau.broker.cli.processes.cores import Machine, difference
-from moldau.broker.cli.processes.machine import cores_there, machine_of, remove_directories
+from moldau.broker.cli.processes.core import ProcessInput, read_process_input
+from moldau.broker.cli.processes.cores import Machine, property_difference
+from moldau.broker.cli.processes.machine import cores_with_directories, machine_of, remove_directories
 from moldau.broker.config.config import Config
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import single_node_defaults
@@ -114,7 +114,7 @@ def test_passwords_reach_each_process_and_are_no_difference() -> None:
     assert several.checked_config(2).settings.password("ssl.keystore.password") == several.config.settings.password(
         "ssl.keystore.password"
     )
-    given, left_out = difference(several, 2)
+    given, left_out = property_difference(several, 2)
     assert "ssl.keystore.password" not in given
     assert left_out == ("moldau.http.listener", "moldau.console")
 
@@ -167,10 +167,12 @@ def test_a_controller_alone_has_one_process() -> None:
 
 
 def test_orders_are_read_as_they_were_written() -> None:
-    orders = Orders({"node.id": "2", "text": "a\nb"}, MachineProcesses((1, 2, 3), "/tmp/s", (1, 2)), is_quiet=True)
+    orders = ProcessInput(
+        {"node.id": "2", "text": "a\nb"}, MachineProcesses((1, 2, 3), "/tmp/s", (1, 2)), is_quiet=True
+    )
     line = orders.as_line()
     assert line.count(b"\n") == 1
-    assert read_orders(line) == orders
+    assert read_process_input(line) == orders
 
 
 # Directories
@@ -194,9 +196,9 @@ def config_at(directory: Path, **changes: str) -> Config:
 def test_processes_that_have_a_directory_run_until_they_have_left(tmp_path: Path) -> None:
     for core in (2, 4):
         (tmp_path / f"core.{core}").mkdir()
-    assert cores_there(config_at(tmp_path)) == {2, 4}
+    assert cores_with_directories(config_at(tmp_path)) == {2, 4}
     assert machine_of(config_at(tmp_path, moldau_cores="3"), "h").cores == (1, 2, 3, 4)
-    assert cores_there(config_at(tmp_path / "new")) == set()
+    assert cores_with_directories(config_at(tmp_path / "new")) == set()
 
 
 def test_a_directory_with_a_partition_stays(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import json
 
 from moldau.broker.cli.invocation import Terminal
 from moldau.broker.cli.processes.merged_output import MergedLog, MergedOutput
-from moldau.broker.cli.processes.shell import follow
+from moldau.broker.cli.processes.shell import copy_log
 
 
 class Tty(io.StringIO):
@@ -35,7 +35,7 @@ def test_a_line_that_never_ends_is_shown_in_parts() -> None:
         stream.feed_data(b"o\n" + b"x" * 200_000)
         stream.feed_eof()
         shown = io.StringIO()
-        await follow(1, stream, MergedOutput(Terminal(shown, {}), [1, 2, 3], "cluster"))
+        await copy_log(1, stream, MergedOutput(Terminal(shown, {}), [1, 2, 3], "cluster"))
         return shown.getvalue()
 
     first, second, *parts = asyncio.run(shown_text()).splitlines()

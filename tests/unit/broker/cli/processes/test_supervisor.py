@@ -15,38 +15,40 @@ from moldau.broker.cli.processes.supervisor import (
     BACKOFF_MAX_MS,
     STEADY_MS,
     STOP_PATIENCE_MS,
-    AllServe,
+    AnnounceServing,
     Effect,
-    Exit,
-    Left,
-    Policy,
-    Say,
-    Signal,
-    Start,
+    ExitCommand,
+    PrintLine,
+    ProcessPolicy,
+    RemoveDirectories,
+    SignalProcess,
+    StartProcess,
     Supervisor,
     ended_text,
 )
 from moldau.broker.runtime.place import EXIT_LEFT_CLUSTER
 
-CORES = Policy(restarts=True, stop_order=[[2, 3], [1]], stopping="stopping", remedies={})
-CLUSTER = Policy(restarts=False, stop_order=[[3], [2], [1]], stopping="stopping", remedies={1: "a", 2: "b", 3: "c"})
+CORES = ProcessPolicy(restarts=True, stop_order=[[2, 3], [1]], stopping="stopping", remedies={})
+CLUSTER = ProcessPolicy(
+    restarts=False, stop_order=[[3], [2], [1]], stopping="stopping", remedies={1: "a", 2: "b", 3: "c"}
+)
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 
 
 def done(effects: list[Effect]) -> list[Effect]:
     """The effects without the lines for the operator."""
-    return [each for each in effects if not isinstance(each, Say)]
+    return [each for each in effects if not isinstance(each, PrintLine)]
 
 
 def said(effects: list[Effect]) -> list[str]:
-    return [each.text for each in effects if isinstance(each, Say)]
+    return [each.text for each in effects if isinstance(each, PrintLine)]
 
 
-def serving(policy: Policy) -> Supervisor:
+def serving(policy: ProcessPolicy) -> Supervisor:
     supervisor = Supervisor(policy)
-    assert supervisor.tick(0) == [Start(1), Start(2), Start(3)]
+    assert supervisor.tick(0) == [StartProcess(1), StartProcess(2), StartProcess(3)]
     assert supervisor.on_serving(2, 10) == supervisor.on_serving(1, 20) == []
-    assert supervisor.on_serving(3, 30) == [AllServe()]
+    assert supervisor.on_serving(3, 30) == [AnnounceServing()]
     assert supervisor.next_deadline_ms() is None
     return supervisor
 
@@ -60,7 +62,7 @@ def test_a_process_that_dies_is_started_again_alone_and_waits_longer_each_time()
         assert done(effects) == []
         assert supervisor.next_deadline_ms() == now_ms + wait_ms
         assert supervisor.tick(now_ms + wait_ms - 1) == []
-        assert supervisor.tick(now_ms + wait_ms) == [Start(2)]
+        assert supervisor.tick(now_ms + wait_ms) == [StartProcess(2)]
         now_ms += wait_ms
         wait_ms = min(2 * wait_ms, BACKOFF_MAX_MS)
     assert wait_ms == BACKOFF_MAX_MS
@@ -75,9 +77,9 @@ def test_a_start_that_fails_stops_the_others_and_fails() -> None:
     supervisor.on_serving(1, 10)
     effects = supervisor.on_ended(3, 1, 20)
     assert said(effects) == ["node 3 has ended with status 1 before it served"]
-    assert done(effects) == [Signal(2, TERM)]
-    assert supervisor.on_ended(2, 0, 30) == [Signal(1, TERM)]
-    assert supervisor.on_ended(1, 0, 40) == [Exit(1)]
+    assert done(effects) == [SignalProcess(2, TERM)]
+    assert supervisor.on_ended(2, 0, 30) == [SignalProcess(1, TERM)]
+    assert supervisor.on_ended(1, 0, 40) == [ExitCommand(1)]
 
 
 def test_a_process_that_dies_while_another_starts_is_no_failed_start() -> None:
@@ -85,25 +87,25 @@ def test_a_process_that_dies_while_another_starts_is_no_failed_start() -> None:
     supervisor.tick(0)
     supervisor.on_serving(1, 10)
     supervisor.on_ended(1, -9, 20)
-    assert supervisor.tick(20 + BACKOFF_FIRST_MS) == [Start(1)]
+    assert supervisor.tick(20 + BACKOFF_FIRST_MS) == [StartProcess(1)]
     supervisor.on_serving(2, 600)
-    assert done(supervisor.on_serving(3, 700)) == [AllServe()], "each has served once"
+    assert done(supervisor.on_serving(3, 700)) == [AnnounceServing()], "each has served once"
 
 
 def test_a_signal_stops_group_by_group_and_the_command_ends_with_0() -> None:
     supervisor = serving(CORES)
-    assert supervisor.on_signal(100) == [Say("stopping"), Signal(2, TERM), Signal(3, TERM)]
+    assert supervisor.on_signal(100) == [PrintLine("stopping"), SignalProcess(2, TERM), SignalProcess(3, TERM)]
     assert supervisor.on_ended(3, 0, 200) == []
-    assert supervisor.on_ended(2, 0, 300) == [Signal(1, TERM)]
-    assert supervisor.on_ended(1, 0, 400) == [Exit(0)]
+    assert supervisor.on_ended(2, 0, 300) == [SignalProcess(1, TERM)]
+    assert supervisor.on_ended(1, 0, 400) == [ExitCommand(0)]
 
 
 def test_a_process_that_waits_for_its_start_is_not_started_any_more_after_a_signal() -> None:
     supervisor = serving(CORES)
     supervisor.on_ended(2, -9, 100)
-    assert done(supervisor.on_signal(150)) == [Signal(3, TERM)]
+    assert done(supervisor.on_signal(150)) == [SignalProcess(3, TERM)]
     assert supervisor.tick(100 + BACKOFF_FIRST_MS) == []
-    assert supervisor.on_ended(3, 0, 700) == [Signal(1, TERM)]
+    assert supervisor.on_ended(3, 0, 700) == [SignalProcess(1, TERM)]
 
 
 def test_a_process_that_does_not_stop_is_killed_and_the_status_says_so() -> None:
@@ -111,51 +113,53 @@ def test_a_process_that_does_not_stop_is_killed_and_the_status_says_so() -> None
     supervisor.on_signal(0)
     supervisor.on_ended(2, 0, 100)
     assert supervisor.next_deadline_ms() == STOP_PATIENCE_MS
-    assert done(supervisor.tick(STOP_PATIENCE_MS)) == [Signal(3, KILL)]
-    assert done(supervisor.on_ended(3, -9, STOP_PATIENCE_MS + 1)) == [Signal(1, TERM)]
-    assert supervisor.on_ended(1, 0, STOP_PATIENCE_MS + 2) == [Exit(1)]
+    assert done(supervisor.tick(STOP_PATIENCE_MS)) == [SignalProcess(3, KILL)]
+    assert done(supervisor.on_ended(3, -9, STOP_PATIENCE_MS + 1)) == [SignalProcess(1, TERM)]
+    assert supervisor.on_ended(1, 0, STOP_PATIENCE_MS + 2) == [ExitCommand(1)]
 
 
 def test_a_second_signal_kills_what_runs() -> None:
     supervisor = serving(CORES)
     supervisor.on_signal(0)
     supervisor.on_ended(3, 0, 10)
-    assert done(supervisor.on_signal(20)) == [Signal(1, KILL), Signal(2, KILL)]
+    assert done(supervisor.on_signal(20)) == [SignalProcess(1, KILL), SignalProcess(2, KILL)]
 
 
 def test_a_node_that_has_left_is_not_started_again() -> None:
     supervisor = Supervisor(CORES)
     supervisor.tick(0)
     supervisor.on_serving(1, 10)
-    assert supervisor.on_ended(3, EXIT_LEFT_CLUSTER, 20) == [Left(3)], "it may have nothing to move, and leave at once"
-    assert supervisor.on_serving(2, 30) == [AllServe()]
-    assert supervisor.on_ended(2, EXIT_LEFT_CLUSTER, 40) == [Left(2)]
+    assert supervisor.on_ended(3, EXIT_LEFT_CLUSTER, 20) == [RemoveDirectories(3)], (
+        "it may have nothing to move, and leave at once"
+    )
+    assert supervisor.on_serving(2, 30) == [AnnounceServing()]
+    assert supervisor.on_ended(2, EXIT_LEFT_CLUSTER, 40) == [RemoveDirectories(2)]
     assert supervisor.next_deadline_ms() is None
-    assert done(supervisor.on_signal(50)) == [Signal(1, TERM)]
-    assert supervisor.on_ended(1, 0, 60) == [Exit(0)]
+    assert done(supervisor.on_signal(50)) == [SignalProcess(1, TERM)]
+    assert supervisor.on_ended(1, 0, 60) == [ExitCommand(0)]
 
 
 def test_a_node_that_is_stopped_while_it_leaves_has_not_left() -> None:
     supervisor = serving(CORES)
     supervisor.on_signal(0)
     assert supervisor.on_ended(3, 0, 10) == []
-    assert supervisor.on_ended(2, EXIT_LEFT_CLUSTER, 20) == [Left(2), Signal(1, TERM)]
+    assert supervisor.on_ended(2, EXIT_LEFT_CLUSTER, 20) == [RemoveDirectories(2), SignalProcess(1, TERM)]
 
 
 def test_the_nodes_of_a_cluster_stay_away_until_the_operator_starts_them() -> None:
     supervisor = serving(CLUSTER)
     assert said(supervisor.on_ended(2, -9, 100)) == ["node 2 was ended by SIGKILL; this starts it again: b"]
     assert supervisor.next_deadline_ms() is None
-    assert supervisor.on_signal(200) == [Say("stopping"), Signal(3, TERM)]
-    assert supervisor.on_ended(3, 0, 300) == [Signal(1, TERM)]
-    assert supervisor.on_ended(1, 0, 400) == [Exit(1)], "a node failed"
+    assert supervisor.on_signal(200) == [PrintLine("stopping"), SignalProcess(3, TERM)]
+    assert supervisor.on_ended(3, 0, 300) == [SignalProcess(1, TERM)]
+    assert supervisor.on_ended(1, 0, 400) == [ExitCommand(1)], "a node failed"
 
 
 def test_a_cluster_without_a_node_has_failed() -> None:
     supervisor = serving(CLUSTER)
     supervisor.on_ended(1, 0, 100)
     supervisor.on_ended(2, 0, 100)
-    assert done(supervisor.on_ended(3, 0, 100)) == [Exit(1)]
+    assert done(supervisor.on_ended(3, 0, 100)) == [ExitCommand(1)]
 
 
 @pytest.mark.parametrize("policy", [CORES, CLUSTER])
@@ -165,7 +169,7 @@ def test_a_cluster_without_a_node_has_failed() -> None:
     )
 )
 def test_whatever_happens_each_process_lives_once_and_the_command_ends(
-    policy: Policy, events: list[tuple[int, int, int, int]]
+    policy: ProcessPolicy, events: list[tuple[int, int, int, int]]
 ) -> None:
     """A model of the shell: a process is alive from Start to its end, which comes at a random event or after a kill."""
     supervisor = Supervisor(policy)
@@ -175,12 +179,12 @@ def test_whatever_happens_each_process_lives_once_and_the_command_ends(
     def carry_out(effects: list[Effect], now_ms: int) -> None:
         for effect in effects:
             assert not exits, "nothing comes after the exit"
-            if isinstance(effect, Start):
+            if isinstance(effect, StartProcess):
                 assert effect.node_id not in alive
                 alive.add(effect.node_id)
-            elif isinstance(effect, Signal):
+            elif isinstance(effect, SignalProcess):
                 assert effect.node_id in alive
-            elif isinstance(effect, Exit):
+            elif isinstance(effect, ExitCommand):
                 assert not alive
                 exits.append(effect.status)
 

@@ -11,7 +11,7 @@ from moldau.broker.metadata.raft.controller_terms import ControllerTerms
 from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
 from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
 from moldau.broker.metadata.raft.quorum_peers import QuorumPeers
-from moldau.broker.metadata.raft.raft_driver import CatchUp, EventFeed, RaftDriver
+from moldau.broker.metadata.raft.raft_driver import CatchUpWait, EventFeed, RaftDriver
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Tasks
 from moldau.kraft.raft import events
@@ -29,7 +29,7 @@ class Story:
         self.follower.append(1, BATCHES)
         self.failures: list[OSError] = []
         self.snapshots = 0
-        self.catch_up = CatchUp(asyncio.get_running_loop())
+        self.catch_up = CatchUpWait(asyncio.get_running_loop())
         self.feed = EventFeed()
         self.driver = RaftDriver(
             cast("Environment", SimpleNamespace(monotonic_ms=lambda: 0, wall_ms=lambda: 0)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from moldau.broker.config.config import Config, object_of_settings
 from moldau.broker.config.group_rules import assignor_names
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
-from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, reject_command
+from moldau.broker.coordinators.definition import CommandReports, CoordinatorDefinition, KeyType, reject_command
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.history import GroupHistory
 from moldau.coordinator.group.image import CoordinatorImage
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from moldau.coordinator.runtime.log_reading import RecordReader
     from moldau.coordinator.shard.shard import GroupShard
 
-    Perform: TypeAlias = Callable[[object, Reports[ShardRequest]], None]
-    GroupRow: TypeAlias = CoordinatorRow[GroupShard, ShardRequest, LoadedChange]
+    Perform: TypeAlias = Callable[[object, CommandReports[ShardRequest]], None]
+    GroupRow: TypeAlias = CoordinatorDefinition[GroupShard, ShardRequest, LoadedChange]
 
 
-def group_row(
+def group_coordinator_definition(
     config: GroupConfig,
     current_image: Callable[[], CoordinatorImage],
     history: GroupHistory,
     perform: Perform = reject_command,
 ) -> GroupRow:
-    return CoordinatorRow(
+    return CoordinatorDefinition(
         topic=offsets_topic(config),
         key_type=KeyType.GROUP,
         log_name="moldau.groups",

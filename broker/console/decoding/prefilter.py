@@ -15,7 +15,7 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.internal_topics import RecordKind
 from moldau.protocol.primitives import MalformedMessage, read_varint
 from moldau.protocol.record_batch import (
     CODEC_MASK,
@@ -34,7 +34,7 @@ from moldau.protocol.record_reader import decode_record
 if TYPE_CHECKING:
     from moldau.broker.console.decoding.selection import RecordFilter
 
-ByteSigns = Sequence[bytes]
+RequiredBytes = Sequence[bytes]
 """Bytes of which every matching record contains at least one. Empty if no bytes are common to the matching records."""
 ANYWHERE: Final = "(?s).*(?:", ").*"
 """The prefix and the suffix that make an expression match anywhere in a text."""
@@ -52,17 +52,17 @@ _HEAD: Final = Struct(">qi4xb4xhi")
 _SPECIAL: Final = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
-def signs_of(wanted: RecordFilter, *, has_schemas: bool) -> ByteSigns:
+def required_bytes_of(wanted: RecordFilter, *, has_schemas: bool) -> RequiredBytes:
     """The signs of the records that match `wanted`. If there are several conditions, the signs of the condition with
     the longest texts are used.
 
     There are no signs if parts of the records are masked, because the time of a search must not reveal the masked
     parts. There are none either if the searched values are in the format of a schema registry (`has_schemas`).
     """
-    is_framed = has_schemas and wanted.contents is Contents.PLAIN and wanted.form != "hex"
+    is_framed = has_schemas and wanted.contents is RecordKind.PLAIN and wanted.form != "hex"
     if wanted.masks or is_framed:
         return ()
-    known: list[ByteSigns] = []
+    known: list[RequiredBytes] = []
     if wanted.key:
         known.append((wanted.key,))
     if wanted.header is not None:
@@ -78,13 +78,13 @@ def signs_of(wanted: RecordFilter, *, has_schemas: bool) -> ByteSigns:
     return max((each for each in known if each and all(each)), key=lambda signs: len(signs[0]), default=())
 
 
-def _signs_of_expression(pattern: str) -> ByteSigns:
+def _signs_of_expression(pattern: str) -> RequiredBytes:
     if _LITERAL.fullmatch(pattern) is None:
         return ()
     return (max(_WORD.findall(pattern.encode("utf-8", "surrogateescape")), key=len, default=b""),)
 
 
-def _signs_of_json(text: str) -> ByteSigns:
+def _signs_of_json(text: str) -> RequiredBytes:
     """The signs of JSON values with a field whose value is `text`. There are none if `text` is a fraction, a list or an
     object, because JSON has many forms of these.
     """
@@ -112,7 +112,7 @@ def _find_in_memory() -> Callable[[int, int, bytes, int], int | None] | None:
     return find
 
 
-class Haystack:
+class ByteSearch:
     """Bytes in which other bytes are found."""
 
     def __init__(self, data: bytes) -> None:
@@ -133,12 +133,12 @@ class Haystack:
         return -1 if found is None else found - self._address
 
 
-class BatchSieve:
+class BatchPrefilter:
     """Finds the batches of a buffer, and the records of a batch, that contain a sign."""
 
-    def __init__(self, data: bytes, signs: ByteSigns) -> None:
+    def __init__(self, data: bytes, signs: RequiredBytes) -> None:
         self._data = data
-        self._haystack = Haystack(data)
+        self._haystack = ByteSearch(data)
         self._signs = signs
         self._next = dict.fromkeys(signs, -1)
         """The position of the next occurrence of each sign; the size of the buffer if there is none."""
@@ -177,7 +177,7 @@ class BatchSieve:
         `MalformedMessage`.
         """
         append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-        within = BatchSieve(body, self._signs)
+        within = BatchPrefilter(body, self._signs)
         hit = within._hit(0)
         position = 0
         try:

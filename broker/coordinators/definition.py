@@ -29,7 +29,7 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
-class Reports(Protocol[RequestT_contra]):
+class CommandReports(Protocol[RequestT_contra]):
     """Takes the outcome of a command, and passes it to the state machine that gave the command."""
 
     @property
@@ -46,13 +46,13 @@ class Reports(Protocol[RequestT_contra]):
         """Pass the outcome of a command to the state machine, as an event."""
 
 
-def reject_command(command: object, reports: Reports[RequestT]) -> None:
+def reject_command(command: object, reports: CommandReports[RequestT]) -> None:
     """Raise AssertionError. It is the `perform` of coordinators whose state machines give no commands."""
     raise AssertionError(f"no such command: {command}")
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
+class CoordinatorDefinition(Generic[ShardT, RequestT, LoadedT]):
     """The definition of a kind of coordinator. `Shards` runs one of its state machines for each partition of the topic;
     `ShardT` is the class of these `StateMachine[RequestT, LoadedT]`.
     """
@@ -76,7 +76,7 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     min.insync.replicas. With ACKS_LEADER they are accepted, and wait for enough replicas until the state machine's
     commit timeout.
     """
-    perform: Callable[[object, Reports[RequestT]], None] = reject_command
+    perform: Callable[[object, CommandReports[RequestT]], None] = reject_command
     """Carries out a command of a state machine, such as a request to another broker. Its outcome is reported as an
     event.
     """
