@@ -145,19 +145,19 @@ def validate_header(
     try:
         header = parse_header(batch)
     except MalformedMessage:
-        return refuse_unreadable(batch)
+        return refusal_of_unreadable(batch)
     size = header.batch_length + LOG_OVERHEAD
     if size != len(batch):
-        return refuse_request("exactly one whole batch is expected for a partition")
+        return refusal_of_request("exactly one whole batch is expected for a partition")
     attributes = header.attributes
     codec = attributes & CODEC_MASK
     if codec == ZSTD and produce_version < PRODUCE_VERSION_OF_ZSTD:
         message = f"zstd needs produce version {PRODUCE_VERSION_OF_ZSTD}, this is {produce_version}"
         return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message, is_of_log=False)
     if header.base_offset != 0:
-        return invalid_record_batch(f"the base offset is {header.base_offset} instead of 0")
+        return refusal_of_batch(f"the base offset is {header.base_offset} instead of 0")
     if size > rules.max_message_bytes:
-        return batch_too_large(size, rules)
+        return refusal_of_size(size, rules)
     if not crc_is_valid(batch, 0, header):
         message = f"the checksum of the batch is not {header.crc:#010x}"
         return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, message, is_of_log=False)
@@ -165,11 +165,11 @@ def validate_header(
         return RejectedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}")
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
-        return invalid_record_batch(f"{count} records do not go with last offset delta {header.last_offset_delta}")
+        return refusal_of_batch(f"{count} records do not go with last offset delta {header.last_offset_delta}")
     if attributes & CONTROL_BIT:
-        return invalid_record_batch("clients write no control records")
+        return refusal_of_batch("clients write no control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        return invalid_record_batch(f"base sequence {header.base_sequence} in a batch of producer {header.producer_id}")
+        return refusal_of_batch(f"base sequence {header.base_sequence} in a batch of producer {header.producer_id}")
     return header
 
 
@@ -206,11 +206,11 @@ def validate_records(
             return POSTPONED
         return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
     except RecordSizeExceeded as exceeded:  # Not left to the next clause: compiled, it takes the base class alone.
-        return invalid_record_batch(str(exceeded))
+        return refusal_of_batch(str(exceeded))
     except MalformedMessage as malformed:
-        return invalid_record_batch(str(malformed))
+        return refusal_of_batch(str(malformed))
     if flags & OFFSETS_DIFFER:
-        return invalid_record_batch("the offsets of the records are not consecutive from 0")
+        return refusal_of_batch("the offsets of the records are not consecutive from 0")
     base_timestamp = header.base_timestamp
     if rules.message_timestamp_type is CREATE_TIME:
         max_timestamp = max(base_timestamp + high, NO_TIMESTAMP)
@@ -225,7 +225,7 @@ def validate_records(
         is_suspect = attributes & TIMESTAMP_TYPE_BIT != 0
         new_attributes = attributes | TIMESTAMP_TYPE_BIT
     if is_suspect or (flags & KEY_IS_NULL and rules.is_compacted):
-        refusal = refuse_records(batch, body, header, rules, now_ms)
+        refusal = refusal_of_records(batch, body, header, rules, now_ms)
         if refusal is not None:
             return refusal
     codec = rules.compression_type
@@ -278,7 +278,7 @@ def recompress_batch(
         header.records_count,
     )
     if len(batch) > rules.max_message_bytes:
-        return batch_too_large(len(batch), rules)
+        return refusal_of_size(len(batch), rules)
     return ValidBatch(batch, parse_header(batch))
 
 
@@ -289,21 +289,21 @@ POSTPONED = RejectedBatch(
 )
 
 
-def invalid_record_batch(message: str) -> RejectedBatch:
+def refusal_of_batch(message: str) -> RejectedBatch:
     return RejectedBatch(ErrorCode.INVALID_RECORD, message)
 
 
-def refuse_request(message: str) -> RejectedBatch:
+def refusal_of_request(message: str) -> RejectedBatch:
     return RejectedBatch(ErrorCode.INVALID_RECORD, message, is_of_log=False)
 
 
-def batch_too_large(size: int, rules: AppendRules) -> RejectedBatch:
+def refusal_of_size(size: int, rules: AppendRules) -> RejectedBatch:
     """Refuse a batch that is larger than max.message.bytes allows."""
     message = f"a batch of {size} bytes is above max.message.bytes ({rules.max_message_bytes})"
     return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, message, is_of_log=False)
 
 
-def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
+def refusal_of_unreadable(batch: BytesLike) -> RejectedBatch:
     """The refusal of bytes that are not a batch of magic 2. As in Kafka, length, magic and end are checked in this
     order."""
     size = len(batch)
@@ -314,9 +314,9 @@ def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
     if magic is not None and magic > MAGIC:
         return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of magic {magic}", is_of_log=False)
     if length is None or magic is None or length + LOG_OVERHEAD > size:
-        return refuse_request("exactly one whole batch is expected for a partition")
+        return refusal_of_request("exactly one whole batch is expected for a partition")
     if magic < MAGIC:
-        return refuse_request(f"message format {magic} is no longer written, batches have magic {MAGIC}")
+        return refusal_of_request(f"message format {magic} is no longer written, batches have magic {MAGIC}")
     return RejectedBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}, below {LENGTH_MIN}", is_of_log=False)
 
 
@@ -331,7 +331,7 @@ def _record_size_max(rules: AppendRules) -> int:
     return rules.expanded_record_bytes_max
 
 
-def refuse_records(
+def refusal_of_records(
     batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> RejectedBatch | None:
     """The refusal of a batch that lists its invalid records; None if no record is invalid, for example because only

@@ -30,7 +30,7 @@ from moldau.broker.network.replies import (
     step_name,
 )
 from moldau.broker.network.route import Authentication, FrameAnswer, FrameHook, RequestContext, Route
-from moldau.broker.network.turns import Rank
+from moldau.broker.network.turns import ConnectionRank
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.decoded_size import TEXT_ERRORS, LongMessage
 from moldau.protocol.frames import REQUEST_HEAD
@@ -537,11 +537,11 @@ def _wait_for_turn(connection: Connection, *, is_single: bool) -> None:
     flow.pause()
     flow.awaits_turn = True
     if connection.authentication is not None and connection.routes is not listener.routes:
-        rank = Rank.LOGIN if is_single else Rank.LOGIN_BACKLOG
+        rank = ConnectionRank.LOGIN if is_single else ConnectionRank.LOGIN_BACKLOG
     elif connection.heartbeat_broker_id >= 0 or (is_single and (connection.is_of_follower or listener.is_for_nodes)):
-        rank = Rank.NODE
+        rank = ConnectionRank.NODE
     else:
-        rank = Rank.SINGLE if is_single else Rank.BACKLOG
+        rank = ConnectionRank.SINGLE if is_single else ConnectionRank.BACKLOG
     connection._turns.wait(connection, rank)
 
 

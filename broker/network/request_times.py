@@ -226,7 +226,7 @@ class RequestClock:
             self._asks = ASKED_AFTER_HELD
         elif not self._asks and not (was_paused and now_ns - previous_ns >= HELD_NS_MIN):
             return now_ns
-        late_ns = late_by_ns(transport)
+        late_ns = since_last_byte_ns(transport)
         if late_ns >= HELD_NS_MIN:
             self._asks = ASKED_AFTER_HELD
             return now_ns - late_ns
@@ -235,7 +235,7 @@ class RequestClock:
         return now_ns
 
 
-def late_by_ns(transport: asyncio.Transport | None) -> int:
+def since_last_byte_ns(transport: asyncio.Transport | None) -> int:
     """The time (ns) since the last byte arrived at the socket of the transport; 0 if it is short or unknown."""
     own = None if transport is None else transport.get_extra_info("socket")
     if own is None:

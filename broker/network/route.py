@@ -487,7 +487,7 @@ def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
     return decode
 
 
-class RawTokens(FrameHook):
+class RawSaslHook(FrameHook):
     """The frame hook for SASL messages without a request header, which follow SaslHandshake version 0: every frame is
     one message of the mechanism.
     """

@@ -36,7 +36,7 @@ QUANTUM_NS: Final = 200_000
 """The time (ns) of a turn if many connections wait. A request that has begun is handled completely."""
 
 
-class Rank(IntEnum):
+class ConnectionRank(IntEnum):
     """The ranks of waiting connections, in the order in which they are served."""
 
     NODE = 0
@@ -50,7 +50,7 @@ SHARE_ENDS_NS: Final = (800_000, 1_400_000, 1_800_000, 1_900_000, BUDGET_NS)
 """For each rank, the time (ns) after the beginning of an iteration at which its share ends."""
 
 
-class Waiting(Protocol):
+class WaitingConnection(Protocol):
     """A connection that waits for its turn to handle requests."""
 
     def take_turn(self, until_ns: int) -> None:
@@ -72,7 +72,7 @@ class TurnScheduler:
         self._clock = clock
         self._call_soon = call_soon
         self._is_scheduled = False
-        self._queues: list[deque[Waiting]] = [deque() for _ in Rank]
+        self._queues: list[deque[WaitingConnection]] = [deque() for _ in ConnectionRank]
 
     @property
     def waiting_count(self) -> int:
@@ -95,7 +95,7 @@ class TurnScheduler:
             self.is_spent = True
             self._begin_soon()
 
-    def wait(self, connection: Waiting, rank: int) -> None:
+    def wait(self, connection: WaitingConnection, rank: int) -> None:
         """Let a connection wait for a turn. It must not wait already."""
         self._queues[rank].append(connection)
         self.is_spent = True

@@ -98,7 +98,7 @@ def walk_offsets(
                 or run[record_end - 1] != 0
             ):
                 break
-            found = read_tail(run, names_end, value_size)
+            found = read_partition_and_offset(run, names_end, value_size)
             if found is None:
                 break
             names = run[at:names_end]
@@ -114,7 +114,7 @@ def walk_offsets(
     return begin, walked
 
 
-def read_tail(run: bytes, at: i64, value_size: i64) -> tuple[int, CommittedOffset] | None:
+def read_partition_and_offset(run: bytes, at: i64, value_size: i64) -> tuple[int, CommittedOffset] | None:
     """Decode the partition and the committed offset of a record; `at` is the position of the key's partition. Returns
     None if the value has none of the formats `TAIL_3`, `TAIL_4` and `TAIL_4_WITH_ID`. The caller has checked that the
     record ends within the buffer."""

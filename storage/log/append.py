@@ -209,7 +209,7 @@ def append_batch(
             return refuse_producer(log, header, verdict)
     base_offset = log.end_offset
     buffers: list[BytesLike] = []
-    place_batch(buffers, batch, header, base_offset, leader_epoch)
+    assign_base_offset(buffers, batch, header, base_offset, leader_epoch)
     try:
         store_batch(log, header, buffers, base_offset, leader_epoch, now_ms, marker)
     except OSError as error:
@@ -218,7 +218,7 @@ def append_batch(
     return AppendResult(NONE, base_offset, log.end_offset - 1, append_time_ms, log.log_start_offset)
 
 
-def place_batch(
+def assign_base_offset(
     buffers: list[BytesLike], batch: BytesLike, header: BatchHeader, base_offset: int, leader_epoch: int
 ) -> None:
     """Assign base offset and leader epoch to a batch, and add its bytes to `buffers`.
@@ -263,7 +263,7 @@ def append_run_from_client(
             size = header.batch_length + LOG_OVERHEAD
             if segment.must_roll(size_before + size, last_offset, header.max_timestamp, now_ms, config):
                 break
-            place_batch(buffers, examined.batch, header, next_offset, leader_epoch)
+            assign_base_offset(buffers, examined.batch, header, next_offset, leader_epoch)
             headers.append(header)
             places.append((size, last_offset, header.max_timestamp))
             size_before += size
@@ -272,7 +272,7 @@ def append_run_from_client(
             return []
         segment.append_run(buffers, places)
         for header in headers:
-            note_appended(log, header, log.end_offset, leader_epoch, None)
+            update_after_append(log, header, log.end_offset, leader_epoch, None)
     except OSError as error:
         refusal = refuse_disk(log, error, base_offset)
         return [refusal for _ in headers]
@@ -331,17 +331,19 @@ def store_batch(
     if segment.must_roll(size, last_offset, header.max_timestamp, now_ms, log.config):
         # Before the write, so that a snapshot of the producers covers exactly the segments before the new one.
         segment = log.roll(now_ms, base_offset)
-    is_indexed = marker is not None and has_indexed(log, segment, header.producer_id, marker, base_offset)
+    is_indexed = marker is not None and index_aborted_transaction(log, segment, header.producer_id, marker, base_offset)
     try:
         segment.append(buffers, size, last_offset, header.max_timestamp)
     except OSError:
         if is_indexed:
             segment.transaction_index.truncate_to(base_offset)
         raise
-    note_appended(log, header, base_offset, leader_epoch, marker)
+    update_after_append(log, header, base_offset, leader_epoch, marker)
 
 
-def has_indexed(log: LogState, segment: Segment, producer_id: int, marker: TransactionMarker, base_offset: int) -> bool:
+def index_aborted_transaction(
+    log: LogState, segment: Segment, producer_id: int, marker: TransactionMarker, base_offset: int
+) -> bool:
     """Add the transaction that a marker aborts to the transaction index, before the marker itself is written. So if the
     disk has no room for the entry, the marker is refused, and nothing has changed. Returns whether there is an entry,
     which the caller removes if the marker cannot be written. Raises OSError.
@@ -356,11 +358,11 @@ def has_indexed(log: LogState, segment: Segment, producer_id: int, marker: Trans
     return True
 
 
-def note_appended(
+def update_after_append(
     log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
 ) -> None:
     """Update the log end offset, leader epochs and producer state for a batch that has been written. The transaction
-    index has the transaction already that a marker aborts (`has_indexed`)."""
+    index has the transaction already that a marker aborts (`index_aborted_transaction`)."""
     log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
     # Compared before the call: the epoch changes with a new leader only, and this runs for every batch.
     if leader_epoch != log.epochs.latest_epoch:
@@ -446,9 +448,11 @@ def check_fetched(
 
 
 def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
-    """Write the batches from index `first` on, as many as fit into one segment, in one call. Returns the index after
-    the last written batch. A marker that aborts a transaction begins a run: it is indexed before the write, and the
-    batches of its transaction must be noted by then."""
+    """Write the batches from index `first` on in one call, as many as fit into one segment. Returns the index after the
+    last written batch.
+
+    An abort marker is always the first batch of a call. It is indexed before the write, and the index entry needs the
+    producer state after the batches before it."""
     position, header, marker = batches[first].position, batches[first].header, batches[first].marker
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
@@ -465,7 +469,9 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
             break
         size += later.header.batch_length + LOG_OVERHEAD
         end += 1
-    is_indexed = marker is not None and has_indexed(log, segment, header.producer_id, marker, header.base_offset)
+    is_indexed = marker is not None and index_aborted_transaction(
+        log, segment, header.producer_id, marker, header.base_offset
+    )
     try:
         segment.append_run(
             [memoryview(records)[position : position + size]],
@@ -477,7 +483,7 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
         raise
     for each in batches[first:end]:
         header = each.header
-        note_appended(log, header, header.base_offset, header.partition_leader_epoch, each.marker)
+        update_after_append(log, header, header.base_offset, header.partition_leader_epoch, each.marker)
     return end
 
 

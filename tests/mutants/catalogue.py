@@ -174,8 +174,8 @@ MUTANTS: Final = (
         17,
         "producer state is not rebuilt by a new leader",
         "storage/log/append.py",
-        "        note_appended(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n",
-        "        note_appended(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n"
+        "        update_after_append(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n",
+        "        update_after_append(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n"
         "        log.producers.entries.pop(header.producer_id, None)\n",
         faults=LEADERSHIP_MOVES,
     ),

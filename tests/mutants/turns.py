@@ -56,8 +56,8 @@ TURN_MUTANTS: Final = (
         556,
         "before a login a client has the rank of those that have logged in",
         CONNECTION,
-        "        rank = Rank.LOGIN if is_single else Rank.LOGIN_BACKLOG\n",
-        "        rank = Rank.SINGLE if is_single else Rank.BACKLOG\n",
+        "        rank = ConnectionRank.LOGIN if is_single else ConnectionRank.LOGIN_BACKLOG\n",
+        "        rank = ConnectionRank.SINGLE if is_single else ConnectionRank.BACKLOG\n",
         Hunt.TURNS,
     ),
     Mutant(

@@ -95,8 +95,7 @@ def refusal_of_meant_broker(services: Services, context: RequestContext, request
 
 
 def unsupported_version(route: Route) -> ApiVersionsResponse:
-    """The response, in version 0, to a version that is not served. It has the versions that are served, so that the
-    client can try again."""
+    """The response (version 0) to a version that is not served: the versions with which the client can try again."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
 
 

@@ -91,7 +91,8 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
             elif partition is None:
                 answers.append(_refused(requested, services.replicas.error_of(topic.name, requested.partition_index)))
             else:
-                if services.remote_offsets is not None and _is_search(partition, requested):
+                is_tiered = partition.log.local_start_offset > partition.log.log_start_offset
+                if requested.timestamp >= 0 and is_tiered and services.remote_offsets is not None:
                     remote.append(RemoteSearch(partition, requested, answers, len(answers)))
                 answers.append(_answer(request, requested, partition))
         if answers:  # As in Apache Kafka: a topic without partitions has no result.
@@ -108,10 +109,6 @@ class RemoteSearch(NamedTuple):
     answers: list[ListOffsetsPartitionResponse]
     slot: int
     """The index of the partition's answer in `answers`. It has the offset from the local log."""
-
-
-def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
-    return requested.timestamp >= 0 and partition.log.local_start_offset > partition.log.log_start_offset
 
 
 def _search_remotely(

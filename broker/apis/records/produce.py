@@ -29,7 +29,13 @@ from moldau.broker.apis.needs import (
 from moldau.broker.apis.parts import RECORDS_SIZE, in_parts
 from moldau.broker.apis.records.erasure import append_order
 from moldau.broker.apis.records.produce_hook import produce_hook
-from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, fill, finish, must_wait
+from moldau.broker.apis.records.produce_reply import (
+    TOPIC_ID_VERSION,
+    must_wait,
+    partition_response,
+    reply_when_committed,
+    set_result,
+)
 from moldau.broker.apis.records.unverified_batches import (
     UnverifiedBatch,
     Verification,
@@ -112,14 +118,14 @@ class Produce:
                 )
         if self._large or self._unverified:
             return self._postpone()
-        return finish(services, self._context, request, self._responses, self._parked, has_failed)
+        return reply_when_committed(services, self._context, request, self._responses, self._parked, has_failed)
 
     def _append(self, partition: Partition, records: BytesLike | None) -> PartitionProduceResponse:
         """Append a batch, unless it must be verified or validated first. Returns its answer, which may be filled
         later."""
         if records is None:
             # DIVERGES: Apache Kafka fails on null and never answers.
-            return answer_of(partition.index, AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1))
+            return partition_response(partition.index, AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1))
         version = self._context.version
         if is_transactional(records):
             batch = unverified_batch(self._request, partition, records, self._now_ms, version)
@@ -130,7 +136,7 @@ class Produce:
         if result.error is ErrorCode.INVALID_RECORD:
             acks, now_ms = self._request.acks, self._now_ms
             result = append_order(self._services, self._context, partition, records, acks, now_ms, result)
-        answer = answer_of(partition.index, result)
+        answer = partition_response(partition.index, result)
         self._appended(partition, records, None, answer, result)
         return answer
 
@@ -141,7 +147,7 @@ class Produce:
             return
         self._now_ms = self._services.environment.wall_ms()
         result = partition.append(batch.records, self._request.acks, self._now_ms, self._context.version, batch.guard)
-        fill(batch.answer, result)
+        set_result(batch.answer, result)
         self._appended(partition, batch.records, batch.guard, batch.answer, result)
 
     def _appended(
@@ -175,7 +181,7 @@ class Produce:
         if self._is_gone(partition, answer):
             return
         services, acks = self._services, self._request.acks
-        fill(answer, partition.append_examined_batch(examined, size, acks, services.environment.wall_ms(), guard))
+        set_result(answer, partition.append_examined_batch(examined, size, acks, services.environment.wall_ms(), guard))
         if partition.awaits_write_back:
             services.flusher.write_back(partition.log)
         if answer.error_code == NONE and must_wait(partition, acks):
@@ -186,7 +192,7 @@ class Produce:
         replicas = self._services.replicas
         if partition in replicas:
             return False
-        fill(answer, AppendResult(replicas.error_of(partition.topic, partition.index), -1, -1, -1, -1))
+        set_result(answer, AppendResult(replicas.error_of(partition.topic, partition.index), -1, -1, -1, -1))
         return True
 
     def _postpone(self) -> Reply[ProduceResponse] | None:
@@ -227,7 +233,9 @@ class Produce:
 
     def _finished(self) -> Reply[ProduceResponse] | None:
         has_failed = any(each.error_code for topic in self._responses for each in topic.partition_responses)
-        return finish(self._services, self._context, self._request, self._responses, self._parked, has_failed)
+        return reply_when_committed(
+            self._services, self._context, self._request, self._responses, self._parked, has_failed
+        )
 
 
 def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, finish, must_wait
+from moldau.broker.apis.records.produce_reply import (
+    TOPIC_ID_VERSION,
+    must_wait,
+    partition_response,
+    reply_when_committed,
+)
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ClientConnection, FrameAnswer, FrameHook, RequestContext, Route
 from moldau.broker.purgatory.purgatory import AppendedRecords
@@ -148,7 +153,7 @@ class ProduceHook(FrameHook):
         frames are answered here from now on."""
         assert isinstance(request, ProduceRequest)
         self.client_id = context.client_id
-        place = place_of(request)
+        place = only_partition_of(request)
         is_second = place is not None and place == self._last_place
         self._last_place = place
         self._repeated = self._learned(context, frame, request) if is_second else None
@@ -175,12 +180,12 @@ class ProduceHook(FrameHook):
         it."""
         request, partition = repeated.request, repeated.partition
         asked = request.topic_data[0]
-        answer = answer_of(partition.index, result)
+        answer = partition_response(partition.index, result)
         # Of a duplicate the result is that of its first append, and what it waits for is the end of the log.
         end_offset = partition.log.end_offset if result.is_duplicate else result.last_offset + 1
         parked = [AppendedRecords(partition, end_offset, answer)] if result.error is NONE else []
         topic = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=[answer])
-        return finish(self._services, context, request, [topic], parked, result.error is not NONE)
+        return reply_when_committed(self._services, context, request, [topic], parked, result.error is not NONE)
 
 
 class AuthorizedProduceHook(ProduceHook):
@@ -233,7 +238,7 @@ Place = tuple[str, bytes, int]
 """A partition: the topic's name, the topic's id, and the partition index. One of the first two is empty."""
 
 
-def place_of(request: ProduceRequest) -> Place | None:
+def only_partition_of(request: ProduceRequest) -> Place | None:
     """The partition of a request that has only one partition and is acknowledged; None for other requests."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks not in (-1, 1):

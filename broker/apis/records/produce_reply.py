@@ -30,7 +30,7 @@ TOPIC_ID_VERSION: Final = 13
 """The first version in which requests name topics by id."""
 
 
-def finish(
+def reply_when_committed(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
@@ -95,7 +95,7 @@ def _refuse(answer: PartitionProduceResponse, message: str) -> None:
     answer.error_message = message
 
 
-def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
+def partition_response(index: int, result: AppendResult) -> PartitionProduceResponse:
     if result.error is NONE:
         return PartitionProduceResponse(
             index=index,
@@ -104,11 +104,11 @@ def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
             log_start_offset=result.log_start_offset,
         )
     answer = PartitionProduceResponse(index=index, base_offset=-1)
-    fill(answer, result)
+    set_result(answer, result)
     return answer
 
 
-def fill(answer: PartitionProduceResponse, result: AppendResult) -> None:
+def set_result(answer: PartitionProduceResponse, result: AppendResult) -> None:
     """Put the result of an append into the answer of its partition.
 
     DIVERGES: Apache Kafka leaves most error messages empty; here each says what is wrong, so that a producer can log

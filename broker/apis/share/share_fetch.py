@@ -143,11 +143,6 @@ def session_parameters(request: ShareFetchRequest, key: SessionKey, connection: 
     )
 
 
-def has_unread(shared: SharePartitionRunner) -> bool:
-    """Whether a share partition has committed records that are not acquired yet, so that a read finds records."""
-    return shared.machine.next_fetch_offset() != shared.partition.high_watermark
-
-
 class ShareFetch:
     """One ShareFetch request, until it is answered. It is also the `FetchLimits` that limits what is planned for it."""
 
@@ -293,7 +288,8 @@ class ShareFetch:
             for partition, shared in self._shared.items()
             if shared.is_active and not shared.is_read and shared.machine.can_acquire
         }
-        ready = dict(islice(((each, shared) for each, shared in able.items() if has_unread(shared)), PLANNED_MAX))
+        unread = (key for key, one in able.items() if one.machine.next_fetch_offset() != one.partition.high_watermark)
+        ready = {each: able[each] for each in islice(unread, PLANNED_MAX)}
         if not ready:
             if not is_last and self._shared:
                 return None

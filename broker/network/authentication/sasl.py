@@ -31,7 +31,7 @@ from moldau.broker.network.authentication.exchange import (
     TokenOutcome,
 )
 from moldau.broker.network.listener_security import AccessMaker, AuthenticationCounts
-from moldau.broker.network.route import FrameHook, RawTokens, RequestContext, Route, ServingListener
+from moldau.broker.network.route import FrameHook, RawSaslHook, RequestContext, Route, ServingListener
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import AUTHENTICATION, Pending
 from moldau.broker.runtime.tasks import Spawn
@@ -168,7 +168,7 @@ class SaslAuthentication:
                 self._serve_only()
                 if self._connection is not None:
                     if is_raw:
-                        self._connection.hook = RawTokens(self.raw_token)
+                        self._connection.hook = RawSaslHook(self.raw_token)
                     else:
                         self._connection.routes = gate.routes_of_exchange(self._connection.listener)
                 return SaslHandshakeResponse(mechanisms=list(names))

@@ -22,7 +22,7 @@ from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import SMALL_SIZE, ReplyMemory, RequestMemory
 from moldau.broker.network.replies import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
 from moldau.broker.network.route import ListenerRole, RequestContext, Route, RouteBinding
-from moldau.broker.network.turns import BUDGET_NS, Rank, TurnScheduler
+from moldau.broker.network.turns import BUDGET_NS, ConnectionRank, TurnScheduler
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode, encode
@@ -517,16 +517,16 @@ def test_a_part_of_a_frame_does_not_wait_for_a_turn() -> None:
 @pytest.mark.parametrize(
     ("frames", "of_node", "rank"),
     [
-        (1, "", Rank.SINGLE),
-        (2, "", Rank.BACKLOG),
-        (1, "listener", Rank.NODE),
-        (2, "listener", Rank.BACKLOG),
-        (1, "follower", Rank.NODE),
-        (2, "follower", Rank.BACKLOG),
-        (2, "heartbeat", Rank.NODE),
+        (1, "", ConnectionRank.SINGLE),
+        (2, "", ConnectionRank.BACKLOG),
+        (1, "listener", ConnectionRank.NODE),
+        (2, "listener", ConnectionRank.BACKLOG),
+        (1, "follower", ConnectionRank.NODE),
+        (2, "follower", ConnectionRank.BACKLOG),
+        (2, "heartbeat", ConnectionRank.NODE),
     ],
 )
-def test_the_rank_follows_from_what_arrives(frames: int, of_node: str, rank: Rank) -> None:
+def test_the_rank_follows_from_what_arrives(frames: int, of_node: str, rank: ConnectionRank) -> None:
     wire = Wire(answer)
     cast("Any", wire.connection.listener).is_for_nodes = of_node == "listener"
     wire.connection.heartbeat_broker_id = 1 if of_node == "heartbeat" else -1
@@ -534,7 +534,7 @@ def test_the_rank_follows_from_what_arrives(frames: int, of_node: str, rank: Ran
     crowd = Crowd(wire)
     crowd.spend()
     wire.send(b"".join(map(heartbeat, range(frames))))
-    assert [len(queue) for queue in crowd.turns._queues] == [each is rank for each in Rank]
+    assert [len(queue) for queue in crowd.turns._queues] == [each is rank for each in ConnectionRank]
 
 
 def test_a_turn_ends_with_its_time_and_what_is_left_is_not_copied() -> None:

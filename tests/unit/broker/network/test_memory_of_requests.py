@@ -26,7 +26,7 @@ from moldau.broker.network.memory import (
     RequestMemory,
     request_memory_size_max,
 )
-from moldau.broker.network.turns import Rank
+from moldau.broker.network.turns import ConnectionRank
 from moldau.broker.node.node import Node as Broker
 from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.metadata import MetadataRequest
@@ -278,7 +278,7 @@ def test_the_metrics_tell_of_it() -> None:
         assert f"\nkafka_network_socketserver_memorypoolused {memory.used_size}\n" in text
         assert f"\nkafka_network_socketserver_memorypoolavailable {SIZE_MAX - memory.used_size}\n" in text
         assert f"\nmoldau_request_memory_waiting_connections {memory.waiting_count}\n" in text
-        node.broker.turns.wait(cast("Any", SimpleNamespace(take_turn=lambda until_ns: None)), Rank.SINGLE)
+        node.broker.turns.wait(cast("Any", SimpleNamespace(take_turn=lambda until_ns: None)), ConnectionRank.SINGLE)
         page = Page()
         collect_limits(page, cast("Any", node.broker))
         assert "\nmoldau_turns_waiting_connections 1\n" in page.text()

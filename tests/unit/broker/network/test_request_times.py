@@ -15,7 +15,7 @@ from moldau.broker.network.connection import Connection
 from moldau.broker.network.connection_resources import ClosingLog, ConnectionResources
 from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
-from moldau.broker.network.request_times import RequestTimes, TimeHistogram, late_by_ns
+from moldau.broker.network.request_times import RequestTimes, TimeHistogram, since_last_byte_ns
 from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route, RouteBinding
 from moldau.broker.network.turns import TurnScheduler
 from moldau.broker.purgatory.purgatory import Purgatory
@@ -442,10 +442,10 @@ def test_a_histogram_counts_a_time_below_its_bound() -> None:
 
 def test_a_transport_without_a_socket_of_tcp_is_not_late() -> None:
     none = SimpleNamespace(get_extra_info=lambda name: None)
-    assert late_by_ns(cast("Any", none)) == late_by_ns(None) == 0
+    assert since_last_byte_ns(cast("Any", none)) == since_last_byte_ns(None) == 0
 
     def refuses(*_: object) -> bytes:
         raise OSError("not a socket of TCP")
 
     other = SimpleNamespace(get_extra_info=lambda name: SimpleNamespace(getsockopt=refuses))
-    assert late_by_ns(cast("Any", other)) == 0
+    assert since_last_byte_ns(cast("Any", other)) == 0
