@@ -46,10 +46,12 @@ def pretty_json(value: object, shown_max: int) -> str:
     """Return a JSON value as indented text. Stops soon after `shown_max` characters: the caller cuts the text. The
     value must not be nested deeper than `parse_json` allows.
     """
+    from moldau.tables.values.exact_json import exact_text
+
     made: list[str] = []
     size = 0
     for piece in json.JSONEncoder(indent=1, ensure_ascii=False).iterencode(value):
-        made.append(piece[: shown_max + 1])
+        made.append(exact_text(piece)[: shown_max + 1])
         size += len(made[-1])
         if size > shown_max:
             break
@@ -82,9 +84,10 @@ def bytes_as_text(data: bytes | None, form: str, shown_max: int) -> ShownBytes:
         text = part.decode("utf-8", "replace")
     if form in ("auto", "json") and len(part) == len(data) and text[:1] in ("{", "["):
         from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
+        from moldau.tables.values.exact_json import exact_number
 
         try:
-            return json_as_text(parse_json(data), "json", len(data), shown_max)
+            return json_as_text(parse_json(data, exact_number), "json", len(data), shown_max)
         except (ValueError, HostileValue):
             pass
     if form == "auto" and not all(each.isprintable() or each in "\t\r\n" for each in text):

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from moldau.broker.console import record_pages, record_reading
+from moldau.broker.console.decoding.fields import field_test
 from moldau.broker.console.decoding.texts import bytes_as_text, escape_unprintable
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
@@ -207,6 +208,14 @@ def test_a_tail_that_is_far_behind_skips_records_only_if_all_are_asked_for(wante
 def test_bytes_are_shown_in_the_form_that_fits(data: bytes | None, form: str, text: str | None, shown_as: str) -> None:
     shown = bytes_as_text(data, form, 100)
     assert (shown.text, shown.form) == (text, shown_as)
+
+
+def test_numbers_are_shown_and_found_with_their_digits() -> None:
+    data = b'{"a": 12345678901234567.89, "b": [1.10, 1E+400]}'
+    assert bytes_as_text(data, "auto", 100).text == '{\n "a": 12345678901234567.89,\n "b": [\n  1.10,\n  1E+400\n ]\n}'
+    for text in ("12345678901234567.89", "1.2345678901234568e+16"):
+        assert field_test("a", text)(data)
+    assert field_test("b", "[1.1, Infinity]")(data) and not field_test("a", "12345678901234567.9")(data)
 
 
 def test_a_long_value_is_cut_and_says_its_size() -> None:
