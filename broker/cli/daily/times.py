@@ -19,6 +19,11 @@ TIMES: Final = (
 )
 
 
+def is_offset(text: str) -> bool:
+    """Whether a text is an offset, and not a time in milliseconds."""
+    return text.isdecimal() and len(text) < MILLISECONDS_LENGTHS[0]
+
+
 def duration_ms(text: str, option: str) -> int:
     """Parse a duration into milliseconds: `2h`, `1h30m`, or ISO 8601 such as `PT2H`. `option` names the argument in the
     message. Raises `WrongArguments`.
@@ -33,6 +38,13 @@ def time_ms(text: str, option: str, now_ms: int, places: str = "") -> int:
     """Parse a time into ms since 1970. A duration means that long before `now_ms`. Raises `WrongArguments`; its message
     names the option, and what the option takes besides times (`places`).
     """
+    found = _time_ms(text, option, now_ms, places)
+    if found < 0:
+        raise WrongArguments(f"{option} {text} is before 1970: there are no such times in Kafka")
+    return found
+
+
+def _time_ms(text: str, option: str, now_ms: int, places: str) -> int:
     if text == "now":
         return now_ms
     if text.isdecimal():

@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.configs.access import alter as alter_config
 from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, joined_failures, refused, wrong_arguments
 from moldau.broker.cli.daily.placement.named import no_partition
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.cli.daily.times import time_ms
+from moldau.broker.cli.daily.times import is_offset, time_ms
 from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.errors import ErrorCode
 from moldau.tables.client.cluster import TransientError
@@ -245,7 +245,7 @@ def _before(session: Session) -> dict[Partition, int]:
         keys += [(name, number) for number in there if not given.partition or number in given.partition]
     if given.before == "latest":
         return dict.fromkeys(keys, LATEST)
-    if given.before.isdecimal() and len(given.before) < 11:
+    if is_offset(given.before):
         return dict.fromkeys(keys, int(given.before))
     moment = time_ms(given.before, "--before", session.now_ms(), "an offset, latest or ")
     found = client.offsets(dict.fromkeys(keys, moment))

@@ -29,7 +29,7 @@ from moldau.broker.cli.daily.groups.listing import (
 )
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.cli.daily.times import time_ms
+from moldau.broker.cli.daily.times import is_offset, time_ms
 from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.reasons.words import count_with_noun
 
@@ -110,7 +110,7 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
     where: str = given.to
     if where in ("earliest", "latest"):
         return dict.fromkeys(keys, EARLIEST if where == "earliest" else LATEST)
-    if where.isdecimal() and len(where) < 11:
+    if is_offset(where):
         return dict.fromkeys(keys, int(where))
     moment = time_ms(where, "--to", session.now_ms(), "earliest, latest, current, an offset or ")
     found = client.offsets(dict.fromkeys(keys, moment))

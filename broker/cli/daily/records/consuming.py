@@ -15,7 +15,7 @@ from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
 from moldau.broker.cli.daily.records.printing import CSV_COLUMNS, FieldsSeen, Place, filter_of, formatter_of
 from moldau.broker.cli.daily.session import Session
-from moldau.broker.cli.daily.times import time_ms
+from moldau.broker.cli.daily.times import is_offset, time_ms
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import PartitionData
@@ -26,7 +26,7 @@ COMMIT_S: Final = 5.0
 ENDS: Final = {"earliest": EARLIEST, "latest": LATEST, "beginning": EARLIEST, "end": LATEST}
 """The ends of a partition by Kafka's names and by those of kcat."""
 PLACES: Final = "earliest, latest, an offset, -N or "
-"""The values of `--from` and `--until` that are not times, as a message lists them."""
+"""The values of `--from` that are not times, as a message lists them."""
 
 
 def consume(session: Session) -> int:
@@ -273,7 +273,10 @@ def _ends(session: Session, keys: list[Partition]) -> dict[Partition, int]:
         return client.offsets(dict.fromkeys(keys, LATEST), is_committed=given.read_committed)
     if given.until is None:
         return {}
-    if not given.until.isdecimal() and time_ms(given.until, "--until", session.now_ms(), PLACES) > session.now_ms():
+    if (
+        not is_offset(given.until)
+        and time_ms(given.until, "--until", session.now_ms(), "an offset or ") > session.now_ms()
+    ):
         raise WrongArguments(f"--until {given.until} is in the future: end by Ctrl-C or -n")
     return _offsets_at(session, given.until, "--until", keys)
 
@@ -285,7 +288,7 @@ def _offsets_at(session: Session, where: str, option: str, keys: list[Partition]
     client: Client = session.client
     if where in ENDS:
         return client.offsets(dict.fromkeys(keys, ENDS[where]))
-    if where.isdecimal() and len(where) < 11:
+    if is_offset(where):
         return dict.fromkeys(keys, int(where))
     if where.startswith("-") and where[1:].isdecimal():
         starts, ends = (client.offsets(dict.fromkeys(keys, which)) for which in (EARLIEST, LATEST))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 
@@ -94,6 +95,12 @@ def test_a_time_is_utc_where_it_has_no_zone() -> None:
     assert time_ms("2026-11-29T07:00+01:00", "--since", NOW) == 1_795_932_000_000
     assert time_ms("1795932000000", "--since", NOW) == 1_795_932_000_000
     assert time_ms("now", "--since", NOW) == NOW
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+14:00", "1969-12-31T23:59:59.999", "30000d"])
+def test_a_time_that_kafkas_protocol_has_another_meaning_for_is_refused(text: str) -> None:
+    with pytest.raises(WrongArguments, match=f"--from {re.escape(text)} is before 1970"):
+        time_ms(text, "--from", NOW)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5", "1h30", "h", "P", "PT", "2026-13-01"])

@@ -277,6 +277,16 @@ def test_what_kcat_can_send_too(kafka: Namespace, tmp_path: Path) -> None:
         assert run("produce", topic, *words, given="x").status == 2
 
 
+def test_a_reading_until_what_cannot_be_known_is_refused(kafka: Namespace) -> None:
+    topic, run = kafka.topic("until"), DailyCommand(kafka.bootstrap_servers)
+    for until_what, told in (
+        ("latest", "is not an offset or a time: "),
+        ("4070908800000", "is in the future: end by Ctrl-C or -n"),
+    ):
+        said = run("consume", topic, "--until", until_what)
+        assert said.status == 2 and said.failure.startswith(f"--until {until_what} {told}")
+
+
 def test_arguments_that_are_not_utf_8_are_refused(kafka: Namespace) -> None:
     topic, run = kafka.topic("odd"), DailyCommand(kafka.bootstrap_servers)
     for words in (
