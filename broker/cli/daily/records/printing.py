@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _TOKEN: Final = re.compile(r"%[tpoTksKShR%]|\\[nrt0\\]|\\x[0-9a-fA-F]{2}")
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_QUOTED: Final = frozenset(',"\r\n')
+"""The characters because of which a cell of CSV is quoted."""
 CSV_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
@@ -63,15 +65,17 @@ def _text(data: bytes | None) -> str:
 
 
 def _csv(place: Place) -> bytes:
-    import csv
-    import io
-
+    """A record as a line of CSV. As in PostgreSQL, nothing between two commas is none, and "" is an empty text."""
     record = place.record
-    out = io.StringIO()
-    key, value = ("" if each is None else each.decode("utf-8", "replace") for each in (record.key, record.value))
-    row = (place.topic, place.partition, record.offset, record.timestamp, key, value)
-    csv.writer(out, lineterminator="\n").writerow(row)
-    return out.getvalue().encode()
+    row = (place.topic, place.partition, record.offset, record.timestamp, _cell(record.key), _cell(record.value))
+    return f"{','.join(map(str, row))}\n".encode()
+
+
+def _cell(data: bytes | None) -> str:
+    if data is None:
+        return ""
+    text = data.decode("utf-8", "replace")
+    return text if text and _QUOTED.isdisjoint(text) else '"{}"'.format(text.replace('"', '""'))
 
 
 def json_line(place: Place) -> bytes:

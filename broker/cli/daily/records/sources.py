@@ -22,6 +22,10 @@ PIECE_SIZE: Final = 1 << 16
 IDLE_S: Final = 0.1
 """The time (s) without a new line on standard input after which the records read so far are sent."""
 STANDARD_INPUT: Final = "-"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""What editors of Windows begin a file with."""
+CELL_SIZE_MAX: Final = 1 << 28
+"""The most characters of a cell of CSV. Python's own limit is 128 KiB."""
 NO_FILE: Final = "{file} is not a file; a value comes by standard input: echo hello | moldau produce TOPIC"
 FORMATS_BY_SUFFIX: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
@@ -125,6 +129,7 @@ def _of_line(line: bytes, shape: RecordShape) -> OutgoingRecord:
 
 
 def _of_json(line: bytes, shape: RecordShape) -> OutgoingRecord:
+    line = line.removeprefix(BYTE_ORDER_MARK)
     if shape.key_field is None and shape.value_field is None:
         _parsed(line)
         return shape.record(None, line)
@@ -198,12 +203,15 @@ def _bytes(row: dict[str, Any], name: str) -> bytes | None:
 
 
 def _rows_of_csv(file: str, stream: BinaryIO, shape: RecordShape) -> Iterator[OutgoingRecord]:
-    text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", newline="")  # type: ignore[type-var]
-    reader = csv.reader(text)
+    # Bytes that are not UTF-8 are met in their line, when a record is made of it.
+    text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", "surrogateescape", "")  # type: ignore[type-var]
+    csv.field_size_limit(CELL_SIZE_MAX)
+    reader = csv.reader(text, strict=True)
     try:
         columns = next(reader, None)
         if columns is None:
             return
+        check_names(file, columns)
         for cells in reader:
             if not cells:
                 continue
@@ -211,7 +219,14 @@ def _rows_of_csv(file: str, stream: BinaryIO, shape: RecordShape) -> Iterator[Ou
                 raise ValueError(f"there are {len(cells)} cells for {len(columns)} columns")
             yield _of_row(dict(zip(columns, cells, strict=True)), shape)
     except (ValueError, csv.Error) as problem:
-        raise Failure(f"{_name(file)}, line {reader.line_num}: {problem}") from None
+        told = "it is not UTF-8" if isinstance(problem, UnicodeError) else problem
+        raise Failure(f"{_name(file)}, line {reader.line_num}: {told}") from None
+
+
+def check_names(file: str, columns: list[str]) -> None:
+    """Raise `Failure` if two columns have one name: a row would lose a cell."""
+    if len(set(columns)) < len(columns):
+        raise Failure(f"{_name(file)}: two columns have one name; the columns are {', '.join(columns)}")
 
 
 def _of_row(
@@ -236,8 +251,7 @@ def _rows_of_parquet(file: str, shape: RecordShape) -> Iterator[OutgoingRecord]:
     try:
         with parquet.ParquetFile(file) as table:
             names = table.schema_arrow.names
-            if len(set(names)) < len(names):
-                raise Failure(f"{file}: two columns have one name; the columns are {', '.join(names)}")
+            check_names(file, names)
             for batch in table.iter_batches(10_000):
                 for row in shown_rows(batch):
                     yield _of_row(dict(zip(names, row, strict=True)), shape, as_json)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
 
 from moldau.broker.cli.daily.failures import WrongArguments
@@ -25,6 +28,15 @@ def test_tokens_are_those_of_kcat(form: str, printed: bytes, of_nulls: bytes) ->
     format_record = formatter_of(form)
     assert format_record(RECORD) == printed
     assert format_record(NULLS) == of_nulls
+
+
+def test_csv_tells_none_from_an_empty_text_and_quotes_as_python_does() -> None:
+    show = formatter_of("csv")
+    assert show(RECORD) == b"orders,2,-1,5,ada,rolls\n" and show(NULLS) == b"orders,2,-1,5,,\n"
+    assert show(Place("orders", 2, Record(b"", None, 5))) == b'orders,2,-1,5,"",\n'
+    for value in ('a"b', "a,b", "a\r\nb", '"', " ", "\ufeff"):
+        row = next(csv.reader(io.StringIO(show(Place("t", 0, Record(b"k", value.encode(), 5))).decode(), newline="")))
+        assert row[-2:] == ["k", value]
 
 
 @pytest.mark.parametrize("form", ["%H", "%q %s", "%"])
