@@ -225,6 +225,8 @@ def format_missing(machine: Machine, formatting: Formatting | None) -> dict[int,
         if formatting is None:
             raise CommandError(f"{config.log_dirs[0]}: not formatted. First run `moldau format -c` with the same file")
         cluster_id = formatting.cluster_id or fresh_cluster_id(token_bytes)
+    elif formatting is not None and formatting.cluster_id not in (None, cluster_id):
+        raise CommandError(f"{config.log_dirs[0]} belongs to cluster {cluster_id}, not to that of --cluster-id")
     lines: dict[int, list[str]] = {}
     for core in machine.cores:
         its = machine.checked_config(core)

@@ -19,6 +19,7 @@ from moldau.broker.config.sources import single_node_defaults
 from moldau.broker.runtime.place import MachineProcesses, core_directory, core_numbers_in
 from moldau.testing.ports import free_ports
 
+CLUSTER_ID, OTHER_CLUSTER_ID = "vJ2tYzvfRWa7zGbXzCxUgw", "85RUDo6WbEW0d3SRE0Z_GQ"
 FILE = {
     "process.roles": "broker,controller",
     "node.id": "11",
@@ -251,6 +252,15 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_formatted(
         assert main(["serve", "--data", str(tmp_path / "d"), "--port", str(port), "--cores", "2"]) == 1
     assert f"cannot listen on 127.0.0.1:{port + 1}, which is PLAINTEXT of process 2" in capsys.readouterr().err
     assert not (tmp_path / "d" / "meta.properties").exists()
+
+
+def test_directories_of_another_cluster_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
+    port = free_ports(3)[0]
+    words = ["serve", "--data", str(tmp_path), "--port", str(port), "--cores", "2", "--cluster-id", OTHER_CLUSTER_ID]
+    assert main(words) == 1
+    told = f"{tmp_path} belongs to cluster {CLUSTER_ID}, not to that of --cluster-id"
+    assert told in capsys.readouterr().err and not (tmp_path / "core.2").exists()
 
 
 def test_a_file_whose_directories_are_not_formatted_is_refused(
