@@ -29,6 +29,11 @@ class Session:
         """Write a line to standard error."""
         self.output.write(self.invocation.errors, text, *styles)
 
+    @property
+    def that_are_seen(self) -> str:
+        """What an empty list adds to its noun: after a login, what is there may be hidden from the user."""
+        return "" if self.client.settings.protocol == "PLAINTEXT" else " that the user may describe"
+
     def now_ms(self) -> int:
         """The wall clock, in ms since 1970."""
         from time import time_ns

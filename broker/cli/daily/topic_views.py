@@ -38,7 +38,9 @@ def list_topics(session: Session) -> int:
     ]
     if given.under_replicated:
         rows = [row for row in rows if row["under_replicated"] or row["offline"]]
-    told = "every replica is in sync" if given.under_replicated else "there are no topics: 'moldau topic create NAME'"
+    told = f"there are no topics{session.that_are_seen}: 'moldau topic create NAME'"
+    if given.under_replicated:
+        told = "every replica is in sync"
     session.output.rows(rows, LISTED, empty=told)
     return 0
 

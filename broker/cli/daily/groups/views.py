@@ -46,7 +46,8 @@ def list_groups(session: Session) -> int:
         and (not given.type or group.kind in given.type)
         and (not given.state or group.state.lower() in [each.lower() for each in given.state])
     ]
-    session.output.rows(rows, LISTED, empty="there is no such group" if groups else "there are no groups")
+    nothing = f"there are no groups{session.that_are_seen}"
+    session.output.rows(rows, LISTED, empty="there is no such group" if groups else nothing)
     return 0
 
 

@@ -84,6 +84,15 @@ def test_a_closed_cluster(kafka: Namespace, tmp_path: Path) -> None:
 
 
 @pytest.mark.moldau(secure=True, users=("alice",))
+def test_an_empty_list_of_a_user_who_logs_in_does_not_say_that_nothing_is_there(kafka: Namespace) -> None:
+    kafka.topic("hidden")
+    words = [f"-X{name}={value}" for name, value in kafka.client_settings("java", "alice").items()]
+    alice = DailyCommand(kafka.bootstrap_servers)
+    assert alice.done("topic", "list", *words).startswith("there are no topics that the user may describe: ")
+    assert alice.done("group", "list", *words) == "there are no groups that the user may describe\n"
+
+
+@pytest.mark.moldau(secure=True, users=("alice",))
 def test_properties_come_from_the_environment_too(kafka: Namespace) -> None:
     settings = kafka.client_settings("java", "alice")
     variables = {f"MOLDAU_CLIENT_{name.upper().replace('.', '_')}": value for name, value in settings.items()}
