@@ -90,7 +90,10 @@ class CatalogueRules:
         return None if message is None else ApiError(ErrorCode.INVALID_REQUEST, message)
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether the setting is a list, so that APPEND and SUBTRACT apply to it."""
+        """Whether the setting is a list, so that APPEND and SUBTRACT apply to it. As in Apache Kafka, they do not apply
+        to those of a client metrics subscription."""
+        if resource_type == ResourceType.CLIENT_METRICS:
+            return False
         setting = _catalogue(resource_type).get(_looked_up(resource_type, name))
         return setting is not None and setting.type is ValueType.LIST
 

@@ -162,6 +162,7 @@ def test_only_a_list_can_be_appended_to_and_it_begins_with_apache_kafkas_default
     assert rules.is_list(ResourceType.TOPIC, "cleanup.policy")
     assert not rules.is_list(ResourceType.TOPIC, "segment.bytes")
     assert not rules.is_list(ResourceType.TOPIC, "unknown")
+    assert not rules.is_list(ResourceType.CLIENT_METRICS, "metrics")
     assert rules.default_of(TOPIC, "cleanup.policy") == "delete"
     assert rules.default_of(TOPIC, "unknown") == ""
 
