@@ -30,6 +30,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from moldau.lake.layout import Layout, layout_of
 from moldau.lake.offset_runs import RUNS, RunsBuilder
+from moldau.tables.values.parquet_statistics import FLOATS, columns_with_statistics
 
 Step: TypeAlias = Callable[[str], None]
 """A function that is called with the name of each step of a commit once the step is done. A test may end the process in
@@ -139,6 +140,7 @@ class AttemptFiles:
         self._step("data file begun")
         is_raw = pa.types.is_large_binary(self.schema.field("value").type) if "value" in self.schema.names else True
         settings = _get_parquet_writer_kwargs(self._table.metadata.properties)
+        settings |= {"write_statistics": columns_with_statistics(self.schema)}
         writer = pq.ParquetWriter(stream, self.schema, use_dictionary=["partition"] if is_raw else True, **settings)
         self._open[name] = OpenFile(location, self.schema, writer, stream)
         return self._open[name]
@@ -176,15 +178,25 @@ def described_file(io: FileIO, metadata: TableMetadata, location: str, footer: p
 
     pyiceberg 0.12 joins the bounds that the row groups of a column have. Parquet has none for a row group whose least
     or greatest value is longer than 4 KiB, so a column with such a row group gets none. pyiceberg also fails if it has
-    to shorten a text after the letter U+D7FF, whose successor is not a letter: the texts are then described whole.
+    to shorten a text after the letter U+D7FF, whose successor is not a letter: the texts are then described whole. It
+    warns of each float, which has no statistics, unless it is told to leave it out.
     """
+    schema = metadata.schema()
+    ids = parquet_path_to_id_mapping(schema)
+    floats = {
+        f"{METRICS}column.{schema.find_column_name(ids[each.path])}": "none"
+        for each in footer.schema
+        if each.physical_type in FLOATS
+    }
+
+    def described_with(properties: dict[str, str]) -> DataFile:
+        return parquet_file_to_data_file(io, metadata.model_copy(update={"properties": properties | floats}), location)
+
     try:
-        described = parquet_file_to_data_file(io, metadata, location)
+        described = described_with(metadata.properties)
     except UnicodeEncodeError:
         others = {name: value for name, value in metadata.properties.items() if not name.startswith(METRICS)}
-        whole = metadata.model_copy(update={"properties": others | {f"{METRICS}default": "full"}})
-        described = parquet_file_to_data_file(io, whole, location)
-    ids = parquet_path_to_id_mapping(metadata.schema())
+        described = described_with(others | {f"{METRICS}default": "full"})
     for path in unbounded_columns(footer):
         for bounds in (described.lower_bounds, described.upper_bounds):
             bounds.pop(ids[path], None)

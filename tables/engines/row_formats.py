@@ -21,6 +21,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from moldau.tables.refusals import Refused
 from moldau.tables.values.column_decoding import FIELDS_FORM, JSON_FORM
 from moldau.tables.values.json_types import OTHERS
+from moldau.tables.values.parquet_statistics import columns_with_statistics
 
 CELL_MAX: Final = 40
 """The most characters of a cell in a table of text."""
@@ -158,7 +159,8 @@ def parquet_writer(schema: pa.Schema, stream: IO[bytes]) -> RowWriter:
     """Make a writer of Parquet, compressed by zstd."""
     from pyarrow.parquet import ParquetWriter  # type: ignore[import-untyped]
 
-    writer: RowWriter = ParquetWriter(stream, schema, compression="zstd")
+    statistics = columns_with_statistics(schema)
+    writer: RowWriter = ParquetWriter(stream, schema, compression="zstd", write_statistics=statistics)
     return writer
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyiceberg.expressions import EqualTo
 from pyiceberg.transforms import TruncateTransform
 
@@ -124,3 +127,17 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path) -> None:
     making.commit_transaction()
     with pytest.raises(Refused, match="a table is followed that is partitioned by a unit of timestamp"):
         stage.open()
+
+
+def test_floats_have_no_bounds_that_leave_nan_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stage = LakeStage(tmp_path)
+    stage.append([Record(struct.pack(">d", key), b"", START_MS) for key in (3.0, math.nan, 3.0)])
+    stage.follow(key_type="double")
+    table = stage.table()
+    (task,) = table.scan().plan_files()
+    key_id, offset_id = (table.schema().find_field(name).field_id for name in ("key", "offset"))
+    assert key_id not in task.file.lower_bounds | task.file.upper_bounds and offset_id in task.file.lower_bounds
+    footer = pq.read_metadata(task.file.file_path.removeprefix("file://")).row_group(0)
+    columns = {footer.column(number).path_in_schema: footer.column(number) for number in range(footer.num_columns)}
+    assert columns["offset"].statistics.has_min_max and not columns["key"].is_stats_set
+    assert caplog.records == []

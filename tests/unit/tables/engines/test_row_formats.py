@@ -79,6 +79,18 @@ def test_times_of_any_64_bits(times: pa.Table, tmp_path: Path) -> None:
         assert read(io.BytesIO(stream.getvalue())).equals(times)
 
 
+def test_floats_have_no_statistics_that_leave_nan_out() -> None:
+    stream = io.BytesIO()
+    rows = pa.table(
+        {"x": [3.0, math.nan], "s": [{"f": 3.0, "i": 1}, {"f": math.nan, "i": 2}], "l": [[math.nan], [3.0]]}
+    )
+    write_rows(rows.to_batches(), rows.schema, "parquet", stream)
+    group = pq.read_metadata(stream).row_group(0)
+    columns = (group.column(number) for number in range(group.num_columns))
+    assert [each.path_in_schema for each in columns if each.is_stats_set] == ["s.i"]
+    assert math.isnan(pq.read_table(stream)["x"].to_pylist()[1])
+
+
 def test_times_at_each_depth() -> None:
     year_10000 = SHOWN[4]
     rows = pa.table(
