@@ -42,8 +42,8 @@ def attempt_id(random: bytes) -> UUID:
 
 
 def listed_files(table: Table, *, owns_metadata: bool) -> list[FoundFile]:
-    """List the files below a table of which those are orphans that the table does not need. `owns_metadata`: this
-    program made the table, so old versions of its metadata are among them. Raises OSError."""
+    """List the files below a table that may be orphans. `owns_metadata`: this program made the table, so old versions
+    of its metadata are among them. Raises OSError."""
     io = table.io
     if isinstance(io, PyArrowFileIO):
         return list(_candidates(table, io, owns_metadata=owns_metadata))

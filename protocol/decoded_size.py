@@ -7,10 +7,9 @@ too short to reach the limit, whatever it contains, is decoded without counting;
 
 Strings keep within their size, too. A byte that is not UTF-8 is read as U+FFFD, as in Apache Kafka.
 
-DIVERGES: of a long string it would make three times as many bytes, more than a string may have. Apache Kafka takes it,
-and then fails to write the record, the request or the response that contains it. Here such a string is malformed, so
-that every string that was read can be written. A message of this node that is too long, because it repeats such a
-string, is cut; Apache Kafka fails to write it.
+DIVERGES: U+FFFD has three bytes, so such a string may become longer than a string may be. Here it is then malformed, so
+that every string that was read can be written; Apache Kafka takes it, and fails to write what contains it. A message of
+this node that repeats a string and becomes too long is cut; Apache Kafka fails to write it.
 """
 
 from __future__ import annotations

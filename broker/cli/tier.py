@@ -69,16 +69,16 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Run the action that the arguments name. Returns the exit status. Raises `CommandError`."""
     import asyncio
 
-    from moldau.broker.cli.daily.failures import wrong_arguments
+    from moldau.broker.cli.daily.failures import raise_wrong_arguments
     from moldau.broker.cli.tiered_storage import TierCommand, reached, show_status, sweep, verify
     from moldau.storage.tiered.port import RemoteStorageError
 
     action = {"status": show_status, "verify": verify, "sweep": sweep}[arguments.action]
     if arguments.min_age_hours < 0:
-        wrong_arguments("--min-age-hours must not be negative")
+        raise_wrong_arguments("--min-age-hours must not be negative")
     command = TierCommand(arguments, invocation)
     if action is not show_status and command.storage_url is None:
-        wrong_arguments("the storage is not known: --storage URL, or --config FILE with moldau.tiered.storage")
+        raise_wrong_arguments("the storage is not known: --storage URL, or --config FILE with moldau.tiered.storage")
     if action is not verify or arguments.bootstrap_server is not None:
         command.cluster_at = reached(arguments, invocation)
     try:

@@ -18,7 +18,7 @@ from moldau.broker.config.catalogue import (
     topic_catalogue,
 )
 from moldau.broker.config.layers import needs_restart
-from moldau.broker.config.reasons import REASONS, ignored_settings, refused_settings
+from moldau.broker.config.reasons import REASONS, advice_on_ignored, advice_on_refused
 from moldau.broker.config.setting import Catalogue, Setting, Stance
 from moldau.broker.config.values import allowed_text
 
@@ -103,9 +103,9 @@ def _by_reason(catalogue: Catalogue, stance: Stance) -> Iterator[str]:
 def _retired() -> Iterator[str]:
     yield "| name | here | what to do |"
     yield "|---|---|---|"
-    for name, advice in sorted(refused_settings().items()):
+    for name, advice in sorted(advice_on_refused().items()):
         yield _row(name, "refused", advice)
-    for name, advice in sorted(ignored_settings().items()):
+    for name, advice in sorted(advice_on_ignored().items()):
         yield _row(name, "warns", advice)
 
 

@@ -93,11 +93,11 @@ def advice_for(name: str) -> str | None:
     return _IGNORED.get(name)
 
 
-def refused_settings() -> dict[str, str]:
+def advice_on_refused() -> dict[str, str]:
     """The advice for each removed setting that prevents a start, by its name or prefix."""
     return _REFUSED | {f"{prefix}*": _NO_ZOOKEEPER for prefix in _REFUSED_PREFIXES}
 
 
-def ignored_settings() -> dict[str, str]:
+def advice_on_ignored() -> dict[str, str]:
     """The advice for each removed setting that has no effect, by name."""
     return dict(_IGNORED)

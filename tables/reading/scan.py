@@ -145,8 +145,8 @@ class Scan(ABC):
 
 
 class FilteredTasks:
-    """Reads tasks, keeps the rows for which a filter is true, and returns only the columns of a schema. Of the tasks
-    that follow it requests bytes ahead."""
+    """Reads tasks, keeps the rows for which a filter is true, and returns only the columns of a schema. It requests the
+    bytes of the next tasks ahead."""
 
     def __init__(self, reader: TableReader, schema: pa.Schema, wanted: pc.Expression | None, ahead: TasksAhead) -> None:
         self._reader = reader

@@ -254,7 +254,7 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         510,
         "a share member with an epoch that the group has not reached is accepted",
         SHARE,
-        "        return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)\n    if received == member.previous_epoch:\n",
+        '        return fenced_by_epoch("share", received, member.epoch)\n    if received == member.previous_epoch:\n',
         "        return None\n    if received == member.previous_epoch:\n",
         Hunt.SHARE_GROUPS,
     ),

@@ -21,7 +21,7 @@ from moldau.broker.cli.daily.failures import (
     EXIT_UNREACHABLE,
     Failure,
     WrongArguments,
-    check,
+    raise_if_error,
     status_of,
     unknown_failure,
 )
@@ -151,7 +151,7 @@ class Client:
             code = found[name].error_code if name in found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise unknown_failure("topic", name, self.topics(None), otherwise)
-            check(code, None, f"topic {name}")
+            raise_if_error(code, None, f"topic {name}")
         return {name: found[name] for name in wanted}
 
     def _settled(self, names: list[str]) -> dict[str, MetadataResponseTopic]:
@@ -219,7 +219,7 @@ class Client:
         the request.
         """
         raise_if_transient(code, what)
-        check(code, said, what)
+        raise_if_error(code, said, what)
 
     # Connections
 

@@ -92,7 +92,7 @@ def status_of(code: int) -> int:
     return EXIT_DENIED if code in _DENIED else EXIT_FAILED
 
 
-def check(code: int, said: str | None, what: str) -> None:
+def raise_if_error(code: int, said: str | None, what: str) -> None:
     """Raise `Failure` if the code of a response is an error. `said` is the broker's own message, `what` names the
     subject.
     """
@@ -113,7 +113,7 @@ def unknown_failure(kind: str, name: str, known: Iterable[str], otherwise: str =
     return Failure(f"there is no {kind} {name}{hint}", status=EXIT_UNKNOWN)
 
 
-def joined_failures(failures: list[Failure]) -> None:
+def raise_joined_failures(failures: list[Failure]) -> None:
     """Raise one failure whose message lists these failures. Its exit status is that of the first. Does nothing if the
     list is empty.
     """
@@ -124,7 +124,7 @@ def joined_failures(failures: list[Failure]) -> None:
         raise Failure(f"{len(failures)} failed", *lines, status=failures[0].status)
 
 
-def wrong_arguments(message: str) -> NoReturn:
+def raise_wrong_arguments(message: str) -> NoReturn:
     """Raise `WrongArguments`."""
     raise WrongArguments(message)
 

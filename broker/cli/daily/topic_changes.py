@@ -7,9 +7,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_removed, check_setting, pairs_of
+from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_removed, pairs_of, raise_if_setting_refused
 from moldau.broker.cli.daily.configs.access import alter as alter_config
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, joined_failures, refused, wrong_arguments
+from moldau.broker.cli.daily.failures import (
+    Failure,
+    WrongArguments,
+    raise_if_error,
+    raise_joined_failures,
+    raise_wrong_arguments,
+    refused,
+)
 from moldau.broker.cli.daily.placement.named import no_partition
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import is_offset, time_ms
@@ -37,7 +44,9 @@ def create(session: Session) -> int:
     settings = pairs_of(given.settings, "--config")
     assignments = _assignments(given.replica_assignment)
     if assignments and (given.partitions is not None or given.replication_factor is not None):
-        wrong_arguments("--replica-assignment says how many partitions and replicas there are: leave out the other two")
+        raise_wrong_arguments(
+            "--replica-assignment says how many partitions and replicas there are: leave out the other two"
+        )
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -60,7 +69,7 @@ def create(session: Session) -> int:
             session.output.object({"topic": each.name, "created": False})
             continue
         try:
-            check_setting(each.error_code, each.error_message, f"topic {each.name}")
+            raise_if_setting_refused(each.error_code, each.error_message, f"topic {each.name}")
         except Failure as failed:
             failures.append(failed)
             continue
@@ -77,7 +86,7 @@ def create(session: Session) -> int:
             counts += f" {count_with_noun(each.replication_factor, 'replica')} each"
         verb = "can be made" if given.dry_run else "is made"
         session.output.say(f"topic {each.name} {verb}{counts}")
-    joined_failures(failures)
+    raise_joined_failures(failures)
     return 0
 
 
@@ -98,7 +107,7 @@ def alter(session: Session) -> int:
     given = session.arguments
     settings = pairs_of(given.settings, "--set")
     if given.partitions is None and not settings and not given.unset:
-        wrong_arguments("give --partitions, --set or --unset")
+        raise_wrong_arguments("give --partitions, --set or --unset")
     topics = session.client.known_topics(given.names)
     verb = "can be" if given.dry_run else "is"
     for name in topics:
@@ -131,7 +140,7 @@ def _add_partitions(client: Client, name: str, count: int, *, validate_only: boo
         validate_only=validate_only,
     )
     for each in client.ask(request, CreatePartitionsResponse).results:
-        check(each.error_code, each.error_message, f"topic {name}")
+        raise_if_error(each.error_code, each.error_message, f"topic {name}")
 
 
 def delete(session: Session) -> int:
@@ -169,7 +178,7 @@ def delete(session: Session) -> int:
             continue
         session.output.say(f"topic {each.name} is deleted")
         session.output.object({"topic": each.name, "deleted": True})
-    joined_failures(failures)
+    raise_joined_failures(failures)
     return 0
 
 
@@ -230,12 +239,12 @@ def _before(session: Session) -> dict[Partition, int]:
     given, client = session.arguments, session.client
     if given.offset_json_file is not None:
         if given.names or given.before or given.partition:
-            wrong_arguments("--offset-json-file names the topics, partitions and offsets itself")
+            raise_wrong_arguments("--offset-json-file names the topics, partitions and offsets itself")
         before = offsets_of_file(given.offset_json_file)
         client.known_topics(topic for topic, _ in before)
         return before
     if not given.names or given.before is None:
-        wrong_arguments("give the name of a topic and --before, or --offset-json-file")
+        raise_wrong_arguments("give the name of a topic and --before, or --offset-json-file")
     keys: list[Partition] = []
     for name, topic in client.known_topics(given.names).items():
         there = sorted(each.partition_index for each in topic.partitions)

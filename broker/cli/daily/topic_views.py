@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.failures import Failure, check, unknown_failure
+from moldau.broker.cli.daily.failures import Failure, raise_if_error, unknown_failure
 from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import count_with_noun
@@ -184,7 +184,7 @@ def settings_of(client: Client, topics: Iterable[str]) -> dict[str, dict[str, st
         if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             found[result.resource_name] = {}
             continue
-        check(result.error_code, result.error_message, f"topic {result.resource_name}")
+        raise_if_error(result.error_code, result.error_message, f"topic {result.resource_name}")
         found[result.resource_name] = {
             each.name: each.value for each in result.configs if each.config_source == OWN_TOPIC
         }

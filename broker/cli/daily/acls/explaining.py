@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from moldau.broker.cli.daily.acls.rules import bindings_of, operation_of, resources_of
-from moldau.broker.cli.daily.failures import WrongArguments, wrong_arguments
+from moldau.broker.cli.daily.failures import WrongArguments, raise_wrong_arguments
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.invocation import read_file
 from moldau.security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings, java_address, parse_super_users
@@ -24,7 +24,7 @@ def explain_decision(session: Session) -> int:
     operation = operation_of(given.operation)
     named = resources_of(given)
     if len(named) != 1:
-        wrong_arguments(
+        raise_wrong_arguments(
             "name one resource: --topic, --group, --transactional-id, --cluster, --delegation-token, --user-principal"
         )
     ((kind, name),) = named

@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client
-from moldau.broker.cli.daily.failures import WrongArguments, check, wrong_arguments
+from moldau.broker.cli.daily.failures import WrongArguments, raise_if_error, raise_wrong_arguments
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.reasons.words import count_with_noun
@@ -31,7 +31,7 @@ def bindings_of(client: Client, wanted: AclFilter) -> list[AclBinding]:
         permission_type=wanted.permission,
     )
     reply = client.ask(request, DescribeAclsResponse)
-    check(reply.error_code, reply.error_message, "the ACLs")
+    raise_if_error(reply.error_code, reply.error_message, "the ACLs")
     return sorted(
         AclBinding(
             each.resource_type,
@@ -76,7 +76,7 @@ def add_acls(session: Session) -> int:
     )
     reply = session.client.ask(request, CreateAclsResponse)
     for binding, result in zip(bindings, reply.results, strict=True):
-        check(result.error_code, result.error_message, f"the ACL of {binding.principal} on {binding.name}")
+        raise_if_error(result.error_code, result.error_message, f"the ACL of {binding.principal} on {binding.name}")
     session.output.rows([_row(each) for each in bindings], SHOWN)
     return 0
 
@@ -85,12 +85,12 @@ def acls_to_add(given: argparse.Namespace) -> list[AclBinding]:
     """The ACLs that the arguments of `acl add` describe. Ends the command if they allow nothing on a resource."""
     named = resources_of(given)
     if not named:
-        wrong_arguments(
+        raise_wrong_arguments(
             "name a resource: --topic, --group, --transactional-id, --cluster, --delegation-token or --user-principal"
         )
     operations = [operation_of(each) for each in given.operation]
     if not operations and not (given.producer or given.consumer):
-        wrong_arguments("give --operation, --producer or --consumer")
+        raise_wrong_arguments("give --operation, --producer or --consumer")
     pattern = PatternType.PREFIXED if given.prefixed else PatternType.LITERAL
     permission = PermissionType.DENY if given.deny else PermissionType.ALLOW
     found: list[AclBinding] = []
@@ -104,7 +104,9 @@ def acls_to_add(given: argparse.Namespace) -> list[AclBinding]:
             these += (AclOperation.WRITE, AclOperation.DESCRIBE)
         if not these:
             role = "producer" if given.producer else "consumer"
-            wrong_arguments(f"--{role} allows nothing on {kind.name.lower().replace('_', ' ')} {name}: add --operation")
+            raise_wrong_arguments(
+                f"--{role} allows nothing on {kind.name.lower().replace('_', ' ')} {name}: add --operation"
+            )
         is_prefixed = given.prefixed and kind is not ResourceKind.CLUSTER
         for principal in given.principal:
             if ":" not in principal:
@@ -131,7 +133,7 @@ def remove_acls(session: Session) -> int:
     given, client = session.arguments, session.client
     wanted = _filters(session)
     if not (given.principal or given.operation or given.host or resources_of(given)):
-        wrong_arguments("say which: --principal, --operation, --host or a resource such as --topic")
+        raise_wrong_arguments("say which: --principal, --operation, --host or a resource such as --topic")
     if not given.execute:
         found = sorted({each for one in wanted for each in bindings_of(client, one)})
         session.output.rows([_row(each) for each in found], SHOWN, empty="there are no such ACLs")
@@ -153,9 +155,9 @@ def remove_acls(session: Session) -> int:
     )
     gone: list[AclBinding] = []
     for result in client.ask(request, DeleteAclsResponse).filter_results:
-        check(result.error_code, result.error_message, "the ACLs")
+        raise_if_error(result.error_code, result.error_message, "the ACLs")
         for acl in result.matching_acls:
-            check(acl.error_code, acl.error_message, f"the ACL of {acl.principal} on {acl.resource_name}")
+            raise_if_error(acl.error_code, acl.error_message, f"the ACL of {acl.principal} on {acl.resource_name}")
             gone.append(
                 AclBinding(
                     acl.resource_type,
@@ -176,7 +178,7 @@ def _filters(session: Session) -> list[AclFilter]:
     """The filters that the arguments describe: one for each resource that is named, or one for all resources."""
     given = session.arguments
     if given.prefixed and given.matching:
-        wrong_arguments("give --prefixed or --matching, not both")
+        raise_wrong_arguments("give --prefixed or --matching, not both")
     pattern = PatternType.PREFIXED if given.prefixed else PatternType.MATCH if given.matching else PatternType.ANY
     operation = AclOperation.ANY if given.operation is None else operation_of(given.operation)
     named: list[tuple[ResourceKind, str | None]] = [*resources_of(given)]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, raise_if_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -86,7 +86,7 @@ def alter(client: Client, resource: Resource, what: str, changes: Sequence[Chang
     else:
         reply = client.ask(request, IncrementalAlterConfigsResponse)
     for each in reply.responses:
-        check_setting(each.error_code, each.error_message, what)
+        raise_if_setting_refused(each.error_code, each.error_message, what)
 
 
 def check_removed(client: Client, resource: Resource, what: str, changes: Iterable[Change]) -> None:
@@ -101,7 +101,7 @@ def check_removed(client: Client, resource: Resource, what: str, changes: Iterab
                 raise Failure(f"{what}: there is no setting {name}{_meant(name, what)}", status=EXIT_UNKNOWN)
 
 
-def check_setting(code: int, message: str | None, what: str) -> None:
+def raise_if_setting_refused(code: int, message: str | None, what: str) -> None:
     """Raise `Failure` if the reply to a change of settings has an error `code`; `message` is the text of the error. For
     an unknown setting or logger, the failure names the one that was probably meant. `what` names the resource: its
     kind comes first.
@@ -112,7 +112,7 @@ def check_setting(code: int, message: str | None, what: str) -> None:
         noun = "setting" if match[1] else "logger"
         meant = _meant(name, what)
         raise Failure(f"{what}: there is no {noun} {name}{meant} ({ErrorCode(code).name})", status=EXIT_UNKNOWN)
-    check(code, message, what)
+    raise_if_error(code, message, what)
 
 
 def _meant(name: str, what: str) -> str:

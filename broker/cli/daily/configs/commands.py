@@ -24,9 +24,9 @@ from moldau.broker.cli.daily.failures import (
     EXIT_UNKNOWN,
     Failure,
     WrongArguments,
-    check,
+    raise_if_error,
+    raise_wrong_arguments,
     unknown_failure,
-    wrong_arguments,
 )
 from moldau.broker.cli.daily.session import Session
 
@@ -61,7 +61,7 @@ def get(session: Session) -> int:
     name, wanted = _named(given.kind, given.words)
     _check_there(client, given.kind, name)
     (result,) = describe_configs(client, [(CODES[given.kind], name)], synonyms=True)
-    check(result.error_code, result.error_message, _what(given.kind, name))
+    raise_if_error(result.error_code, result.error_message, _what(given.kind, name))
     rows = _rows(result, set(wanted), everything=given.all)
     missing = [each for each in wanted if each not in {row["setting"] for row in rows}]
     if missing:
@@ -100,7 +100,7 @@ def set_settings(session: Session) -> int:
     """Set settings (`config set`)."""
     name, words = _named(session.arguments.kind, session.arguments.words)
     if not words:
-        wrong_arguments("give the settings as NAME=VALUE")
+        raise_wrong_arguments("give the settings as NAME=VALUE")
     return _alter(session, name, changes_of(pairs_of(words, "the setting"), ()))
 
 
@@ -108,7 +108,7 @@ def unset_settings(session: Session) -> int:
     """Remove settings (`config unset`)."""
     name, words = _named(session.arguments.kind, session.arguments.words)
     if not words:
-        wrong_arguments("give the names of the settings")
+        raise_wrong_arguments("give the names of the settings")
     return _alter(session, name, changes_of({}, words))
 
 

@@ -31,7 +31,7 @@ from moldau.broker.cli.daily.erasure.searching import (
     runs_from,
 )
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
-from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, check_can_write, refused, wrong_arguments
+from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, check_can_write, raise_wrong_arguments, refused
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.printing import FieldsSeen
 from moldau.broker.cli.daily.session import Session
@@ -81,9 +81,9 @@ def erase(session: Session) -> int:
     """Erase records and write the receipt (`erase`). Without `--execute` the records are only counted."""
     given, client = session.arguments, session.client
     if given.topic is None:
-        wrong_arguments("give a topic, or --verify RECEIPT")
+        raise_wrong_arguments("give a topic, or --verify RECEIPT")
     if given.storage is not None:
-        wrong_arguments("--storage goes with --verify: the brokers know where the remote segments are")
+        raise_wrong_arguments("--storage goes with --verify: the brokers know where the remote segments are")
     check_arguments(given)
     check_predicate(given)
     sign_key = None if given.sign_key is None else signing_key(given.sign_key)

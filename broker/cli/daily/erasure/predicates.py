@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from moldau.broker.cli.daily.failures import wrong_arguments
+from moldau.broker.cli.daily.failures import raise_wrong_arguments
 from moldau.broker.cli.read import engine_errors, failures_as_command_errors, unquoted_names
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ NEEDED: Final = ("duckdb", "pyarrow", "numpy")
 def check_predicate(given: Namespace) -> None:
     """Raise `WrongArguments` if options that belong to `--sql` are given without it."""
     if given.sql is None and (given.registry is not None or given.schema is not None):
-        wrong_arguments("--registry and --schema decode values for --sql")
+        raise_wrong_arguments("--registry and --schema decode values for --sql")
 
 
 def chosen_offsets(session: Session, topic: str) -> dict[int, set[int]]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Partition
-from moldau.broker.cli.daily.failures import Failure, wrong_arguments
+from moldau.broker.cli.daily.failures import Failure, raise_wrong_arguments
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
 from moldau.broker.cli.daily.records.printing import FieldsSeen, filter_of
 from moldau.broker.cli.daily.times import time_ms
@@ -54,14 +54,14 @@ def filter_from(session: Session, seen: FieldsSeen | None = None) -> Filter:
     """
     given, now_ms = session.arguments, session.now_ms()
     if not has_filter(given):
-        wrong_arguments(
+        raise_wrong_arguments(
             "give --key, --header, --where, --grep or --sql: 'moldau topic delete' and retention remove all records"
         )
     passes = filter_of(given.key, given.grep, given.header, given.where, seen)
     begin_ms = None if given.begin is None else time_ms(given.begin, "--from", now_ms)
     end_ms = None if given.end is None else time_ms(given.end, "--to", now_ms)
     if begin_ms is not None and end_ms is not None and begin_ms >= end_ms:
-        wrong_arguments(f"--from {given.begin} is not before --to {given.end}")
+        raise_wrong_arguments(f"--from {given.begin} is not before --to {given.end}")
 
     def chosen(record: Record) -> bool:
         is_late = begin_ms is None or record.timestamp >= begin_ms

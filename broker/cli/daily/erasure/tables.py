@@ -9,7 +9,7 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moldau.broker.cli.daily.failures import wrong_arguments
+from moldau.broker.cli.daily.failures import raise_wrong_arguments
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.cli.lake import NEEDED, catalog_failures_as_command_errors, properties_of
 from moldau.broker.cli.read import failures_as_command_errors
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def check_arguments(given: Namespace) -> None:
     """Raise `WrongArguments` if tables are named without a warehouse or a catalog."""
     if given.tables and given.warehouse is None and given.catalog is None:
-        wrong_arguments("--tables needs --warehouse DIR or --catalog NAME")
+        raise_wrong_arguments("--tables needs --warehouse DIR or --catalog NAME")
 
 
 class FollowingTables:

@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.client import Partition
 from moldau.broker.cli.daily.erasure.receipts import check_signature, read_receipt
 from moldau.broker.cli.daily.erasure.searching import filter_from, has_filter, log_bounds, predicate_hash, records_at
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
-from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, wrong_arguments
+from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, raise_wrong_arguments
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.reasons.words import count_with_noun
@@ -36,17 +36,17 @@ def verify(session: Session) -> int:
     if given.sign_key is not None:
         check_signature(receipt, given.sign_key)
     if given.sql is not None:
-        wrong_arguments(
+        raise_wrong_arguments(
             "--verify reads the offsets of the receipt: run the command with --sql again, and it counts what is left"
         )
     passes = None
     if has_filter(given):
         if predicate_hash(given, bytes.fromhex(receipt["predicate_salt"])).hex() != receipt["predicate_sha256"]:
-            wrong_arguments("these filters are not those of the receipt: give the same, or none")
+            raise_wrong_arguments("these filters are not those of the receipt: give the same, or none")
         passes = filter_from(session)
     topic = receipt["topic"]
     if given.topic not in (None, topic):
-        wrong_arguments(f"the receipt is of the topic {topic}, not of {given.topic}")
+        raise_wrong_arguments(f"the receipt is of the topic {topic}, not of {given.topic}")
     metadata = client.known_topics([topic])[topic]
     if receipt["cluster_id"] != client.cluster_id:
         raise Failure(f"the receipt is of cluster {receipt['cluster_id']}, and this is {client.cluster_id}")

@@ -13,9 +13,9 @@ from moldau.broker.cli.daily.failures import (
     Failure,
     WrongArguments,
     check_can_write,
-    joined_failures,
+    raise_joined_failures,
+    raise_wrong_arguments,
     refused,
-    wrong_arguments,
 )
 from moldau.broker.cli.daily.groups.listing import (
     CLASSIC,
@@ -93,7 +93,7 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
     given, client = session.arguments, session.client
     if given.from_file is not None:
         if given.topic:
-            wrong_arguments("--from-file names the topics itself")
+            raise_wrong_arguments("--from-file names the topics itself")
         read = _read_file(given.from_file)
         client.known_topics(topic for topic, _ in read)
         return read
@@ -227,7 +227,7 @@ def delete(session: Session) -> int:
         output.object({"group": group.name, "deleted": True})
     if not session.arguments.execute:
         session.note(DRY_RUN_NOTE)
-    joined_failures(failures)
+    raise_joined_failures(failures)
     return 0
 
 
@@ -242,7 +242,7 @@ def delete_offsets(session: Session) -> int:
     if not keys:
         raise Failure(f"group {group.name} has no offsets for {', '.join(sorted(names))}", status=EXIT_UNKNOWN)
     if group.kind == SHARE and any(":" in each for each in given.topic):
-        wrong_arguments("a share group loses its offsets by topic, not by partition")
+        raise_wrong_arguments("a share group loses its offsets by topic, not by partition")
     if given.execute:
         forget = _delete_share if group.kind == SHARE else _delete
         at_coordinator(client, group.name, lambda: forget(client, group.name, keys))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.failures import check, joined_failures, refused
+from moldau.broker.cli.daily.failures import raise_if_error, raise_joined_failures, refused
 from moldau.broker.cli.daily.placement.named import Found, grouped_by_topic, named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
@@ -61,7 +61,7 @@ def _elect(session: Session, kind: int, keys: Sequence[Partition]) -> int:
         timeout_ms=client.settings.request_timeout_ms,
     )
     reply = client.ask(request, ElectLeadersResponse)
-    check(reply.error_code, None, "the election")
+    raise_if_error(reply.error_code, None, "the election")
     failures = [
         refused(each.error_code, each.error_message, f"partition {topic.topic}:{each.partition_id}")
         for topic in reply.replica_election_results
@@ -69,7 +69,7 @@ def _elect(session: Session, kind: int, keys: Sequence[Partition]) -> int:
         if each.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
     ]
     session.output.rows(_rows(_named(client, keys)), SHOWN)
-    joined_failures(failures)
+    raise_joined_failures(failures)
     return 0
 
 

@@ -12,11 +12,11 @@ from moldau.broker.cli.daily.client import Client, Partition
 from moldau.broker.cli.daily.failures import (
     Failure,
     WrongArguments,
-    check,
-    joined_failures,
+    raise_if_error,
+    raise_joined_failures,
+    raise_wrong_arguments,
     refused,
     unknown_failure,
-    wrong_arguments,
 )
 from moldau.broker.cli.daily.placement.named import grouped_by_topic, named_partitions
 from moldau.broker.cli.daily.session import Session
@@ -81,12 +81,12 @@ def move(session: Session) -> int:
     plan = None if given.from_file is None else plan_of_file(given.from_file)
     if plan is not None:
         if given.names or given.brokers or given.replication_factor is not None:
-            wrong_arguments("--from-file has topics, brokers and replicas: leave out the others")
+            raise_wrong_arguments("--from-file has topics, brokers and replicas: leave out the others")
         found = named_partitions(client, [f"{name}:{index}" for name, index in plan]) if plan else {}
         brokers = list(dict.fromkeys(broker for replicas in plan.values() for broker in replicas))
     else:
         if not given.names or not given.brokers:
-            wrong_arguments("name topics and --brokers, or give --from-file")
+            raise_wrong_arguments("name topics and --brokers, or give --from-file")
         brokers = ids_of(given.brokers)
         found = named_partitions(client, given.names)
     for each in brokers:
@@ -112,7 +112,7 @@ def move(session: Session) -> int:
     failures = _altered(client, changes) if changes and given.execute else []
     under_way = "these moves have begun already: 'moldau reassign list' shows them"
     session.output.rows(rows, SHOWN, empty=under_way if moves else "all replicas are there already")
-    joined_failures(failures)
+    raise_joined_failures(failures)
     if changes and not given.execute:
         session.note(DRY_RUN_NOTE)
     elif changes:
@@ -138,7 +138,7 @@ def cancel(session: Session) -> int:
     ]
     failures = _altered(client, dict.fromkeys(moves)) if moves and given.execute else []
     session.output.rows(rows, SHOWN, empty="no replica is moving")
-    joined_failures(failures)
+    raise_joined_failures(failures)
     if moves and not given.execute:
         session.note(DRY_RUN_NOTE)
     return 0
@@ -159,7 +159,7 @@ def _altered(client: Client, plan: Plan) -> list[Failure]:
         ],
     )
     reply = client.ask(request, AlterPartitionReassignmentsResponse)
-    check(reply.error_code, reply.error_message, "the move")
+    raise_if_error(reply.error_code, reply.error_message, "the move")
     return [
         refused(each.error_code, each.error_message, f"partition {topic.name}:{each.partition_index}")
         for topic in reply.responses

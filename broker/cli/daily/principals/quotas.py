@@ -8,7 +8,13 @@ from math import isfinite
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check, wrong_arguments
+from moldau.broker.cli.daily.failures import (
+    EXIT_UNKNOWN,
+    Failure,
+    WrongArguments,
+    raise_if_error,
+    raise_wrong_arguments,
+)
 from moldau.broker.cli.daily.session import Session
 from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -46,7 +52,7 @@ def entity_of(given: argparse.Namespace) -> Entity:
         if name is not None or getattr(given, f"default_{attribute}"):
             entity.append((kind, name))
     if len(entity) > 1 and entity[-1][0] == "ip":
-        wrong_arguments("an address has quotas alone, without a user or a client id")
+        raise_wrong_arguments("an address has quotas alone, without a user or a client id")
     return entity
 
 
@@ -79,7 +85,7 @@ def _quotas_of(client: Client, entity: Entity, *, is_exact: bool) -> Sequence[En
     ]
     request = DescribeClientQuotasRequest(components=components, strict=is_exact)
     reply = client.ask(request, DescribeClientQuotasResponse)
-    check(reply.error_code, reply.error_message, "the quotas")
+    raise_if_error(reply.error_code, reply.error_message, "the quotas")
     return reply.entries or ()
 
 
@@ -138,7 +144,7 @@ def unset_quotas(session: Session) -> int:
 def _named_entity(given: argparse.Namespace) -> Entity:
     entity = entity_of(given)
     if not entity:
-        wrong_arguments(
+        raise_wrong_arguments(
             "name one: --user, --client-id or --ip, or one of --default-user, --default-client-id, --default-ip"
         )
     return entity
@@ -165,7 +171,7 @@ def _alter(session: Session, entity: Entity, changes: list[OpData]) -> int:
     for entry in session.client.ask(request, AlterClientQuotasResponse).entries:
         if (entry.error_message or "").startswith(UNKNOWN_QUOTA):
             raise _no_quota(entity, str(entry.error_message).removeprefix(UNKNOWN_QUOTA))
-        check(entry.error_code, entry.error_message, f"the quotas of {what}")
+        raise_if_error(entry.error_code, entry.error_message, f"the quotas of {what}")
     done = [f"{each.key} removed" if each.remove else f"{each.key}={number_text(each.value)}" for each in changes]
     session.output.say(f"{'can be changed' if given.dry_run else 'changed'} for {what}: {', '.join(done)}")
     for each in changes:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, unknown_failure, wrong_arguments
+from moldau.broker.cli.daily.failures import (
+    Failure,
+    WrongArguments,
+    raise_if_error,
+    raise_wrong_arguments,
+    unknown_failure,
+)
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY_RUN_NOTE
 from moldau.broker.cli.invocation import reason_of
@@ -39,12 +45,12 @@ def credentials_of(client: Client, names: list[str]) -> dict[str, dict[str, int]
     """
     users = [UserName(name=each) for each in dict.fromkeys(names)] or None
     reply = client.ask(DescribeUserScramCredentialsRequest(users=users), DescribeUserScramCredentialsResponse)
-    check(reply.error_code, reply.error_message, "the users")
+    raise_if_error(reply.error_code, reply.error_message, "the users")
     found = {}
     for each in reply.results:
         if each.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             continue
-        check(each.error_code, each.error_message, f"user {each.user}")
+        raise_if_error(each.error_code, each.error_message, f"user {each.user}")
         found[each.user] = {_name_of(info.mechanism): info.iterations for info in each.credential_infos}
     return found
 
@@ -89,7 +95,7 @@ def _upsert(session: Session, done: str) -> int:
     given = session.arguments
     mechanism = mechanism_of(given.mechanism)
     if not ITERATIONS_MIN <= given.iterations <= ITERATIONS_MAX:
-        wrong_arguments(f"--iterations {given.iterations} must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+        raise_wrong_arguments(f"--iterations {given.iterations} must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     from os import urandom
 
     salt = new_salt(urandom)
@@ -134,7 +140,7 @@ def delete(session: Session) -> int:
 def _alter(session: Session, request: AlterUserScramCredentialsRequest) -> None:
     reply = session.client.ask(request, AlterUserScramCredentialsResponse)
     for each in reply.results:
-        check(each.error_code, each.error_message, f"user {each.user}")
+        raise_if_error(each.error_code, each.error_message, f"user {each.user}")
 
 
 def mechanism_of(name: str) -> ScramMechanism:

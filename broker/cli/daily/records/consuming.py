@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, wrong_arguments
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, raise_wrong_arguments
 from moldau.broker.cli.daily.groups.changes import EMPTY_STATES, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
 from moldau.broker.cli.daily.placement.named import named_partitions
@@ -33,9 +33,9 @@ def consume(session: Session) -> int:
     """Print records until all partitions are read to their ends, or `--count` records are printed (`consume`)."""
     given, client = session.arguments, session.client
     if given.until_end and given.until is not None:
-        wrong_arguments("give --until-end or --until, not both")
+        raise_wrong_arguments("give --until-end or --until, not both")
     if given.count is not None and given.count < 1:
-        wrong_arguments(f"--count {given.count}: it is at least 1")
+        raise_wrong_arguments(f"--count {given.count}: it is at least 1")
     form = "json" if given.json else given.format
     printing = Printing(session, form)
     keys = list(named_partitions(client, given.topics))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, EXIT_UNREACHABLE, Failure, refused, wrong_arguments
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, EXIT_UNREACHABLE, Failure, raise_wrong_arguments, refused
 from moldau.broker.cli.daily.records.sources import STANDARD_INPUT, RecordShape, kind_of, records_of
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
@@ -83,7 +83,7 @@ def _with_count(failed: CommandError, count: int) -> Failure:
 def _shape(session: Session) -> RecordShape:
     given = session.arguments
     if given.key is not None and (given.key_separator is not None or given.key_field is not None):
-        wrong_arguments("--key is the key of every record: leave out --key-separator and --key-field")
+        raise_wrong_arguments("--key is the key of every record: leave out --key-separator and --key-field")
     return RecordShape(
         given.topic,
         None if given.key is None else given.key.encode(),
@@ -102,7 +102,7 @@ def _header(given: str) -> RecordHeader:
     """A header of the form NAME=VALUE, or NAME, which has no value."""
     name, is_pair, value = given.partition("=")
     if not name.strip():
-        wrong_arguments(f"--header {given} is not NAME=VALUE")
+        raise_wrong_arguments(f"--header {given} is not NAME=VALUE")
     return name.strip(), value.strip().encode() if is_pair else None
 
 
@@ -112,15 +112,15 @@ def _delimiter(given: str) -> bytes:
     for escape, character in (("\\0", "\0"), ("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r")):
         text = text.replace(escape, character)
     if not text:
-        wrong_arguments("--delimiter is empty")
+        raise_wrong_arguments("--delimiter is empty")
     return text.encode()
 
 
 def _check_kind(session: Session, kind: str) -> None:
     given = session.arguments
     if kind in ("lines", "file", "records") and (given.key_field is not None or given.value_field is not None):
-        wrong_arguments(f"--key-field and --value-field are for jsonl, csv and parquet, and this is {kind}")
+        raise_wrong_arguments(f"--key-field and --value-field are for jsonl, csv and parquet, and this is {kind}")
     if kind != "lines" and given.delimiter is not None:
-        wrong_arguments(f"--delimiter is for lines, and this is {kind}")
+        raise_wrong_arguments(f"--delimiter is for lines, and this is {kind}")
     if kind != "lines" and given.key_separator is not None:
-        wrong_arguments(f"--key-separator is for lines, and this is {kind}: --key-field names the key")
+        raise_wrong_arguments(f"--key-separator is for lines, and this is {kind}: --key-field names the key")
