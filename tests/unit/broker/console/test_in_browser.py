@@ -241,3 +241,23 @@ def test_a_form_is_taken_from_a_browser(node: Filled, browser: Any) -> None:
     page.wait_for_url("**/topics/made-by-hand")
     assert page.locator("h1").inner_text() == "Topic made-by-hand"
     context.close()
+
+
+def test_on_a_phone_a_long_name_and_the_forms_are_within_the_page(node: Filled, browser: Any) -> None:
+    name = "shop.checkout." + "x" * 235
+
+    async def create() -> None:
+        client = await node.connect()
+        await client.create(name)
+
+    run_beside(create)
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    for path in ("", "/records", "/0/producers"):
+        page.goto(f"{node.console}/topics/{name}{path}")
+        outside = page.evaluate(
+            "[...document.querySelectorAll('main :is(p, a, form, label, input, textarea, button)')]"
+            ".filter((each) => !each.closest('table') && each.getBoundingClientRect().right > 390)"
+            ".map((each) => each.outerHTML)"
+        )
+        assert outside == [], path
+    page.close()
