@@ -19,7 +19,12 @@ from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from moldau.security.principal import ANONYMOUS
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
 
@@ -60,7 +65,10 @@ def test_a_search_of_remote_storage(monkeypatch: pytest.MonkeyPatch, caplog: pyt
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        monkeypatch.setattr(list_offsets, "_is_search", lambda partition, requested: True)
+        tiered = SimpleNamespace(log=SimpleNamespace(log_start_offset=0, local_start_offset=1), topic="t", index=0)
+        here = ListOffsetsPartitionResponse(partition_index=0)
+        monkeypatch.setattr(list_offsets, "_answer", lambda request, requested, partition: here)
+        object.__setattr__(node.broker.services, "replicas", SimpleNamespace(find=lambda key: tiered))
         object.__setattr__(node.broker.services, "remote_offsets", SimpleNamespace(find=fail))
         asked = ListOffsetsPartition(partition_index=0, timestamp=1, current_leader_epoch=-1)
         client.send(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]), 7)
