@@ -49,6 +49,7 @@ from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT
 from moldau.storage.files.log_paths import METADATA_DIRECTORY, partition_directory_name
 from moldau.storage.files.port import FileSystem, make_durable_directory
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage
+from moldau.tables.planning.planner import INTERNAL_TOPICS
 
 UNFINISHED_DIRECTORY: Final = ".restoring"
 """The directory for the files of a restore that is not complete."""
@@ -226,6 +227,8 @@ class _Restoring:
             problem = refusal_of_name(renamed)
             if problem is not None:
                 raise RestoreRefused(f"{name} cannot be renamed: {problem}")
+            for internal in sorted(INTERNAL_TOPICS & {name, renamed}):
+                raise RestoreRefused(f"{name} cannot be renamed to {renamed}: {internal} is an internal topic")
         renamed_names = [placement.restored_name_of(name) for name in kept]
         for name in sorted({each for each in renamed_names if renamed_names.count(each) > 1}):
             raise RestoreRefused(f"two topics would have the name {name}")

@@ -476,6 +476,8 @@ def test_topics_that_the_backup_does_not_have() -> None:
         ({"other": "a"}, "has no topic other"),
         ({"__consumer_offsets": "b"}, "is to be renamed, and is not restored"),
         ({"in": "a/b"}, "in cannot be renamed: Topic name is invalid"),
+        ({"in": "__cluster_metadata"}, "__cluster_metadata is an internal topic"),
+        ({"in": "__share_group_state"}, "__share_group_state is an internal topic"),
     ],
 )
 def test_names_that_cannot_be_given(renames: dict[str, str], message: str) -> None:
@@ -484,8 +486,9 @@ def test_names_that_cannot_be_given(renames: dict[str, str], message: str) -> No
 
 
 def test_two_topics_of_one_name() -> None:
-    placement = RestorePlacement(renames={"in": "__consumer_offsets"})
-    check_refused(small(), RestoreRequest(placement=placement), "two topics would have the name __consumer_offsets")
+    store = Store({("in", 0): plain(START_MS), ("out", 0): plain(START_MS)}, START_MS + 1000, START_MS + 1001)
+    placement = RestorePlacement(renames={"in": "out"})
+    check_refused(store, RestoreRequest(placement=placement), "two topics would have the name out")
 
 
 def test_a_damaged_piece() -> None:
