@@ -13,7 +13,7 @@ BACKUP_MUTANTS: Final = (
         "backup/taking.py",
         "        if not log.has_epoch_up_to(part.last_epoch, end_offset):\n",
         "        if not log.has_epoch_up_to(part.last_epoch, 0):\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         711,
@@ -21,7 +21,7 @@ BACKUP_MUTANTS: Final = (
         "backup/taking.py",
         "            earlier = [each.manifest for each in self._ended] + ([latest] if latest else [])\n",
         "            earlier = [latest] if latest else []\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         712,
@@ -29,7 +29,7 @@ BACKUP_MUTANTS: Final = (
         "backup/retention.py",
         "        named |= object_keys_of(run.manifest)\n",
         "        pass\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         713,
@@ -37,7 +37,7 @@ BACKUP_MUTANTS: Final = (
         "backup/cutting.py",
         "        self._run = BatchRun(0, NO_LEADER_EPOCH, end_offset, INT64_MAX, 0)\n",
         "        self._run = BatchRun(0, NO_LEADER_EPOCH, INT64_MAX, INT64_MAX, 0)\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         714,
@@ -45,7 +45,7 @@ BACKUP_MUTANTS: Final = (
         "backup/sources/order.py",
         "_ROUNDS: Final = {OFFSETS_TOPIC: 0, SHARE_STATE_TOPIC: 0, TRANSACTIONS_TOPIC: 2}\n",
         "_ROUNDS: Final = {OFFSETS_TOPIC: 0, SHARE_STATE_TOPIC: 0, TRANSACTIONS_TOPIC: 0}\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         715,
@@ -53,7 +53,7 @@ BACKUP_MUTANTS: Final = (
         "backup/sources/log_files.py",
         "        self._position += taken\n",
         "        self._position += max(taken - 61, 0)\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         720,
@@ -61,7 +61,7 @@ BACKUP_MUTANTS: Final = (
         "backup/capture/captured_log.py",
         "        return self.end_offset is not None and not self._open\n",
         "        return self.end_offset is not None\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         721,
@@ -69,7 +69,7 @@ BACKUP_MUTANTS: Final = (
         "backup/capture/taking.py",
         "    yield from captured.abort_markers(log.end_offset)\n",
         "    return\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         722,
@@ -77,7 +77,7 @@ BACKUP_MUTANTS: Final = (
         "backup/capture/captured_log.py",
         "        if len(kept) == header.records_count and not self._window.masks:\n",
         "        if len(kept) == header.records_count:\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         723,
@@ -85,7 +85,7 @@ BACKUP_MUTANTS: Final = (
         "backup/capture/commits.py",
         "            if marker is not None and control_record_type(marker.key) is ControlRecordType.COMMIT:\n",
         "            if marker is not None:\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
     Mutant(
         724,
@@ -93,6 +93,6 @@ BACKUP_MUTANTS: Final = (
         "backup/capture/metadata.py",
         "        next_producer_id=image.next_producer_id,\n",
         "        next_producer_id=image.next_producer_id,\n        scram=image.scram,\n",
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
 )

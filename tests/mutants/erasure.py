@@ -180,7 +180,7 @@ ERASURE_MUTANTS: Final = (
         "broker/tiering/erasing.py",
         "self._copier.remove(followed, segment, is_remain=is_remain)",
         "self._copier.remove(followed, segment, is_remain=is_remain, honours_pins=False)",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         734,
@@ -196,7 +196,7 @@ ERASURE_MUTANTS: Final = (
         "broker/tiering/erasing.py",
         "        others = [segment for segment, _ in remote_log.superseded_copies()]\n",
         "        others: list[RemoteSegment] = []\n",
-        Hunt.STORIES,
+        Hunt.REMOTE_ERASER,
     ),
     Mutant(
         750,

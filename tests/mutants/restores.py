@@ -93,6 +93,6 @@ RESTORE_MUTANTS: Final = (
         "backup/store.py",
         '        return f"{moment}-{max(numbers, default=0) + 1}"\n',
         '        return f"{moment}-{next(each for each in range(1, 1 << 20) if each not in numbers)}"\n',
-        Hunt.STORIES,
+        Hunt.BACKUPS,
     ),
 )

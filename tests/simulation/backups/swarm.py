@@ -65,6 +65,7 @@ PIECE_SIZE: Final = 2_000
 KILLS: Final = 0.4
 READS_MAX: Final = 60
 """A run that is killed reads at most so often before."""
+CAPTURES: Final = 3
 MASKS: Final = ("events:key=hash", "events:value.name=replace", "in:value=hash")
 FAR_FUTURE_MS: Final = 1 << 45
 """The time of a removal of old backups: nothing is too young to be removed."""
@@ -163,7 +164,9 @@ class Swarm:
             client_skew_ms=self.client_skew_ms,
             asks_first=random.random() < 0.5,
         )
-        self.pause = random.choice((0, 3, 12, 40))
+        self._is_hasty = random.random() < 0.3
+        """Whether several backups begin within a second."""
+        self.pause = 0 if self._is_hasty else random.choice((0, 3, 12, 40))
         self.bucket = SimulatedBucket()
         self.store = store_of(self.bucket)
         self.taken: list[Taken] = []
@@ -174,13 +177,15 @@ class Swarm:
 
     def run(self) -> None:
         with small_reads():
-            for _ in range(self.random.randint(1, 3)):
-                self.history.run(self.random.randint(20, 120))
+            for number in range(self.random.randint(1, 6 if self._is_hasty else 3)):
+                steps = (0, 3) if self._is_hasty and number else (20, 120)
+                self.history.run(self.random.randint(*steps))
                 self._back_up()
             for time_ms in (None, self.random.randint(START_MS, self.taken[-1].manifest.began_ms)):
                 self._renames = self.random.choice(({}, {"events": "events.before"}))
                 self._restore(self.taken[-1], time_ms)
-            self._capture()
+            for _ in range(CAPTURES):
+                self._capture()
 
     # Backups
 
@@ -212,6 +217,7 @@ class Swarm:
             break
         self._check_taken_over(noted, losses)
         self.taken.append(Taken(taken.manifest, asked))
+        self._check_ids()
         self._check_bytes(self.taken[-1])
         if self.random.random() < 0.5:
             self._remove_old()
@@ -242,10 +248,13 @@ class Swarm:
         if gone := sorted(named - self.bucket.objects.keys()):
             raise Violation(f"a killed run has noted {gone[0]}, which was removed with old backups")
         self.taken = self.taken[-count:]
-        if asyncio.run(self.store.backup_ids()) != [each.manifest.backup_id for each in self.taken]:
-            raise Violation("other backups are there than the newest")
+        self._check_ids()
         for each in self.taken:
             self._check_bytes(each)
+
+    def _check_ids(self) -> None:
+        if asyncio.run(self.store.backup_ids()) != [each.manifest.backup_id for each in self.taken]:
+            raise Violation("other backups are there than the newest, or in another order")
 
     def _check_bytes(self, taken: Taken) -> None:
         for key, part in taken.manifest.partitions():
@@ -401,7 +410,10 @@ class Swarm:
     def _capture(self) -> None:
         asked = self.history.ask(self.pause, lambda key, offset: None)
         from_ms = self.random.randint(START_MS, self.history.now_ms)
-        to_ms = self.random.randint(from_ms, self.history.now_ms + 5_000)
+        stamps = [parse_header(each).max_timestamp for key in DATA for each in asked.logs[key].asked]
+        drawn_ms = self.random.randint(from_ms, self.history.now_ms + 5_000)
+        # Often amid the transactions: of equally likely times few are between a record and its marker.
+        to_ms = self.random.choice((drawn_ms, *(each for each in stamps if each >= from_ms)))
         changes = MaskFunctions(bytes(32))
         rules = CaptureRules(
             topics=["events", "in", "out"],

@@ -394,7 +394,8 @@ EAGEREST: Final = 6
 """So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage((GROUPS, REPLICAS), 8, at_once=8),
-    Stage((BACKUPS, REMOTE_ERASER), 6, at_once=6),
+    Stage((BACKUPS,), 12, at_once=12),
+    Stage((REMOTE_ERASER,), 6, at_once=6),
     Stage((CONSUMER_GROUPS, STREAMS_GROUPS, CONVERSIONS), 20, at_once=20),
     Stage((SHARE_RECORDS,), 32, at_once=16),
     Stage((SHARE_GROUPS,), 48, at_once=24),
@@ -407,7 +408,7 @@ OPENING: Final = (
     Stage((QUORUM,), 60, at_once=20),
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage((REPLICAS,), 12, at_once=12),
-    Stage((BACKUPS, REMOTE_ERASER), 18, at_once=9),
+    Stage((BACKUPS, REMOTE_ERASER), 12, at_once=6),
     Stage(FIRST_STORIES),
     Stage((PERMISSIONS,)),
     Stage((METADATA,), 4, at_once=4),

@@ -43,11 +43,11 @@ OTHER_ID: Final = 2
 """The broker that leads while this one follows."""
 PLAIN: Final = -1
 TRANSACTIONAL: Final = (11, 12)
-LIFE_S_MAX: Final = 8.0
+LIFE_S_MAX: Final = 20.0
 LOOK_EVERY: Final = 3
 SETTLE_S_MAX: Final = 400.0
 ROUND_S: Final = 0.5
-PIN_MS_MAX: Final = 4_000
+PIN_MS_MAX: Final = 20_000
 
 
 class Swarm:
@@ -87,8 +87,8 @@ class Swarm:
             (2, self._end_transaction),
             (1, lambda process: process.retain(process.led)),
             (random.choice((0.3, 1.5)), self._change_role),
-            (random.choice((0.5, 1.5)), self._order),
-            (random.choice((0, 0.3)), self._pin),
+            (random.choice((0.2, 0.5)), self._order),
+            (random.choice((0, 3)), self._pin),
             (1, lambda process: process.flush(process.led.log)),
         ]
 
@@ -245,16 +245,18 @@ class Swarm:
             process.led.become_leader(NODE_ID, self._epoch, (NODE_ID,))
 
     def _pin(self, process: RemoteProcess) -> None:
-        """A reader pins one of the segments that are read."""
+        """A reader pins the segments that are read: one of them, or all."""
         readable = process.followed.remote_log.read_segments()
         if readable:
-            segment, now_ms = self.random.choice(readable), process.environment.wall_ms()
+            chosen = self.random.choice((readable, [self.random.choice(readable)]))
+            now_ms = process.environment.wall_ms()
             ends_ms = now_ms + self.random.randint(1, PIN_MS_MAX)
             key, partition = pin_key(process.followed.key, f"reader-{len(self._pins)}"), process.followed.key
-            pin = Pin(CLUSTER_ID, partition, (segment.segment_id,), now_ms, ends_ms)
+            pin = Pin(CLUSTER_ID, partition, tuple(each.segment_id for each in chosen), now_ms, ends_ms)
             self.remote.bucket.store(key, pin.encode())
-            held = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
-            self._pins.append((ends_ms, key, held))
+            for segment in chosen:
+                held = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
+                self._pins.append((ends_ms, key, held))
 
     # Rules
 
