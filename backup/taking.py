@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.backup.cutting import PIECE_SIZE, CutPiece, LogCutter, MemoryContent
 from moldau.backup.layout import piece_key
@@ -31,9 +31,9 @@ from moldau.backup.store import BackupStore, UnfinishedRun
 from moldau.backup.throttle import CopyThrottle
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import NO_LEADER_EPOCH
+from moldau.storage.files.port import Offload
 from moldau.storage.tiered.port import StorageUnavailable, Upload
 
-T = TypeVar("T")
 Content: TypeAlias = MemoryContent | Upload
 UNFINISHED_MANIFEST_BYTES_MIN: Final = 256 << 20
 """The minimum bytes of new pieces between two unfinished manifests of a run. After a crash the next run copies at most
@@ -76,12 +76,6 @@ class BackupResult(NamedTuple):
     """The number of pieces that were copied."""
     places: dict[PartitionKey, str]
     """The location of each log in the source, as text."""
-
-
-class Offload(Protocol):
-    """Runs a blocking function on an executor thread, as `asyncio.to_thread` does."""
-
-    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,14 @@ from moldau.backup.cutting import CutPiece, LogCutter, MemoryContent
 from moldau.backup.manifest import BackupManifest, PartitionBackup, PartitionKey, Piece, TopicBackup
 from moldau.backup.sources.port import BackupSource, LogEnds, LogStartMoved, SourceLog
 from moldau.backup.store import BackupStore
-from moldau.backup.taking import DamagedLog, Offload
+from moldau.backup.taking import DamagedLog
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.snapshot.batches import load_snapshot
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
 from moldau.protocol.record_batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader, parse_header
+from moldau.storage.files.port import Offload
 from moldau.storage.log_config import INT64_MAX
 from moldau.tables.values.masks import MaskRule, Masks
 

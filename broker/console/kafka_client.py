@@ -27,10 +27,10 @@ from moldau.broker.network.peer_channel import NoResponseReason
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending, call_with_response
-from moldau.broker.runtime.worker import Offload
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.schema import fields_of, spec_of
 from moldau.security.access import Access, AclOperation, ResourceKind
+from moldau.storage.files.port import Offload
 
 CLIENT_ID: Final = "moldau-console"
 PURPOSE: Final = "console"

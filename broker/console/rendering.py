@@ -24,7 +24,7 @@ from moldau.broker.console.page import Refusal, as_json, path_to
 from moldau.broker.reasons.words import count_with_noun, duration_text
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import byte_size_text
-from moldau.broker.runtime.worker import Offload
+from moldau.storage.files.port import Offload
 
 if TYPE_CHECKING:
     from jinja2.environment import Environment as JinjaEnvironment

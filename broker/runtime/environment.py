@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.files.local_files import LocalFiles
-from moldau.storage.files.port import FileSystem
+from moldau.storage.files.port import FileSystem, Offload
 
 if TYPE_CHECKING:
     from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
     from moldau.broker.runtime.file_sending import FileSending
     from moldau.broker.runtime.work_reply import WorkerLimits
-    from moldau.broker.runtime.worker import E, Offload, RunningWork, Work
+    from moldau.broker.runtime.worker import E, RunningWork, Work
     from moldau.storage.tiered.object_options import ObjectStoreOptions
     from moldau.storage.tiered.port import RemoteStorage
 

@@ -26,22 +26,15 @@ from functools import partial
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from moldau.broker.runtime.work_reply import FRAME_LENGTH, WorkerLimits, WorkerReply
-from moldau.storage.files.port import FileSystem
+from moldau.storage.files.port import FileSystem, Offload
 
 E = TypeVar("E")
-T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
 
 Work: TypeAlias = Callable[[FileSystem], Iterator[E]]
 """The work: a function that gets a file system and returns an iterator of events. It must be picklable: a function of a
 module, or a `functools.partial` of one.
 """
-
-
-class Offload(Protocol):
-    """Runs work in an executor thread, like `Environment.offload`."""
-
-    async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
 class RunningWork(Protocol[E_co]):

@@ -10,14 +10,23 @@ the dirty pages.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike
 
 if TYPE_CHECKING:
     from moldau.storage.files.open_files import OpenFiles
+
+
+T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """Runs blocking work on an executor thread, as `asyncio.to_thread` does."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Readable(Protocol):

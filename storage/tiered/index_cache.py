@@ -16,14 +16,14 @@ read once, and kept as others are. A transaction index that is missing or differ
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple
 
 from moldau.protocol.primitives import BytesLike, crc32c
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.files.port import FileSystem
+from moldau.storage.files.port import FileSystem, Offload
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.batch_scan import DamagedBatch
 from moldau.storage.segment.sparse_index import OffsetIndex, TimeIndex
@@ -46,16 +46,9 @@ INDEX_SIZE_MAX: Final = 1 << 30
 LOG_CHUNK_SIZE: Final = 1 << 20
 """The size (bytes) of one read of the .log object while indexes are made from it."""
 
-T = TypeVar("T")
 MakeLock = Callable[[], AbstractAsyncContextManager[object]]
 Report = Callable[[str], None]
 """A callback for the log of the broker: called with a sentence about damage that was found and repaired."""
-
-
-class Offload(Protocol):
-    """A function that runs blocking work outside of the event loop."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class IndexProblem(NamedTuple):

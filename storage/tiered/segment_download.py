@@ -7,8 +7,7 @@ from functools import partial
 from typing import Final
 
 from moldau.protocol.primitives import crc32c
-from moldau.storage.files.port import FileSystem
-from moldau.storage.tiered.index_cache import Offload
+from moldau.storage.files.port import FileSystem, Offload
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage, get_all

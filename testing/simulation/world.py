@@ -24,8 +24,9 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
 from moldau.broker.runtime.work_reply import WorkerLimits, WorkerReply
-from moldau.broker.runtime.worker import E, Offload, RunningWork, Work, WorkerDied, next_event_of
+from moldau.broker.runtime.worker import E, RunningWork, Work, WorkerDied, next_event_of
 from moldau.broker.runtime.worker_process import encode_reply
+from moldau.storage.files.port import Offload
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import RetryingStorage
 from moldau.storage.tiered.port import RemoteStorage
