@@ -411,18 +411,20 @@ class Swarm:
         led.apply_leader_high_watermark(high_watermark)
 
     async def _fetch(self, process: Process) -> None:
-        """A copy that has lagged for longer than delete.retention.ms begins anew: of what it has, the leader may have
-        dropped the tombstone or the marker already."""
+        """A copy that ends before the led log begins anew, and so does one that has lagged for longer than
+        delete.retention.ms: of what it has, the leader may have dropped the tombstone or the marker already."""
         copy, led = process.copy.log, process.led.log
         since_ms = self.oracle.cleanable_since_ms(copy.end_offset)
         due_ms = process.environment.wall_ms() - self.shape.config.delete_retention_ms
-        if since_ms is not None and since_ms <= due_ms:
+        has_lagged = begins_anew = since_ms is not None and since_ms <= due_ms
+        while begins_anew or copy.end_offset < led.log_start_offset:
+            begins_anew = False
             self._truncating[process.copy.topic] = led.log_start_offset
             self._horizons.clear()
             await process.truncate(process.copy, led.log_start_offset, is_emptied=True)
             self._truncating.clear()
-            while copy.end_offset < led.end_offset:
-                await process.fetch(1 << 20)
+        while has_lagged and copy.end_offset < led.end_offset:
+            await process.fetch(1 << 20)
         await process.fetch(self.random.choice((100, 600, 3000)))
 
     async def _truncate(self, process: Process) -> None:
