@@ -227,8 +227,11 @@ def restart_at_log_start(
         f"{request.directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
         f" emptied, it goes on at its start offset; {sum(each.size for each in segments)} bytes are removed"
     )
+    # Made before the others go: a start takes a directory without a segment for that of a new log, and forgets the
+    # start offset.
+    first = Segment.create(request.fs, request.directory, log_start_offset, request.config, request.now_ms)
     remove_files(request.fs, segments)
-    return Segment.create(request.fs, request.directory, log_start_offset, request.config, request.now_ms)
+    return first
 
 
 def start_offset_of(request: LogOpenRequest, segments: list[Segment], end_offset: int) -> int:

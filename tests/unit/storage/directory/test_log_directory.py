@@ -268,6 +268,30 @@ def test_segments_that_retention_deleted_stay_hidden_if_a_loss_of_power_brings_t
     assert first_offsets == {0, 1}
 
 
+def test_a_log_that_lost_all_behind_its_start_begins_there_after_the_next_loss_of_power_as_well() -> None:
+    """In a directory without segments a start would take it for another log of that name, and use offsets again."""
+    key, ends = ("orders", 0), set()
+    for seed in range(20):
+        disk = SimulatedDisk(f"{seed}")
+        first = LogDirectory.open(disk, "/data", ignore, "monday")
+        log = first.create_log(*key, TOPIC_ID, SMALL, NOW_MS)
+        append(log, "synced")
+        log.flush(NOW_MS)
+        for _ in range(4):
+            append(log, "not synced")
+        log.advance_log_start(3, 5)
+        work = first.begin_checkpoint()
+        work.write_files()
+        first.finish_checkpoint(work)
+        disk.crash()
+        for boot in ("tuesday", "wednesday"):
+            again = LogDirectory.open(disk, "/data", ignore, boot).load_log(*key, SMALL, NOW_MS, ignore)
+            assert again.log_start_offset == 3 <= again.end_offset, (seed, boot)
+            ends.add(again.end_offset)
+            disk.crash()
+    assert {3, 5} <= ends
+
+
 @pytest.mark.parametrize("is_at_base", [True, False])
 def test_after_a_truncation_below_its_start_a_log_hides_nothing_that_was_appended_since(is_at_base: bool) -> None:
     """The checkpoint with the lowered recovery point is the last one before the crash."""
