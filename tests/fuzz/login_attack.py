@@ -1,7 +1,7 @@
 """Hostile conversations before authentication, each on a connection of its own. A process of its own.
 
-None of them has valid credentials, and each ends with a request that only an authenticated client may send: if that
-is answered, the outcome is SERVED.
+None of them has valid credentials, and each ends with a request that only an authenticated client may send: if the
+answer to that names a broker, the outcome is SERVED.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 from moldau.protocol.compiler import encode
 from moldau.protocol.frames import request_head
-from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from moldau.security.sasl.oauthbearer.exchange import bearer_message
@@ -30,7 +30,8 @@ from tests.fuzz.requests import RequestMaker, Surroundings
 
 PATIENCE_S: Final = 0.5
 MARK: Final = 0x5EC12E7
-"""The correlation id of the request that must not be answered."""
+"""The correlation id of the request that must not be served."""
+REFUSED: Final = MARK.to_bytes(4, "big") + encode(MetadataResponse(brokers=[], controller_id=-1, topics=[]), 1)
 
 
 def client_hello() -> bytes:
@@ -147,8 +148,9 @@ class LoginAttack:
                     writer.write(LAST)
                     while True:
                         size = int.from_bytes(await reader.readexactly(4), "big")
-                        if (await reader.readexactly(size))[:4] == MARK.to_bytes(4, "big"):
-                            return "SERVED"
+                        answer = await reader.readexactly(size)
+                        if answer[:4] == MARK.to_bytes(4, "big"):
+                            return "refused" if answer == REFUSED else "SERVED"
             except TimeoutError:
                 return "waiting"
         return "closed"
