@@ -20,7 +20,7 @@ def without_re2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_subscription_by_pattern_is_refused_with_the_name_of_the_package() -> None:
     fault = regex_fault("orders-.*")
-    assert fault is not None and fault.endswith("need the package google-re2, which is not installed here")
+    assert fault is not None and fault.endswith("need the package google-re2, which is not installed here.")
     regex_fault.cache_clear()
 
 
