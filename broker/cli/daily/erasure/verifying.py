@@ -19,6 +19,7 @@ from moldau.broker.reasons.words import count_with_noun
 from moldau.protocol.erase_orders import Run
 from moldau.protocol.record_builder import Record
 from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.erasure.erasing import runs_overlap, union_of_runs
 
 COLUMNS: Final = ("partition", "broker", "state", "records_read", "records_left", "newer")
 
@@ -119,17 +120,18 @@ def _row_of_storage(session: Session, key: Partition, orders: list[dict[str, Any
 
 
 def _left_of(orders: list[dict[str, Any]], passes: Any, end: int) -> tuple[Callable[[Record], bool], list[Run]]:
-    """Return a function that tells whether a record should have been erased, and the sorted offset runs of all orders.
+    """Return a function that tells whether a record should have been erased, and the offset runs of all orders,
+    sorted and disjoint.
 
     A record should have been erased if an order names its offset. So should one that passes the filters `passes` and is
     before the last order, or before `end` if there are no orders. `passes` is None if no filters were given.
     """
     ordered_end = max((order["offset"] for order in orders), default=end)
-    runs = sorted(Run(*each) for order in orders for each in order["runs"])
-    named = {offset for run in runs for offset in range(run.first, run.last + 1)}
+    runs = union_of_runs([Run(*each) for each in order["runs"]] for order in orders)
 
     def is_left(record: Record) -> bool:
-        return record.offset in named or (passes is not None and record.offset < ordered_end and passes(record))
+        is_named = runs_overlap(runs, record.offset, record.offset + 1)
+        return is_named or (passes is not None and record.offset < ordered_end and passes(record))
 
     return is_left, runs
 
