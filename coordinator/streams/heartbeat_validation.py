@@ -36,9 +36,9 @@ def has_incomplete_tasks(request: StreamsGroupHeartbeatRequest) -> bool:
 
 INVALID: Final[tuple[HeartbeatRule[StreamsGroupHeartbeatRequest], ...]] = (
     # What the protocol has, and Apache Kafka 4.3.1 does not do yet.
-    # DIVERGES: Apache Kafka 4.3.1 also refuses offsets of tasks, which only warm-up tasks need. Kafka Streams 4.4 sends
-    # them from its first heartbeat on; as in Apache Kafka 4.4 they are accepted here, but not used.
     HeartbeatRule(lambda request: request.instance_id is not None, "Static membership is not yet supported."),
+    HeartbeatRule(lambda request: request.task_offsets is not None, "TaskOffsets are not supported yet."),
+    HeartbeatRule(lambda request: request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."),
     HeartbeatRule(lambda request: bool(request.warmup_tasks), "WarmupTasks are not supported yet."),
     HeartbeatRule(has_source_pattern, "Regular expressions for source topics are not supported yet."),
     HeartbeatRule(lambda request: is_blank(request.member_id), "MemberId can't be empty."),

@@ -1,9 +1,9 @@
 """StreamsGroupHeartbeat (API key 88, versions 0-1; KIP-1071, KIP-1331): members of a streams group join, stay and
 leave.
 
-1: whether the broker asks for a description of the topology (KIP-1331), which it never does here. Here the names of a
-topology's topics are checked, and the permission to describe them. Missing internal topics are created after the
-heartbeat, if the client may create them.
+1: offsets of tasks, which are not used here; whether the broker asks for a description of the topology (KIP-1331),
+which it never does here. Here the names of a topology's topics are checked, and the permission to describe them.
+Missing internal topics are created after the heartbeat, if the client may create them.
 
 DIVERGES: in version 1 Apache Kafka tells the lag at which a warm-up task counts as caught up; here there are no warm-up
 tasks, and the lag is -1.
@@ -47,6 +47,8 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupHea
     # the feature is off.
     if not services.groups.serves(FEATURE, services.cluster.image.features.levels):
         return refusal_response(ErrorCode.UNSUPPORTED_VERSION)
+    if context.version >= 1:
+        request.task_offsets = request.task_end_offsets = None
     client_id, client_host, access = context.client_id or "", f"/{context.client_host}", context.access
 
     def submitted() -> Reply[StreamsGroupHeartbeatResponse]:

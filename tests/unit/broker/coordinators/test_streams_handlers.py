@@ -13,6 +13,7 @@ from moldau.protocol.messages.streams_group_describe import StreamsGroupDescribe
 from moldau.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     Subtopology,
+    TaskOffset,
     TopicInfo,
     Topology,
 )
@@ -88,9 +89,9 @@ WITH_STORE = Topology(
 )
 
 
-async def join(node: GroupNode, **fields: object) -> StreamsGroupHeartbeatResponse:
+async def join(node: GroupNode, version: int = 0, **fields: object) -> StreamsGroupHeartbeatResponse:
     request = heartbeat("app", "a", 0, **(JOIN | {"process_id": "P", "topology": WITH_STORE} | fields))
-    response = await node.call(request, 0)
+    response = await node.call(request, version)
     assert isinstance(response, StreamsGroupHeartbeatResponse)
     return response
 
@@ -102,6 +103,21 @@ def test_missing_internal_topics_are_created() -> None:
             (3, "Internal topics are missing: app-1, app-2")
         ]
         assert sorted(node.created) == ["app-1", "app-2"]
+
+    on_a_node(scenario)
+
+
+def test_offsets_of_tasks_are_taken_as_streams_4_4_sends_them() -> None:
+    """They come with the first heartbeat of version 1, which Apache Kafka 4.3.1 does not serve."""
+
+    async def scenario(node: GroupNode) -> None:
+        offsets = [TaskOffset(subtopology_id="0", partition=0, offset=1)]
+        answers = [
+            (await join(node, version, task_offsets=each, task_end_offsets=each)).error_code
+            for version in (0, 1)
+            for each in ([], offsets)
+        ]
+        assert answers == [ErrorCode.INVALID_REQUEST] * 2 + [ErrorCode.NONE] * 2
 
     on_a_node(scenario)
 

@@ -373,21 +373,19 @@ def test_members_hear_of_the_endpoints_of_others() -> None:
     assert again.partitions_by_user_endpoint is None
 
 
-# What is refused, and what is not
+# What is refused
 
 
-def test_offsets_of_tasks_as_streams_4_4_sends_them_are_accepted() -> None:
-    stage = StreamsStage({"in": 2})
-    joined = stage.join("a", task_offsets=[], task_end_offsets=[])
-    assert (joined.error_code, joined.active_tasks) == (0, tasks(0, 1))
-    at = [TaskOffset(subtopology_id="0", partition=0, offset=1)]
-    assert stage.report("a", joined.member_epoch, task_offsets=at, task_end_offsets=at).error_code == 0
+def with_task_offsets() -> dict[str, object]:
+    return {"task_offsets": [TaskOffset(subtopology_id="0", partition=0, offset=1)]}
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"instance_id": "i"}, "Static membership is not yet supported."),
+        (with_task_offsets(), "TaskOffsets are not supported yet."),
+        ({"task_end_offsets": []}, "TaskEndOffsets are not supported yet."),
         ({"warmup_tasks": tasks(0)}, "WarmupTasks are not supported yet."),
         (
             {"topology": topology(Subtopology(subtopology_id="0", source_topic_regex=["a.*"]))},
