@@ -51,7 +51,7 @@ class RestoreMoment(NamedTuple):
         return self.is_past(timestamp_ms - MARKER_DISTANCE_MS_MAX)
 
     def is_near(self, timestamp_ms: int) -> bool:
-        """Whether a marker with this timestamp is so close to the moment that it may have to change."""
+        """Whether a marker has a timestamp so close to the moment that the restore may have to change the marker."""
         return abs(timestamp_ms - self.time_ms) <= MARKER_DISTANCE_MS_MAX
 
 

@@ -1,7 +1,7 @@
 """The layout of a table's files: their partitions, and the order of the rows within each file.
 
-A field of a value has no type before the first value is read, so what a user chooses is stored as a property of the
-table, and becomes part of its partition spec in the commit that adds the field.
+A user may choose a field of the value before any value was read. The field has no type then, so the choice is stored
+as a property of the table. It becomes part of the partition spec in the commit that adds the field.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Handles requests to coordinators: a handler passes an event to the state machine of a group or of a transactional id.
 
 `submit_event` answers a request, or a part of one, whose key (a group id or a transactional id) belongs to one state
-machine. `join_answers` makes one response of the answers to several parts. `hash_then_submit` computes topic hashes for
-a heartbeat in slices, because a step of a state machine cannot be interrupted. The functions from `describe_groups` on
-describe groups with target assignments.
+machine. `join_answers` joins the answers to the parts of a request into its response. `hash_then_submit` computes topic
+hashes for a heartbeat in slices, because a step of a state machine cannot be interrupted. The functions from
+`describe_groups` on describe groups with target assignments.
 """
 
 from __future__ import annotations

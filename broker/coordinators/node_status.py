@@ -92,8 +92,8 @@ class NodeStatus:
     def told_to(self, access: Access) -> str:
         """The status as the value of `STATUS_SETTING`, with the lags that a user may see.
 
-        DIVERGES: Apache Kafka has no such setting. Like the history of a group, it is given only to a request that
-        names it.
+        DIVERGES: Apache Kafka has no such setting. Like the history of a group, the setting is described only for a
+        request that names it.
         """
 
         def may(kind: ResourceKind, name: str) -> bool:

@@ -66,8 +66,9 @@ class HeapTrimmer:
         return Job("heap", CHECK_INTERVAL_MS, self.check_memory)
 
     async def check_memory(self) -> None:
-        """Check the memory of the process. The bounds of malloc are set if clients use the process by now. Free memory
-        is returned to the system if the process has grown and does not grow now. Raises OSError.
+        """Check the memory of the process. When it shows for the first time that clients use the process, set the
+        bounds of malloc. If the process has grown and no longer grows, return free memory to the system. Raises
+        OSError.
         """
         resident = self._memory.resident_bytes()
         if self._unused is not None and resident - self._unused >= USED_SIZE_MIN:

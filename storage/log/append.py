@@ -285,9 +285,8 @@ def append_run_from_client(
 
 
 def may_begin_run(log: LogState, batches_count: int) -> bool:
-    """Whether these batches may be appended in one write. Not if the topic's settings rewrite batches, because the last
-    one would be validated twice. Not if the segment is empty, because its first batch decides when it rolls; and not if
-    an index may become full.
+    """Whether these batches may be appended in one write. They may not if the topic's settings rewrite batches, if the
+    segment is empty, because its first batch decides when it rolls, or if an index may become full.
     """
     config = log.config
     if log.failure is not None or not log.active.size:

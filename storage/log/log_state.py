@@ -216,7 +216,7 @@ class LogState:
             self.erase_orders.add(base_offset)
 
     def hide_records_to_erase(self) -> None:
-        """Hide the records that pending erase orders name from consumers, until this replica has erased them."""
+        """Hide from consumers the records that pending erase orders name, until this replica has erased them."""
         try:
             self.erase_orders.hide_records(self.segments)
         except MalformedMessage as malformed:

@@ -93,9 +93,9 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write a snapshot of a producer state at its `map_end_offset`, which the caller syncs. Returns False if there
-        is already a snapshot at or past that offset. Raises OSError, and then leaves no file behind: a start takes the
-        name of a snapshot for an offset that the log has reached."""
+        """Write a snapshot of a producer state at its `map_end_offset`. The caller syncs the file. Returns False if
+        there is already a snapshot at or past that offset. Raises OSError, and then leaves no file: the next start
+        would conclude from its name that the log has reached that offset."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False

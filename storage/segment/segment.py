@@ -261,9 +261,9 @@ class Segment(SegmentFiles):
 
     @classmethod
     def create(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """Make an empty .log file with an empty offset index and time index. Raises OSError, and then leaves no file
-        behind: the next start would take the name of a .log file for the end of the segment before it, to which smaller
-        batches may still be appended.
+        """Make an empty .log file with an empty offset index and time index. Raises OSError, and then leaves no file:
+        the next start would end the segment before at the offset in the file's name, although that segment may have
+        been appended to meanwhile.
         """
         segment = cls(fs, directory, base_offset, config, now_ms, 0)
         try:

@@ -49,7 +49,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
     # --- beginning ----------------------------------------------------------------------------------------------
 
     def begin(self, factory: Callable[[], asyncio.BaseProtocol], begun: asyncio.Future[asyncio.BaseProtocol]) -> None:
-        """Begin the client's end. As in asyncio, `factory` makes the protocol once the connection is established."""
+        """Connect the client. As in asyncio, `factory` makes the protocol once the connection is established."""
         if begun.cancelled():
             self.abort()
             return
@@ -66,7 +66,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             listener.admit(self)
 
     def begin_serving(self, protocol: asyncio.BaseProtocol) -> None:
-        """Begin the server's end with the protocol that the server made."""
+        """Connect the server with the protocol that it made."""
         self._protocol = protocol
         self._attach(protocol)
 

@@ -313,9 +313,8 @@ class ReloadingTls:
         return trusted is None or anchor in trusted
 
     def _refusal(self, contexts: TlsContexts) -> str | None:
-        """Why new contexts are refused, because the names in their certificate differ from those in the current one.
-
-        None if the new contexts are accepted.
+        """The reason to refuse new contexts, which is that their certificate has other names than the current one;
+        None if they are accepted.
         """
         before, after = self._contexts.names, contexts.names
         if before is None or after is None:

@@ -11,10 +11,10 @@ and verifies that the server knows it too.
 A client that cannot log in does not learn whether the user exists:
 
     first message   for an unknown user, salt and iterations are derived from the name and a secret of the cluster;
-                    their form (iterations, size and alphabet of the salt) is that of a real credential. A form is
-                    as frequent among unknown users as among the users of the mechanism. The form of an unknown user
-                    stays the same as long as the credentials do; if credentials of other forms are added or removed, a
-                    small share of the unknown users gets another form.
+                    their form (iterations, size and alphabet of the salt) is that of a real credential, drawn so that
+                    each form has the same share of the unknown users as of the real ones. An unknown user keeps its
+                    form while the credentials stay; if credentials of other forms are added or removed, a small share
+                    of the unknown users gets another form.
     proof           is computed for a credential that no proof satisfies; the error is that for a wrong password
     work            is the same for both: what an unknown user needs is computed for each user
 
