@@ -78,8 +78,8 @@ class Api(Generic[Request]):
     broker_needs: Rule | None = None
     """The rule that broker listeners apply instead of `needs`; None if it is `needs`."""
     lists: Sequence[PartRules | AtMost | OnePass] = ()
-    """How each list of the request is handled, so that a long one does not hold the event loop: by `cut`, `at_most` or
-    `one_pass`."""
+    """How each list of the request is handled, so that a long one does not hold the event loop: by `in_parts`,
+    `at_most` or `one_pass`."""
     hook: MakeHook | None = None
     """Makes the hook that may answer the frames of a connection before they are decoded; None if there is no hook."""
     refuse_version: RefuseVersion | None = None

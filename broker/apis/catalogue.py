@@ -190,7 +190,7 @@ def api_lines(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[Con
 
 
 def line_of_controller_api(row: ControllerApi) -> ApiLine:
-
+    """The line of an API that the controller decides: brokers forward the requests of clients."""
     listeners = Listeners((BOTH if row.is_for_clients else CONTROLLER).role, is_forwardable=row.is_forwardable)
     return ApiLine(row.request.__name__.removesuffix("Request"), *declared_versions(row.request), listeners, row)
 

@@ -65,22 +65,25 @@ def submit_event(
 ) -> Reply[ResponseT]:
     """Submit the event of a request to the runner of its state machine. If `runner` is an error, because the state
     machine is not on this broker, the request is refused with it. `response_of` makes the response of the state
-    machine's answer; if it is None, the answer is the response. If that raises an exception, which is a bug, only this
-    request is refused: the state machine has answers for others."""
+    machine's answer; if it is None, the answer is the response."""
     if isinstance(runner, ErrorCode):
         return refuse(runner)
     reply: Pending[ResponseT] = Pending(waits_for=waits_for)
-
-    def made(answer: object) -> ResponseT:
-        assert response_of is not None
-        try:
-            return response_of(answer)
-        except Exception:
-            log.exception("an answer of a coordinator does not become a response")
-            return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-    runner.submit(event_of(Waiter(reply if response_of is None else ReplyToken(reply.complete, made), version)))
+    token = reply if response_of is None else ReplyToken(reply.complete, partial(_made, response_of, refuse))
+    runner.submit(event_of(Waiter(token, version)))
     return reply
+
+
+def _made(
+    response_of: Callable[[object], ResponseT], refuse: Callable[[ErrorCode], ResponseT], answer: object
+) -> ResponseT:
+    """Make a response by `response_of`. An exception is a bug, and refuses this request alone, because the state
+    machine has answers for others."""
+    try:
+        return response_of(answer)
+    except Exception:
+        log.exception("an answer of a coordinator does not become a response")
+        return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def join_answers(

@@ -47,7 +47,7 @@ def _page(services: Services, context: RequestContext, request: DescribeTopicPar
         if not is_found or cursor.partition_index < 0:
             for each in consume_elements(named):
                 yield
-                response.topics.append(_refused(each.name, ErrorCode.INVALID_REQUEST))
+                response.topics.append(_described(each.name, ErrorCode.INVALID_REQUEST))
             return response
     asked = image.topics.ids if asks_for_all else (each.name for each in consume_elements(named))
     names = yield from sorted_in_slices(asked, "" if cursor is None else cursor.topic_name)
@@ -57,13 +57,13 @@ def _page(services: Services, context: RequestContext, request: DescribeTopicPar
         need = on_topic(AclOperation.DESCRIBE, name)
         if not (need.is_met_quietly(access) if asks_for_all else need.is_met(access)):
             if not asks_for_all:
-                denied.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                denied.append(_described(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.by_name(name)
-        described = _unknown(name) if topic is None else _refused(name, ErrorCode.NONE)
+        described = _unknown(name) if topic is None else _described(name)
         described.is_internal = name in INTERNAL_TOPICS
         described.topic_authorized_operations = permitted_operations(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, name)
         response.topics.append(described)
@@ -84,14 +84,14 @@ def _page(services: Services, context: RequestContext, request: DescribeTopicPar
     return response
 
 
-def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _described(name: str, error: ErrorCode = ErrorCode.NONE) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID)
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     # DIVERGES: an empty name makes Apache Kafka fail the whole request; here it is invalid like any other.
     is_valid = refusal_of_name(name) is None
-    return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return _described(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def _partition(
