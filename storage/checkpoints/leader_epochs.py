@@ -88,9 +88,9 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Return the largest known epoch that is at most `epoch`, with its end offset.
 
-        An epoch ends at the start of the next one, the latest epoch at `log_end_offset`. An epoch before the first
-        known one ends where that one starts. The result is `UNDEFINED_END` if no epoch is known, or if `epoch` is later
-        than the latest one.
+        An epoch ends at the start of the next one, the latest epoch at `log_end_offset`. For an epoch before the first
+        known one, the result is `epoch` itself with the start offset of the first known one. The result is
+        `UNDEFINED_END` if no epoch is known, or if `epoch` is later than the latest one.
         """
         if epoch == UNDEFINED_EPOCH or not self.entries or epoch > self.latest_epoch:
             return UNDEFINED_END
@@ -136,8 +136,9 @@ class LeaderEpochs:
         self._changed()
 
     def remove_file(self) -> None:
-        """Remove all epochs and the checkpoint file, which takes no space on the disk. The next flush writes the file
-        again, because one that is in progress may still put it back. Blocks for the sync. Raises OSError."""
+        """Remove all epochs and the checkpoint file; unlike `write`, this needs no free space on the disk. The next
+        flush writes the file again, because a write in progress may put the old file back. Blocks for the sync. Raises
+        OSError."""
         self.clear()
         if self._fs.exists(self.path):
             self._fs.unlink(self.path)
@@ -154,10 +155,8 @@ class LeaderEpochs:
         return self.entries != self._written_entries
 
     def must_be_written(self, log_end_offset: int) -> bool:
-        """Whether the checkpoint file must be written now. A new epoch without batches need not be written before its
-        first batch, because a restart of the broker drops it anyway. So changes of the leader of an idle log cause no
-        writes.
-        """
+        """Whether the checkpoint file must be written now. A new epoch is not written before its first batch, because a
+        restart of the broker drops an epoch without batches. So leader changes of an idle log cause no writes."""
         entries = self.entries
         is_last_empty = bool(entries) and entries[-1].start_offset >= log_end_offset
         return self.is_dirty and not (is_last_empty and entries[:-1] == self._written_entries)

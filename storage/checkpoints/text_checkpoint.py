@@ -67,7 +67,7 @@ def decode_offsets(data: bytes, path: str) -> OffsetsByPartition:
 
 
 def read_offsets(fs: FileSystem, directory: str, name: str) -> OffsetsByPartition:
-    """Read the checkpoint file `name` into offsets by partition, which are empty if there is no file. Raises
+    """Return the offsets by partition in the checkpoint file `name`; empty if there is no file. Raises OSError and
     `CorruptCheckpoint`."""
     path = f"{directory}/{name}"
     return decode_offsets(fs.read(path), path) if fs.exists(path) else {}
