@@ -18,19 +18,18 @@ more. The horizon takes the place of the base timestamp, so the cleaner changes 
 If the log is also in remote storage, older values of a key may be there. At or past `tombstones_end_offset` a batch
 gets no horizon, and no tombstone and no marker is removed (decision 14).
 
-A batch of which every record is kept is copied as it is, unless it gets a horizon. Any other batch is written anew with
-the kept records. Except for a new horizon their bytes stay, and so do the base offset, base timestamp, last offset,
-sequences, epochs and codec of the batch.
+A batch whose records are all kept is copied unchanged, unless it gets a horizon. Any other batch is written anew with
+the kept records, and keeps its base offset, last offset, sequences, epochs and codec. Only a new horizon changes the
+base timestamp and the bytes of the records.
 
-`CleanedTransactions` keeps the transactions that are open at the cleaner's position, and tells which data is aborted
-and which markers may be discarded. The caller reports every batch to it, in the order of the log. A marker may be
-discarded, once its delete horizon has passed, if an earlier round has removed all batches of its transaction. Until
-then the marker stays, because without it a reader would take an aborted record for a committed one, or wait for the end
-of the transaction.
+`CleanedTransactions` gets every batch in the order of the log. It knows the transactions that are open at the cleaner's
+position, which data is aborted, and which markers may be removed. A marker may be removed once an earlier round has
+removed all batches of its transaction and the delete horizon of the marker has passed. Without the marker a reader
+would take an aborted record as committed, or would wait for the end of the transaction.
 
-If a log is in two tiers, the cleaner reads one part at a time. A marker stays, with its entry in the transaction
-index, if batches of its transaction may be in a part that is not as clean: at or past `keeps_from`. It also stays
-if the transaction was open at the first offset that is local: a follower that begins there has it open.
+If a log is in two tiers, the cleaner reads one part at a time. A marker at or past `keeps_from` stays, with its entry
+in the transaction index, because batches of its transaction may be in a part that is less clean. A marker also stays if
+its transaction was open at the first local offset, because a follower that begins there has the transaction open.
 
 DIVERGES: Apache Kafka sets the horizon also of a batch that the offset map does not cover, because the map was full. An
 older value of the key then stays in this round. A later round may remove the value and the tombstone at once, although
@@ -251,9 +250,8 @@ def header_only_batch(header: BatchHeader) -> CleanedBatch:
 
 
 class CleanedTransactions:
-    """The transactions that are open where the cleaner reads. They tell which data is aborted, and which markers may be
-    removed.
-    """
+    """Tells which data is aborted, and which markers may be removed, from the transactions that are open at the
+    cleaner's position."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "_keeps_from", "_met", "on_abort_marker_kept")
 
@@ -264,10 +262,10 @@ class CleanedTransactions:
         keeps_from: int = INT64_MAX,
         open_before: frozenset[int] = frozenset(),
     ) -> None:
-        """`aborted`: the aborted transactions with a data batch or the marker in the part that the caller will report
-        to `observe_data_batch` and `observe_control_batch`. `keeps_from`: markers at or after this offset are kept.
-        `open_before`: the ids of the producers with a transaction that is open before the first reported batch.
-        """
+        """`aborted`: the aborted transactions that have a data batch or their marker among the batches that the caller
+        will report to `observe_data_batch` and `observe_control_batch`. `keeps_from`: markers at or after this offset
+        are kept. `open_before`: the ids of the producers with a transaction that is open before the first reported
+        batch."""
         self._coming = sorted(set(aborted), key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         """The aborted transactions that have begun, by producer id."""

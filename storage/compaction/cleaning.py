@@ -41,7 +41,7 @@ from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 SPARE_SLOTS: Final = 3
-"""The slots of a map beyond the number of keys: one that must stay free, and one for rounding."""
+"""The slots of a map beyond the number of keys: at least one must stay free, and the others make up for rounding."""
 PIECES_PER_EVENT: Final = 16
 """The number of segment pieces that are read per event. The worker process waits for the driver at each event."""
 
@@ -121,9 +121,8 @@ def join_small_progress(moves: Iterator[BytesProcessed], size_min: int) -> Itera
 
 
 def end_offset_of_sources(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
-    """The end offset of these segments: the base offset of the next segment in the request, or the first uncleanable
-    offset.
-    """
+    """Return the end offset of `cleaned_sources`: the base offset of the next segment in the request, or the first
+    uncleanable offset if there is no next one."""
     count = len(cleaned_sources)
     return request.segments[count].base_offset if count < len(request.segments) else request.first_uncleanable_offset
 

@@ -1,7 +1,7 @@
 """The map of the cleaner: for each key of the dirty part, the offset of its latest record, in bounded memory.
 
-It reads and selects records as they are encoded, without building a value. The framing of a record is in
-protocol/record_batch.py. Headers are not read: the size of a record gives its end.
+Records are read and selected in their encoded form, and no object is built for a record. protocol/record_batch.py
+describes the framing of a record. The headers of a record are skipped: its size gives its end.
 
 An entry is 24 bytes: 128 bits that stand for the key, and the offset. The map holds no keys, so two keys with the same
 128 bits would count as the same key, and the older of the two records would be lost. The bits are those of SipHash with
@@ -11,8 +11,8 @@ and a client that chooses its keys cannot do better than chance.
 The map also notes the fate of each record that it has read: whether the record is kept. If all records of a batch have
 the same fate, the batch need not be decompressed and searched a second time.
 
-offset_map.c is the compiled form: the same names and the same results, by `tests/unit/storage/compaction`. Python
-imports it instead of this module if `building/` has compiled it.
+offset_map.c is the compiled form, with the same names and the same results (`tests/unit/storage/compaction` compares
+them). Python imports it instead of this module if `building/` has compiled it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOT_FOUND: Final = -1
 FATES_MAX: Final = 32 << 20
 """The maximum number of offsets whose fate is kept, at one byte each. Later offsets are looked up in the map again."""
 NOT_NOTED: Final = 0
-"""The fate of an offset without a known fate: no record with a key was added for it, or the fate is not kept."""
+"""The fate is not known: no record with a key was added for the offset, or its fate is not kept (`FATES_MAX`)."""
 SUPERSEDED: Final = 1
 LATEST: Final = 2
 """The fate of the latest record of a key, if it has a value."""
@@ -43,7 +43,7 @@ INT64_MIN: Final = -(1 << 63)
 HUGE_PAGES: int = getattr(mmap_module, "MADV_HUGEPAGE", -1)
 """The flag of Linux's madvise for huge pages; -1 on other systems."""
 SCATTERED_PROBES: Final = 16
-"""The number of probes of a search whose distance depends on the key.
+"""The number of probes of one search that are spread over the table, at a distance that depends on the key.
 
 Further probes go to neighbouring slots, so that every slot is reached.
 """
@@ -132,14 +132,13 @@ class OffsetMap:
             self.latest_offset = offset
 
     def forget_fates(self) -> None:
-        """Forget the fates of all records. They are stored by ascending offset, and the offsets that follow do not
-        ascend.
-        """
+        """Forget the fates of all records. Called when offsets do not ascend any more, because fates are stored by
+        ascending offset."""
         self._fates = bytearray()
 
     def fate(self, first_offset: int, count: int) -> int:
-        """The fate that all records at the `count` offsets from `first_offset` on have; `NOT_NOTED` if their fates
-        differ."""
+        """Return the fate that the records at `count` offsets from `first_offset` on share; `NOT_NOTED` if their fates
+        differ or are not known."""
         start = first_offset - self._first_fate_offset
         if start < 0 or count <= 0 or start + count > len(self._fates):
             return NOT_NOTED
@@ -173,12 +172,14 @@ class OffsetMap:
     def choose_keys(
         self, ends: BytesLike, data: BytesLike, offsets: BytesLike, is_chosen: BytesLike, takes_keys: bool
     ) -> bool:
-        """Go through the chosen rows, from the last to the first. If the map has the key of a row with the same or a
-        later offset, the row is no longer chosen. Otherwise its offset is put into the map; for a new key only with
-        `takes_keys`, and if the map is not full. Returns whether there was room for all new keys.
+        """Choose the latest row of each key, unless the map has the key with the same or a later offset.
+
+        The rows whose `is_chosen` is not 0 are read from the last to the first. A row that is superseded gets 0. The
+        offset of any other row is put into the map; a key that the map does not have is only added with `takes_keys`,
+        and if the map is not full. Returns whether there was room for all new keys.
 
         `ends` and `data`: the keys in the layout of Arrow's binary type, without nulls. `offsets`: 64 bits for each
-        row, not negative. `is_chosen`: a byte for each row, which is set to 0 for a row that is left out.
+        row, not negative. `is_chosen`: a byte for each row.
         """
         positions, numbers = memoryview(ends).cast("B").cast("i"), memoryview(offsets).cast("B").cast("q")
         keys, chosen = memoryview(data).cast("B"), memoryview(is_chosen).cast("B")
@@ -248,12 +249,12 @@ class OffsetMap:
     def select_run(
         self, records: BytesLike, count: int, base_offset: int, keeps_tombstones: bool
     ) -> tuple[BytesLike, int, int, bool, int]:
-        """Select the records of a run (encoded records, one after another) that are kept. Past `latest_offset` all are
-        kept, up to it the latest record of each key.
+        """Select the records that compaction keeps from `count` encoded records, one after another.
 
-        Up to `latest_offset` a tombstone is kept only with `keeps_tombstones`. Returns the kept records as they are
-        encoded, their number, their largest timestamp delta, whether one of them has no value, and how many records up
-        to `latest_offset` have no key. Raises `MalformedMessage`.
+        A record past `latest_offset` is kept. Any other record is kept if it is the latest of its key; a tombstone only
+        with `keeps_tombstones`. Returns the kept records as they are encoded, their number, their largest timestamp
+        delta (ms), whether one of them has no value, and the number of records up to `latest_offset` without a key.
+        Raises `MalformedMessage`.
         """
         try:
             return self._select(bytes(records), count, base_offset, keeps_tombstones)

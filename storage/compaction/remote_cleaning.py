@@ -1,8 +1,8 @@
 """Cleaning groups of remote segments: read the keys of a part of the log, then write each group without the records
 that these keys supersede.
 
-    map sources   the part of the log against which the groups were not cleaned yet, local or downloaded
-    groups        each gives one segment, written as `.cleaned` files into a directory of its own
+    map sources   the files whose keys the groups are cleaned against, local or downloaded
+    groups        remote segments that become one segment, written as `.cleaned` files into the directory of the pass
 
 `clean_remote_segments` is a generator that only works on files, as `cleaning.clean_segments` is. At `DownloadNeeded`
 the driver downloads the file, then asks for the next event; at `GroupCleaned` the driver uploads the result. The
@@ -44,9 +44,8 @@ class SourceRange(NamedTuple):
     end_offset: int
     """The end of the range (exclusive)."""
     is_downloaded: bool
-    """Whether the file is in remote storage. The driver downloads it at `DownloadNeeded`, and it is removed after the
-    read.
-    """
+    """Whether the file comes from remote storage: the driver downloads it at `DownloadNeeded`, and the generator
+    removes it after the read."""
 
 
 class RemoteGroupRequest(NamedTuple):

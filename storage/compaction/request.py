@@ -39,9 +39,8 @@ class CleanablePart(NamedTuple):
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """The base offset of the first segment that may not be cleaned. It can be below `first_dirty_offset`, if that lies
-    within this segment.
-    """
+    """The base offset of the first segment that may not be cleaned. It is below `first_dirty_offset` if that offset is
+    within this segment."""
     clean_bytes: int
     """Bytes of the segments that begin before the first dirty offset."""
     cleanable_bytes: int
@@ -141,8 +140,8 @@ def compaction_overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> i
 def dirtiest_log(parts: Iterable[tuple[LogName, CleanablePart, float]]) -> LogName | None:
     """The name of the log to clean next: of the logs that have to be cleaned, the one with the largest dirty ratio.
 
-    `parts` has the name, the cleanable part and the min.cleanable.dirty.ratio of each log. Returns None if no log has
-    to be cleaned. Of equal ratios the first counts.
+    `parts` has the name, the cleanable part and the min.cleanable.dirty.ratio of each log. If ratios are equal, the
+    first log is chosen. Returns None if no log has to be cleaned.
     """
     wanted = [(name, part) for name, part, min_ratio in parts if part.total_bytes and part.must_be_cleaned(min_ratio)]
     return max(wanted, key=lambda each: each[1].dirty_ratio)[0] if wanted else None
@@ -218,11 +217,9 @@ def cleaning_request(
     now_ms: int,
     tombstones_end_offset: int = INT64_MAX,
 ) -> CleaningRequest:
-    """Make the request to clean the part of a log that `cleanable_part` determined.
+    """Make the request to clean `part`, which `cleanable_part` determined for this log.
 
-    Raises OSError and `LogChanged`. `LogChanged` means that the log was truncated since the part was determined, so
-    that it ends before the part or has other, uncommitted records there, or that retention removed all segments of the
-    part.
+    Raises OSError; `LogChanged` if the log was truncated since then, or if retention removed all segments of the part.
     """
     is_gone = part.first_dirty_offset < part.first_uncleanable_offset <= log.segments[0].base_offset
     if part.truncation_count != log.truncation_count or is_gone:

@@ -48,16 +48,15 @@ PIECE_SIZE_MAX = 1 << 20
 Nearly every batch fits into one piece, so that pieces need not be joined.
 """
 WRITE_BACK_SIZE = 8 << 20
-"""After so many bytes the disk begins to write what a cleaned segment has, so that the sync at its end is short, and
-the writes of other files do not wait behind a whole segment.
-"""
+"""The bytes of a cleaned segment after which the kernel begins to write them to the disk. So the sync at the end is
+short, and the writes of other files do not wait behind a whole segment."""
 RUN_SIZE_MAX = 4 << 20
 """The largest run in bytes. A batch whose records expand to more bytes is read in several runs."""
 
 
 class SourceSegment:
-    """A segment to be cleaned, as the request describes it. `pieces` raises `LogChanged` if its .log file has changed
-    since."""
+    """A segment to be cleaned, as the request describes it. `batch_pieces` raises `LogChanged` if its .log file has
+    changed since."""
 
     __slots__ = ("_directory", "_fs", "base_offset", "size")
 
@@ -218,11 +217,11 @@ class ExpansionLimits(Protocol):
 
 
 def record_runs_of(limits: ExpansionLimits, header: BatchHeader, batch: memoryview) -> Iterable[tuple[BytesLike, int]]:
-    """Return the encoded records of a batch, decompressed, in runs: the bytes of whole records, and their number.
+    """Return the records of a batch, decompressed, in runs: the encoded bytes of whole records, and their number.
     Raises `MalformedMessage`, and `RecordSizeExceeded` for a record of a compressed batch above the limit of the topic.
 
-    Nearly every batch is one run. A batch that expands beyond `RUN_SIZE_MAX` comes in several, so that it is never in
-    memory whole.
+    Nearly every batch is one run. A batch that expands beyond `RUN_SIZE_MAX` comes in several runs, so that it is never
+    in memory as a whole.
     """
     stored = batch[HEADER_SIZE:]
     if not header.is_compressed:
