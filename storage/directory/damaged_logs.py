@@ -39,7 +39,7 @@ class RepairedLog(NamedTuple):
     damage: Damage | None
     """The damage that the repair found in the log; None if it found none."""
     stray_path: str
-    """The path of the stray directory with the segments that were moved away."""
+    """The path of the stray directory for the segments that were moved away. It exists only if there were any."""
 
 
 class DamagedLogs:

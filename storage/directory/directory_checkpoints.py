@@ -31,7 +31,7 @@ RECREATED_MARKER_FILE = ".moldau-new"
 """The marker file in the directory of a log that replaced another log of the same name."""
 
 StaleFiles = set[str]
-"""The checkpoint files that may still hold offsets of the former log of a partition."""
+"""The names of the checkpoint files that may still hold offsets of the former log of a partition."""
 
 
 class OffsetCheckpoint:
@@ -228,7 +228,7 @@ class DirectoryCheckpoints:
     def set_log_offsets(
         self, key: TopicPartition, log_start: int | None, recovery_point: int, cleaned_end: int | None
     ) -> None:
-        """Set the offsets of a log for the next checkpoint; None if the file need not mention the log."""
+        """Set the offsets of a log for the next checkpoint. If an offset is None, its file does not mention the log."""
         self._files[LOG_START_CHECKPOINT].set_offset(key, log_start)
         self._files[RECOVERY_POINT_CHECKPOINT].set_offset(key, recovery_point)
         self._files[CLEANER_OFFSET_CHECKPOINT].set_offset(key, cleaned_end)
@@ -248,9 +248,9 @@ class DirectoryCheckpoints:
         """Collect the new contents of the checkpoint files in which an offset has changed, for an executor thread to
         write. The work is empty if there is no such file.
 
-        Until this process has noted high watermarks, their file keeps the entries of the previous process, but entries
-        of former logs are removed: as long as one file mentions a former log, a crash loses the offsets of the new log
-        in all files.
+        Until this process has noted high watermarks, their file keeps the entries of the previous process. Entries of
+        former logs are removed from it: while any file mentions a former log, a crash would lose the offsets of the new
+        log in all files.
         """
         if not self._has_high_watermarks:
             for key in [key for key, stale in self._recreated.items() if HIGH_WATERMARK_CHECKPOINT in stale]:

@@ -72,9 +72,8 @@ HighWatermarkOf = Callable[[TopicPartition], int | None]
 
 
 class LogDirectory:
-    """One log directory and its logs. Its methods run on the event loop; `load_log`, `make_unserved_log`,
-    `damaged.repair_log`, `close_logs`, `close` and `CheckpointWork.write_files` may run in a thread.
-    """
+    """One log directory and its logs. Methods run on the event loop; only `load_log`, `make_unserved_log`,
+    `damaged.repair_log`, `close_logs`, `close` and `CheckpointWork.write_files` may run in an executor thread."""
 
     __slots__ = (
         "_boot_id",
@@ -428,8 +427,8 @@ class LogDirectory:
         """Flush and close the logs of `keys`, as a first part of `close`. If a log cannot be closed, `close` ends
         unclean.
 
-        Several threads may do this at the same time, each with other logs: one waits for the disk while another writes.
-        Blocks for the syncs.
+        Several threads may do this at the same time, each with other logs, so that one waits for the disk while another
+        writes. Blocks for the syncs.
         """
         self._reports = self._reports._replace(on_failure=None)
         for key in keys:

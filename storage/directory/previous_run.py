@@ -3,10 +3,10 @@
     .kafka_cleanshutdown    it exists if the last process wrote everything to the disk before it ended
     .moldau-life            the broker epoch under which the directory is served, and the id of the machine's boot
 
-A process that is killed loses no written data, because the kernel still has it. If a process starts again in the same
-boot of the machine, and no disk error occurred, it may therefore report the broker epoch of the previous process to the
-controller, as after a clean shutdown. After a restart of the machine it may not; then the boot id in .moldau-life
-differs, even though the file is never synced.
+A process that is killed loses no written data, because the kernel still has it. So the next process may report the
+broker epoch of the killed one to the controller, as after a clean shutdown, if it starts in the same boot of the
+machine and no disk error occurred. After a restart of the machine the boot id in .moldau-life differs, although the
+file is never synced; the broker epoch is then not reported.
 """
 
 from __future__ import annotations
