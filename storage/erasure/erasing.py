@@ -1,7 +1,7 @@
 """Carries out erase orders in a log: rewrites each segment that has a record named by an order, without these records.
 
     erase_request    which segments may hold a record; the active one is rolled before
-    erase            searches each of them, and rewrites it if it holds one; the driver swaps it in
+    erase_segments   searches each of them, and rewrites it if it holds one; the driver swaps it in
     serve_erasing    runs `erase_segments` for one request after the other, in one worker process
 
 All orders of a request are carried out in one pass: a segment is rewritten once, without the records of any of them. An
@@ -87,7 +87,7 @@ class ErasedRecords(NamedTuple):
     """The records that one erase order erased from one segment."""
 
     runs: bytes
-    """Their offsets, as `packed_runs` packs them."""
+    """The offsets of the records, packed by `packed_runs`."""
     records_count: int
 
 
@@ -216,7 +216,7 @@ def _as_sent(runs: Sequence[Run]) -> ErasedRecords:
 
 
 def union_of_runs(orders: Iterable[Sequence[Run]]) -> list[Run]:
-    """The union of runs of offsets in any sequence: sorted and disjoint."""
+    """Return the union of the runs of all orders, sorted and disjoint."""
     runs: list[Run] = []
     for run in sorted(run for order in orders for run in order):
         if runs and run.first <= runs[-1].last + 1:
@@ -227,8 +227,10 @@ def union_of_runs(orders: Iterable[Sequence[Run]]) -> list[Run]:
 
 
 def divide_among_orders(erased: Sequence[Run], orders: Sequence[Sequence[Run]]) -> list[Sequence[Run]]:
-    """Assign each erased offset to the first order that names it. Every erased offset is named by an order. All runs
-    are sorted and disjoint.
+    """Assign each erased offset to the first order that names it. Returns the runs of each order, in the order of
+    `orders`.
+
+    `erased`: the erased offsets, each of which an order names. All runs are sorted and disjoint.
     """
     shares: list[Sequence[Run]] = []
     for order in orders[:-1]:
@@ -279,9 +281,8 @@ class OffsetsToErase:
 
 
 class SegmentSearch:
-    """Searches one segment for a record to erase. It reads only pieces, and decodes only batches, that have offsets of
-    an order.
-    """
+    """Searches one segment for a record to erase. Only pieces with offsets of an order are read, and only batches with
+    such offsets are decoded."""
 
     def __init__(self, request: EraseRequest, named: OffsetsToErase, source: SourceSegment, end_offset: int) -> None:
         self._request = request

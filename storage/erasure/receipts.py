@@ -146,8 +146,11 @@ def write_segment_receipts(
 def add_object_to_receipt(
     tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased, of_order: ErasedRecords
 ) -> None:
-    """Enter a rewritten remote segment in the receipt of an erase order. `of_order`: the records of the segment that
-    the order has erased. The caller writes the receipt before the new remote segment is read."""
+    """Enter a rewritten remote segment in the receipt of an erase order.
+
+    `replaced_by`: the id of the new remote segment. `of_order`: the records of the segment that the order has erased.
+    The caller writes the receipt before the new remote segment is read.
+    """
     entry = ObjectReceipt(
         uuid_text(segment.segment_id),
         uuid_text(replaced_by),
