@@ -27,7 +27,8 @@ BUFFERS_PER_CALL_MAX = 1024
 SAMPLE_DISTANCE = 128 << 10
 WARMED_AT_ONCE = 256 << 10
 FREED_SIZE_MIN = 1 << 20
-"""The size (bytes) from which on a file without a name is closed aside. A smaller one is freed in 0.1 ms."""
+"""The size (bytes) from which on a file whose last name was removed is closed in another thread. Closing a smaller one
+takes at most 0.1 ms."""
 SYNC_FILE_RANGE_WRITE = 2
 """The flag of sync_file_range(2) that begins to write dirty pages, and waits for none."""
 # 0 if the platform cannot read without blocking: then `pread_cached` is `pread`.

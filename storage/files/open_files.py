@@ -60,8 +60,8 @@ class OpenFiles:
         self.count_max = 0
         """The limit on the number of open files; 0 means no limit."""
         self.close_aside: Callable[[int], bool] = never_close_aside
-        """Closes a descriptor with which the blocks of a large file without a name are freed: in another thread, if
-        this one must not wait for that. Returns False if the caller has to close it."""
+        """Closes a descriptor in another thread, if this one must not wait until the blocks of a removed large file are
+        freed. Returns False if the caller has to close the descriptor."""
         self.closed_for_limit_count = 0
         """The number of files that were closed because of the limit, since the start of the process."""
 
@@ -105,9 +105,8 @@ class OpenFiles:
             self._call_soon(self.close_unused_files)
 
     def close_unused_files(self) -> None:
-        """Close unused files until an eighth below the limit; without a limit, close an eighth of all. A holder whose
-        file was used is asked again once.
-        """
+        """Close unused files until an eighth of the limit is free; without a limit, close an eighth of all files. A
+        holder whose file was used since the last request is asked a second time."""
         self._is_due = False
         if self._call_soon is None:
             return

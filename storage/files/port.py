@@ -2,9 +2,8 @@
 
 There are three implementations: `storage/files/local_files.py` for the machine's disk, `storage/files/memory_files.py`
 for a node without one, and the simulated disk of the tests, which loses and tears writes, damages stored bytes and
-returns errors. Paths are plain strings. Errors are
-`OSError` with the errno of the failed call; a caller never retries a failed `sync`, because the kernel has then dropped
-the dirty pages.
+returns errors. Paths are plain strings. Errors are `OSError` with the errno of the failed call. A caller never retries
+a failed `sync`, because the kernel has then dropped the dirty pages.
 """
 
 from __future__ import annotations
