@@ -66,7 +66,7 @@ class LogConfig:
 
     @property
     def promises_flush(self) -> bool:
-        """Whether appended batches are flushed at each acknowledgement, or as flush.messages says.
+        """Whether records are flushed before each acknowledgement, or after every flush.messages records.
 
         Recovery then reads the batches past the page cache, which may show what a failed sync did not write.
         """

@@ -67,8 +67,8 @@ NO_TIME = -1
 
 
 class AppendResult:
-    """The result of one append. If the append is refused, the result has an error and offsets of -1, and the log is
-    unchanged."""
+    """The result of one append. A refused append has an error and offsets of -1; neither the refused batch nor a later
+    one is stored."""
 
     __slots__ = (
         "base_offset",
@@ -154,7 +154,7 @@ def append_internal(
 ) -> AppendResult:
     """Append batches that this broker built, up to the first one that is refused.
 
-    `transaction_version`: the transaction.version of the transactions that are ended by markers among the batches.
+    `transaction_version`: the transaction.version of the transactions that markers among the batches end.
     """
     view = memoryview(records)
     batches = BatchIterator(records, 0, len(records))
@@ -221,9 +221,10 @@ def append_batch(
 def assign_base_offset(
     buffers: list[BytesLike], batch: BytesLike, header: BatchHeader, base_offset: int, leader_epoch: int
 ) -> None:
-    """Assign base offset and leader epoch to a batch, and add its bytes to `buffers`.
+    """Assign base offset and leader epoch to a batch, and add its bytes to `buffers`. A writable batch is changed in
+    place.
 
-    The checksum of a batch begins behind both, so they can be assigned without changing it.
+    The checksum of a batch covers neither of the two, so it stays valid.
     """
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         buffers.append(PREFIX.pack(base_offset, header.batch_length, leader_epoch))
@@ -285,9 +286,9 @@ def append_run_from_client(
 
 
 def may_begin_run(log: LogState, batches_count: int) -> bool:
-    """Whether these batches may be appended in one write. They may not if the topic's settings rewrite batches, if the
-    segment is empty, because its first batch decides when it rolls, or if an index may become full.
-    """
+    """Whether `batches_count` batches may be appended in one write. They may not if the log has failed, if the topic's
+    settings rewrite batches, if the segment is empty (its first batch decides when it rolls), or if an index may become
+    full."""
     config = log.config
     if log.failure is not None or not log.active.size:
         return False
@@ -343,12 +344,13 @@ def store_batch(
 def index_aborted_transaction(
     log: LogState, segment: Segment, producer_id: int, marker: TransactionMarker, base_offset: int
 ) -> bool:
-    """Add the transaction that a marker aborts to the transaction index, before the marker itself is written. So if the
-    disk has no room for the entry, the marker is refused, and nothing has changed. Returns whether there is an entry,
-    which the caller removes if the marker cannot be written. Raises OSError.
+    """Add the transaction that a marker aborts to the transaction index. Returns False if the marker aborts none.
+    Raises OSError.
 
-    After a crash in between recovery removes the entry, as it removes all entries past the recovery point. Commits are
-    not indexed: a read_committed consumer has to skip only what was aborted.
+    Called before the marker is written: if the disk has no room for the entry, the marker is refused, and nothing has
+    changed. If the marker cannot be written, the caller removes the entry. After a crash between the two writes,
+    recovery removes it, as it removes all entries past the recovery point. A commit gets no entry, because a
+    read_committed consumer skips only aborted transactions.
     """
     aborted = log.producers.transaction_aborted_by(producer_id, marker, base_offset)
     if aborted is None:
@@ -360,8 +362,8 @@ def index_aborted_transaction(
 def update_after_append(
     log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
 ) -> None:
-    """Update the log end offset, leader epochs and producer state for a batch that has been written. The transaction
-    index has the transaction already that a marker aborts (`index_aborted_transaction`)."""
+    """Update the log end offset, leader epochs and producer state for a batch that has been written. An aborted
+    transaction is already in the transaction index (`index_aborted_transaction`)."""
     log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
     # Compared before the call: the epoch changes with a new leader only, and this runs for every batch.
     if leader_epoch != log.epochs.latest_epoch:
@@ -393,9 +395,8 @@ class CheckedBatch:
 def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
     """Append the batches of a fetch response that a leader of epoch `leader_epoch` sent.
 
-    A batch that is cut short at the end of the response is left out. So is everything from the first batch of a later
-    leader epoch on: the follower must first check that its log agrees with that leader's. The next fetch gets the
-    batches that were left out.
+    A batch that is cut short at the end of the response is left out. The batches from the first one of a later leader
+    epoch on are left out, too: the follower must first compare its log with that leader's. The next fetch gets them.
 
     The result has the error OFFSET_OUT_OF_RANGE if a batch begins before the log end offset, and CORRUPT_MESSAGE if a
     batch is damaged. The batches before the refused one stay in the log.
@@ -421,9 +422,8 @@ def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now
 def check_fetched(
     log: LogState, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]
 ) -> tuple[ErrorCode, str] | None:
-    """Add the batches that may be appended to the list `batches`. Returns the error of the first batch that must not be
-    appended, or None if there is no such batch.
-    """
+    """Check the batches of a fetch response, and add those that may be appended to the list `batches`. Returns the
+    error of the first batch that must not be appended; None if there is no such batch."""
     view = memoryview(records)
     position, end, next_offset = 0, len(view), log.end_offset
     try:

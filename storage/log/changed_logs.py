@@ -1,7 +1,7 @@
 """The logs that changed since a periodic task took them last, so that the task visits only these.
 
     an append, a flush, a truncation, ... ──▶ Log.note_change ──▶ the `ChangedLogs` of each reader
-    a reader, at its next time            ──▶ take ──▶ the next change of such a log is noted again
+    a reader, at its next time            ──▶ take_logs ──▶ the next change of such a log is noted again
 
 After its first change a log notes no further one until a reader has taken it (`Log.is_change_noted`), so an append
 usually only tests a flag.

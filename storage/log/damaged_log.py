@@ -23,7 +23,7 @@ from moldau.storage.segment.batch_scan import DamagedBatch, FilePieces, iterate_
 
 
 class Damage(NamedTuple):
-    """The first batch of a log whose stored bytes are not those that were written."""
+    """The first damaged batch of a log: its stored bytes are not those that were written."""
 
     segment_base_offset: int
     reason: str

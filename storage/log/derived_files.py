@@ -16,10 +16,9 @@ what.
 
 A start reads neither the batches nor the sparse indexes of rolled segments, so that thousands of logs open in a moment.
 The entries of these indexes are compared with the batches when they are used (`Segment.find_batch`). A segment without
-aborted transactions has no `.txnindex`. That such a file was deleted is therefore noticed by the other indexes, which
-operators delete with it, as Apache Kafka's documentation advises. If only the `.txnindex` is deleted, before the
-recovery point or after a clean stop, this is not noticed, and its transactions count as committed; Apache Kafka 4.3.1
-does the same.
+aborted transactions has no `.txnindex`, so a start notices a deleted one only by the other indexes, which operators
+delete with it, as Apache Kafka's documentation advises. If only the `.txnindex` is deleted, and it is before the
+recovery point or the stop was clean, its transactions count as committed. Apache Kafka 4.3.1 does the same.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def pending_flush(log: LogState, end_offset: int | None) -> FlushWork | None:
 
 
 def needs_flush(log: LogState, end_offset: int) -> bool:
-    """Whether there are batches past the recovery point, or a truncation that a crash could undo."""
+    """Whether offsets before `end_offset` are past the recovery point, or file names were added or removed since the
+    last sync of the directory."""
     return end_offset > log.recovery_point or log.directory_is_dirty
 
 

@@ -4,7 +4,7 @@
     2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
     3  after a clean shutdown trust the files, and make a missing or damaged index again (`load_after_clean_shutdown`);
        after a crash check every batch from the recovery point on (`recover_log`)
-    4  compare the end of the log with what the other files say of it (`continue_after_lost_end`)
+    4  compare the end of the log with the end that its other files state (`continue_after_lost_end`)
     5  bring epochs and snapshots within [log start offset, log end offset)
 
 Files that can be derived from the batches are made again from them (`derived_files`). No checkpoint makes a start
@@ -66,8 +66,8 @@ class LogOpenRequest(NamedTuple):
     is_only_replica: bool = False
     """Whether no other replica has a copy of the log. It is then served even if it has lost records."""
     closed_cleanly: bool = False
-    """Whether the newest producer snapshot was written by a clean stop, so that everything before it was flushed. It
-    may be True although `clean_shutdown` is False, so that the files are not trusted otherwise."""
+    """Whether the newest producer snapshot was written by a clean stop, so that everything before it was flushed. If
+    `clean_shutdown` is False nevertheless, the other files are not trusted."""
 
 
 class LoadedLog(NamedTuple):

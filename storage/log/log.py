@@ -117,8 +117,8 @@ class Log(LogState):
     def append_run_as_leader(
         self, batches: list[memoryview], leader_epoch: int, now_ms: int, produce_version: int
     ) -> list[AppendResult]:
-        """Append batches that one client sent one after the other, in one write, up to the first one that needs more
-        than that. It and those after it have no result, and can still be appended one by one."""
+        """Append consecutive batches of one client in one write, up to the first batch that cannot be part of it. That
+        batch and later ones have no result, and can still be appended one by one."""
         return append.append_run_from_client(self, batches, leader_epoch, now_ms, produce_version)
 
     def append_examined(
@@ -196,8 +196,8 @@ class Log(LogState):
         return truncation.truncate_to(self, offset, now_ms)
 
     def prepare_producers(self, offset: int, now_ms: int) -> Iterator[None]:
-        """Restore, in steps of about a millisecond, the producers of a truncation that is in preparation. Nothing may
-        be appended in between. `truncate_to` then does not read the headers of up to a whole segment."""
+        """Restore the producer state for `truncate_to(offset)`, in steps of about a millisecond. `truncate_to` then
+        reads no batch headers, which could take seconds. Nothing may be appended between the steps."""
         return truncation.prepare_producers(self, offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:

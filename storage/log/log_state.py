@@ -157,8 +157,8 @@ class LogState:
 
     @property
     def start_offset_to_checkpoint(self) -> int:
-        """The log start offset to write into the checkpoint. If a truncation that lowers the start is being prepared,
-        this is already the lower one."""
+        """The log start offset to write into the checkpoint. While a truncation that lowers the start is being
+        prepared, it is the new start."""
         return self.log_start_offset if self.lowered_start_offset is None else self.lowered_start_offset
 
     @property
@@ -231,13 +231,14 @@ class LogState:
         return self.erase_orders.hides_offset_in(base_offset, end_offset)
 
     def lower_recovery_point(self, offset: int, *, empties: bool = False) -> None:
-        """Prepare a truncation to `offset`: lower the recovery point and the other offsets that are checkpointed to the
-        new end. The caller makes the checkpoints durable, and then truncates, or calls `end_truncation`.
+        """Prepare a truncation to `offset`: lower the checkpointed offsets (recovery point, first dirty offset, log
+        start offset) to the new end. The caller makes the checkpoints durable, and then truncates, or calls
+        `end_truncation`.
 
-        If a batch spans the offset, the whole batch is removed, so the offsets are lowered to its base offset. If the
-        recovery point stayed past the new end, recovery would report a torn append there as damage of flushed data.
-        With `empties` all batches are removed, the last ones first, and the log then begins at `offset`: the recovery
-        point is lowered to the first of them.
+        A batch that spans `offset` is removed, so its base offset is then the new end. If the recovery point stayed
+        past the new end, recovery would report a torn append there as damage of flushed data. With `empties` all
+        batches are removed, the last ones first, and the log then begins at `offset`: the recovery point is lowered to
+        the first of them.
         """
         offset = self.end_after_truncation(offset)
         self.recovery_point_max = min(offset, self.segments[0].base_offset) if empties else offset
@@ -249,7 +250,7 @@ class LogState:
         self.note_change()
 
     def end_truncation(self) -> None:
-        """End a truncation: it was carried out, or it is given up after it was prepared."""
+        """End a truncation that was carried out, or that is given up after its preparation."""
         self.recovery_point_max = INT64_MAX
         self.lowered_start_offset = self.prepared_producers = None
         self.note_change()
@@ -269,8 +270,7 @@ class LogState:
     def forget_state_past_end(self) -> None:
         """Drop all state about the bytes past the new end, after a truncation.
 
-        The current flush is affected, too: the bytes that it syncs past the new end are not those that are appended
-        next.
+        A flush in progress counts only up to the new end: later appends replace the bytes that it syncs past it.
         """
         self.erase_orders.truncate_from_end(self.end_offset)
         self.erase_orders.truncate_from_start(self.segments[0].base_offset)

@@ -142,12 +142,12 @@ class PendingEraseOrders:
                 self.hidden_runs = ()
 
     def hide_records(self, segments: Sequence[Segment]) -> None:
-        """Hide the records that the pending orders name from consumers. Raises OSError and `MalformedMessage`."""
+        """Hide from consumers the records that the pending orders name. Raises OSError and `MalformedMessage`."""
         orders = [erase_order_at(segments, offset) for offset in self.offsets]
         self.hidden_runs = tuple(sorted(run for order in orders if order is not None for run in runs_of(order)))
 
     def show_runs(self, runs: Sequence[Run]) -> None:
-        """Stop hiding the offsets of runs that are sorted and disjoint: they are erased."""
+        """Stop hiding the offsets of `runs`, because they are erased. The runs are sorted and disjoint."""
         left: list[Run] = []
         for first, last in self.hidden_runs:
             for shown in runs[bisect_left(runs, first, key=_last) : bisect_right(runs, last, key=_first)]:

@@ -1,7 +1,7 @@
 """Restores the producer state of a log: from the newest snapshot, and then from the batches after it.
 
 This is needed when a log is opened and when it is truncated. A snapshot is written at each roll, so that at most about
-one segment of batch headers is read. That can take seconds, so a truncation has it done in steps (`load_in_steps`).
+one segment of batch headers is read. That can take seconds, so a truncation does it in steps (`load_in_steps`).
 
 A snapshot holds only the last batch of each producer; the batches before it are read from the log
 (`restore_earlier_batches`). If the broker restarts while a client has five requests in flight, the client sends all
@@ -37,8 +37,8 @@ HEADERS_MAX = 256
 """The most batch headers that `restore_earlier_batches` reads: clients repeat only their latest batches, and a start
 must not read whole logs."""
 IDLE_MS_MAX = 300_000
-"""The age (ms), before the newest batch of the log, from which on a producer's last batch means that it has no request
-in flight: clients give up after delivery.timeout.ms, by default two minutes."""
+"""The age (ms) of a producer's last batch, compared with the newest batch of the log, from which on the producer has no
+request in flight: clients give up after delivery.timeout.ms, by default two minutes."""
 
 _base_offset = attrgetter("base_offset")
 
@@ -99,9 +99,10 @@ def load_in_steps(
 
 
 def replay_producers(segment: Segment, producers: ProducerStates, end_position: int) -> None:
-    """Replay the batches of a segment from the end of the producer state's map on, up to `end_position` in the file.
+    """Replay the batches of a segment into the producer state, from `producers.map_end_offset` on, up to `end_position`
+    in the file.
 
-    Raises OSError, and `MalformedMessage` if a replayed batch is damaged that the producer state remembers.
+    Raises OSError; `MalformedMessage` if a batch that the producer state then remembers is damaged.
     """
     for _ in _replay_in_steps(segment, producers, end_position):
         pass

@@ -19,12 +19,12 @@ at or past the recovery point is known to be on the disk, so every batch from th
 If the process was only killed, no written data is lost; and if the recovery point could not be read, it is not known
 what was flushed. So in both cases whole batches after a damaged one were written earlier, and are never removed.
 
-The only replica of a partition has no other copy to be fetched from. It is served as far as it goes: if its end or a
-segment is missing, recovery says so, and the log goes on after what is missing, so that no offset is used twice. A part
-of a batch at its end is cut if the files of a clean stop became shorter. After a crash it was flushed and is damaged:
-`CorruptLog` keeps its bytes.
+The only replica of a partition cannot fetch lost records from another one, so the rest is served. If its end or a
+segment is missing, recovery reports that, and the log continues after the missing offsets, so that no offset is used
+twice. An incomplete batch at its end is cut after a clean stop: the file became shorter since. After a crash such a
+batch was flushed and is damaged: `CorruptLog` keeps its bytes.
 
-Below the recovery point only the batches are checked by which producers are remembered
+Below the recovery point, only the batches that the producer state remembers are checked
 (`storage/log/producer_replay.py`).
 """
 
@@ -66,10 +66,10 @@ class TailRecovery:
     """Checks the batches from a position to the end of the log, segment by segment, and rebuilds the state that is
     derived from them.
 
-    With `reads_past_page_cache` it reads past the page cache. A process may be killed while a sync fails. The page
-    cache then still shows bytes that the disk never took, and batches that are written after these bytes would be lost
-    with them. A process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush
-    before acknowledging are read from the disk.
+    `asks_disk`: read past the page cache. If a process is killed while a sync fails, the page cache still shows bytes
+    that the disk never took, and batches that are written after these bytes would be lost with them. A process that
+    sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before acknowledging are read
+    from the disk.
 
     `flushed_end_offset`: the offset up to which the log is known to be flushed, at least the recovery point. `size`:
     the bytes of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may be lost, so

@@ -3,7 +3,7 @@
 A worker has written and synced the cleaned segment under names that end in `.cleaned`. The swap renames files on the
 event loop, and does not wait for the disk:
 
-| step | what is renamed                              | what a start makes of a crash after any of the renames       |
+| step | what is renamed                              | what the next start does after a crash within the step       |
 |------|----------------------------------------------|--------------------------------------------------------------|
 | 1    | `.cleaned` to `.swap`                        | as long as one of them is `.cleaned` all of them are removed |
 | 2    | the replaced files, oldest segment first, to | the `.swap` files take their names; replaced segments behind |

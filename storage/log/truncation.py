@@ -11,7 +11,7 @@ it is: the log keeps its log start offset, its leader epochs and the producer sn
 A follower whose log ends before the leader's local log begins starts after the remote part (`start_after_remote`): its
 local files begin where the leader's local log begins, or a little before.
 
-    1  the segments and snapshots here are unlinked, durably         a crash: an empty log at the log start offset
+    1  the local segments and snapshots are unlinked, durably        a crash: an empty log at the log start offset
     2  the producer snapshot and the leader epochs are written       the same: no part of them is within that log
     3  the first segment is created, durably                         a crash: the log as it is meant to be
 
@@ -79,9 +79,9 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
 
 
 def prepare_producers(log: LogState, offset: int, now_ms: int) -> Iterator[None]:
-    """Restore, in steps, the producers at the end that the log will have after `truncate_to(offset)`. Between the steps
-    nothing may be appended. After an error of the disk, or at a damaged batch, this ends without a result: the
-    truncation itself meets the error."""
+    """Restore in steps the producer state at the end that the log will have after `truncate_to(offset)`. Nothing may be
+    appended between the steps. A disk error or a damaged batch ends this without a result: `truncate_to` meets it, too.
+    """
     end_offset = log.end_after_truncation(offset)
     kept = [segment for segment in log.segments if segment.base_offset < end_offset]
     if not kept or end_offset >= log.end_offset:
