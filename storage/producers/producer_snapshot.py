@@ -123,7 +123,7 @@ class ProducerSnapshots:
 
     def load_latest(self, offset_min: int, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
         """Return the newest readable snapshot from `offset_min` to `offset_max` (inclusive), with its offset; None if
-        there is none. Later snapshots and unreadable ones are removed. Raises OSError."""
+        there is none. Newer snapshots in this range that cannot be read are removed. Raises OSError."""
         for offset in reversed(self.offsets):
             if offset_min <= offset <= offset_max:
                 try:

@@ -29,7 +29,7 @@ A transactional batch that would open a transaction needs a guard (`verification
 | first sequence above the lowest one that waits for verification  | OUT_OF_ORDER_SEQUENCE_NUMBER                |
 | otherwise                                                        | as in the first table                       |
 
-A marker (a control batch that ends a transaction), with the known epoch that of the producer in this log:
+A marker is a control batch that ends a transaction. The known epoch is that of its producer in this log:
 
 | producer epoch                 | transaction version 0, 1 | transaction version 2                               |
 |--------------------------------|--------------------------|-----------------------------------------------------|
@@ -43,8 +43,8 @@ A marker (a control batch that ends a transaction), with the known epoch that of
 A marker with an accepted epoch but a coordinator epoch below the known one is refused with
 TRANSACTION_COORDINATOR_FENCED. A marker moves the producer's epoch to its own.
 
-Followers and recovery take every batch that the leader took, without a decision. Open transactions are noted with their
-first offset: the last stable offset does not go past the earliest of them.
+Followers and recovery accept every batch that the leader accepted, without a decision. Open transactions are noted with
+their first offsets: the last stable offset does not go past the earliest of them.
 """
 
 from __future__ import annotations
@@ -271,8 +271,8 @@ class ProducerStates:
     def must_be_verified(self, header: BatchHeader) -> bool:
         """Whether the leader must verify a client's transactional batch with the transaction coordinator before the
         append. False if the producer's epoch is fenced, if the producer has a transaction open in this log, or if the
-        batch is a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate
-        here, because an earlier batch that it could repeat was not in a transaction that has ended.
+        batch is a duplicate. A batch counts as a duplicate here only if this log has a transaction marker of the
+        producer: without one, an earlier batch was not in a transaction that has ended.
 
         DIVERGES: Apache Kafka asks the coordinator about each duplicate, also about one from a transaction that has
         ended. The guard of that question would refuse the next batch of the producer as out of order.
@@ -394,9 +394,8 @@ class ProducerStates:
         return inf
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset when `completed` is decided, provided that no other open transaction ends before that.
-        The transaction index stores it.
-        """
+        """The last stable offset once `completed` is decided, if no other open transaction has ended by then. The
+        transaction index stores it."""
         open_offset = next((offset for offset in self._open_transactions if offset != completed.first_offset), None)
         return completed.last_offset + 1 if open_offset is None else open_offset
 
@@ -463,7 +462,7 @@ class ProducerStates:
             self._open_transactions[entry.open_transaction_offset] = entry.producer_id
 
     def take_over(self, restored: ProducerStates) -> None:
-        """Replace the state by one that was restored apart from this one, and is not used any more."""
+        """Replace the state by that of `restored`, an object that is not used any more."""
         self.clear(restored.map_end_offset)
         self.entries.update(restored.entries)
         self._open_transactions.update(restored._open_transactions)
