@@ -1,9 +1,10 @@
 """The inner loop of recovery: it checks plain batches one after another, and collects what recovery has to note of
 them.
 
-A batch is plain if recovery has no decision to make about it: it is complete, its checksum is valid, and its offsets
-and its leader epoch continue those of the batch before. Outside of transactions its producer epoch does, too. Nearly
-all batches are plain. The walk stops at the first batch that is not plain, about which `TailRecovery` decides.
+A batch is plain if recovery has no decision to make about it: it is complete, its checksum is valid, its offsets are
+past those of the batch before it, and the leader epoch has not changed. Outside of transactions the epoch of its
+producer has not changed either. Nearly all batches are plain. The walk stops at the first batch that is not plain:
+`TailRecovery` decides about it.
 
 Ordinary typed Python that `building/` compiles: one call for many batches, and machine integers inside.
 """

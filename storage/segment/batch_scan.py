@@ -166,9 +166,10 @@ class FilePieces:
         self.data = b""
 
     def load_range(self, position: int, size: int) -> int:
-        """Load `size` bytes from `position` of the file on into `data`, or all bytes up to the end of the range.
+        """Make sure that `data` has `size` bytes of the file from `position` on, or all bytes up to the end of the
+        range.
 
-        Returns the index in `data` that stands for `position`. Raises OSError.
+        Returns the index of `position` in `data`. Raises OSError.
         """
         inside = position - self.position
         if inside + size > len(self.data):

@@ -52,7 +52,8 @@ Otherwise the kernel would write all of them at a time of its own choice, and bl
 
 
 CUT_LATER_SIZE_MIN = 1 << 20
-"""The bytes of a removed end from which on the next flush cuts it off: to free them takes 0.1 ms for each MiB."""
+"""The size (bytes) of a removed end from which on the next flush truncates the file, because freeing the blocks takes
+0.1 ms for each MiB."""
 
 
 class SegmentFiles:
@@ -201,8 +202,8 @@ class SegmentFiles:
         self._close_file()
 
     def cut_file(self, size: int, *, cuts_later: bool) -> None:
-        """Remove the bytes past `size` from the .log file. With `cuts_later` nothing may be appended any more unless
-        `size` is 0, and the event loop does not wait for the blocks of a large end to be freed. Raises OSError."""
+        """Remove the bytes past `size` from the .log file. Raises OSError. With `cuts_later` the next flush cuts off a
+        large end, so that the event loop need not wait; nothing may be appended then unless `size` is 0."""
         opened = self.open_file()
         if not cuts_later or (self.size - size < CUT_LATER_SIZE_MIN and self.uncut_file is None):
             opened.file.truncate(size)
@@ -262,9 +263,8 @@ class Segment(SegmentFiles):
     @classmethod
     def create(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
         """Make an empty .log file with an empty offset index and time index. Raises OSError, and then leaves no file:
-        the next start would end the segment before at the offset in the file's name, although that segment may have
-        been appended to meanwhile.
-        """
+        with a file that was left, the next start would end the previous segment at the offset in the file's name,
+        although batches may have been appended to it meanwhile."""
         segment = cls(fs, directory, base_offset, config, now_ms, 0)
         try:
             opened = segment._open_file = open_for_holder(fs, segment, segment.path(LOG_SUFFIX), create=True)
@@ -525,9 +525,8 @@ class Segment(SegmentFiles):
     # Truncating and recovering
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove the batch that contains `offset` and everything after it. Unless the segment is empty then, the next
-        append goes into another one. Returns the new end offset. Raises OSError and `MalformedMessage`.
-        """
+        """Remove the batch that contains `offset` and everything after it. The next append goes into another segment,
+        unless this one is empty then. Returns the new end offset. Raises OSError and `MalformedMessage`."""
         place = self.find_batch(offset)
         position = place.position if place else self.size
         # The indexes are truncated before the file. If a crash comes between, an index that ends early only makes a
