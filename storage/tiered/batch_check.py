@@ -1,18 +1,17 @@
-"""Two passes over all batches of a segment, piece by piece from its first byte on. One checks the batches, and builds
-the offset index and the time index. The other rebuilds the transaction index. Both fail if a batch is not complete or
-has a wrong checksum. The first (`SegmentBatchCheck`) uses the compiled loop of recovery
-(`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch before. A leader
-runs it before it copies a segment; it also rebuilds the indexes of a remote segment.
+"""Two passes over all batches of a segment, piece by piece from its first byte on. `SegmentBatchCheck` checks the
+batches, and builds the offset index and the time index. `TransactionIndexBuilder` rebuilds the transaction index. Both
+raise `DamagedBatch` if a batch is not complete or has a wrong checksum.
 
-The base offset and the leader epoch of a batch are not covered by its checksum: of these only the order of the offsets
-is checked. `offset_index_problem` and `time_index_problem` check an index file by its entries alone, without the
-batches.
+`SegmentBatchCheck` uses the compiled loop of recovery (`storage/segment/batch_run.py`), and compares the offsets with
+those of the segment and of the batch before. A leader runs it before it copies a segment; it also rebuilds the indexes
+of a remote segment. The base offset and the leader epoch of a batch are not covered by its checksum: of these only the
+order of the offsets is checked. `offset_index_problem` and `time_index_problem` check an index file by its entries
+alone, without the batches.
 
-A transaction that ends in the segment may have begun before it, and a later one may be open at its end. So the second
-(`TransactionIndexBuilder`) begins with the producer snapshot of the segment before, which has the transactions that are
-open there. The first segment of a log needs no snapshot, because nothing before it is read. `TransactionIndexBuilder`
-is not used for the segments of a compacted topic: cleaning removes markers, and without them a transaction would seem
-to begin earlier than it did.
+A transaction that ends in the segment may have begun before it. So `TransactionIndexBuilder` begins with the producer
+snapshot of the segment before, which has the transactions that are open at its end. The first segment of a log needs no
+snapshot. `TransactionIndexBuilder` is not used for the segments of a compacted topic: cleaning removes markers, and
+without them a transaction would seem to begin earlier than it did.
 """
 
 from __future__ import annotations

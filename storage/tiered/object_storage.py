@@ -54,7 +54,7 @@ PAST_THE_END: Final = ("416 ", "InvalidRange", "Wanted range starting at")
 UNREACHABLE: Final = ("kind: Connect", "error sending request")
 REASON_LENGTH_MAX: Final = 400
 LAST_CALLBACKS_S: Final = 0.05
-"""How long a process that imports this module waits before the interpreter is finalized, before Python 3.14.
+"""The time (seconds) for which a process that has imported this module waits at its end, with Python up to 3.13.
 
 A thread of obstore 0.12 takes the interpreter's lock once more after the answer to a request. Before Python 3.14
 finalization stops a thread that does so, and stopping it aborts the process: 12 of 200 scripts that ended right after a

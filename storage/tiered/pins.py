@@ -1,10 +1,11 @@
 """Pins: objects by which a reader keeps the segments of its plan from deletion until it is done (decision 14).
 
     reader                                       leader, for each segment that it deletes
-    1. list the manifests, choose segments       a. list the pins: one names the segment? later
+    1. list the manifests, choose segments       a. list the pins; if one names the segment, delete it later
     2. write the pin                             b. DELETE_SEGMENT_STARTED, delete the manifest
-    3. list the manifests again:                 c. list the pins again: one names it? the rest stays until then
-       one is gone? choose anew, from 1          d. delete the other objects
+    3. list the manifests again; if one is       c. list the pins again; if one names the segment, the rest stays
+       gone, choose anew, from 1                    until the pin ends
+                                                 d. delete the other objects
 
 There are two cases. If the reader has written its pin before the leader lists the pins for the last time, all objects
 but the manifest stay. Otherwise the leader has deleted the manifest before the reader lists again, so the reader

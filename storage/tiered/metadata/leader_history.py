@@ -19,11 +19,11 @@ def is_in_history(
     segment: RemoteSegment, log_end_offset: int, epochs: Sequence[EpochStart], *, is_compacted: bool = False
 ) -> bool:
     """Whether a leader with these leader epochs and this log end offset (exclusive) has all records of the segment, at
-    the same offsets in the same epochs. Epochs before the leader's first are not compared: the log start has passed
-    them. The rule is Apache Kafka's (a test compares).
+    the same offsets in the same epochs. Epochs before the leader's first are not compared, because they are before its
+    log start. The rule is Apache Kafka's (a test compares).
 
     With `is_compacted` an epoch of the leader may begin later than in the segment, or be unknown to the leader: a
-    replica that fetched a cleaned log has not seen the records that were superseded before.
+    replica that fetched a cleaned log has not seen the records that cleaning had removed before.
     """
     if not epochs or segment.last_offset >= log_end_offset or segment.epochs[-1].epoch < epochs[0].epoch:
         return False

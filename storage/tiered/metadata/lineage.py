@@ -68,9 +68,8 @@ def ancestor_digest(segment_ids: Iterable[bytes]) -> bytes:
 
 
 class CleanedEndCounts:
-    """Counts the segments in use by their cleaned end offset, to find the lowest one. The lowest one is cached until
-    its last segment is removed. A segment without lineage counts as 0.
-    """
+    """Counts the segments that are read by their cleaned end offset, to find the lowest cleaned end offset. It is
+    cached until the last segment with it is removed. A segment without lineage counts as 0."""
 
     __slots__ = ("_counts", "_least")
 
@@ -79,7 +78,7 @@ class CleanedEndCounts:
         self._least: int | None = None
 
     def add(self, custom_metadata: bytes | None) -> None:
-        """Count a segment with this custom metadata. Called when the segment is read from now on."""
+        """Count a segment with this custom metadata. Called when readers begin to read the segment."""
         end_offset = _end_of(custom_metadata)
         if self._least is not None:
             self._least = min(self._least, end_offset)
@@ -88,7 +87,7 @@ class CleanedEndCounts:
         self._counts[end_offset] = self._counts.get(end_offset, 0) + 1
 
     def remove(self, custom_metadata: bytes | None) -> None:
-        """Stop counting a segment with this custom metadata. Called when the segment is not read any more."""
+        """Stop counting a segment with this custom metadata. Called when readers stop reading the segment."""
         end_offset = _end_of(custom_metadata)
         if self._counts[end_offset] > 1:
             self._counts[end_offset] -= 1

@@ -1,7 +1,7 @@
 """The remote log of one partition: its segments in remote storage, by leader epoch, as the metadata records say.
 
 Only `replay` changes the state, in the order of the records in the metadata topic, so every broker that reads them has
-the same state. A record that is not valid after those before it has no effect.
+the same state. A record that the earlier records do not allow has no effect.
 
 The semantics are those of Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with additions. For
 partitions whose segments are cleaned or erased (decisions 14 and 36), a new segment replaces its ancestors, and a copy
@@ -91,7 +91,7 @@ class RemoteLog:
     # Records
 
     def replay(self, change: RemoteChange) -> bool:
-        """Apply a record. Returns False if the record is not valid after those before it; then it has no effect."""
+        """Apply a record. Returns False, without an effect, if the earlier records do not allow it."""
         match change:
             case RemoteSegment():
                 return self._replay_segment(change)
