@@ -166,7 +166,7 @@ class SegmentFiles:
             index.is_unsynced = True
 
     def begin_write_back(self) -> OpenFile:
-        """Return the .log file, which the caller has an executor thread sync, to write back recent appends.
+        """Return the .log file, which an executor thread then syncs to write back recent appends.
 
         This syncs neither the indexes nor the directory, so the recovery point does not move. Raises OSError.
         """

@@ -339,18 +339,18 @@ class OffsetIndex:
         self.entries.append((last_offset - self._base_offset, position))
 
     def entry_at_or_before(self, offset: int, *, waits: bool = True) -> tuple[int, int]:
-        """The last offset and the position of the last batch with an entry that ends at or before `offset`; (-1, 0) if
-        there is none. Without `waits` it may raise `NotCached`."""
+        """The last offset and the position of the last indexed batch that ends at or before `offset`; (-1, 0) if there
+        is none. Without `waits` it may raise `NotCached`."""
         entry = self.entries.last_at_or_below(_OFFSET, offset - self._base_offset, waits=waits)
         return (entry[_OFFSET] + self._base_offset, entry[_POSITION]) if entry else (-1, 0)
 
     def position_at_or_before(self, offset: int) -> int:
-        """The position of a batch at or before `offset`, at which a scan of the headers can begin. It is 0 if no batch
-        with an entry ends at or before `offset`."""
+        """The position of a batch at or before `offset`, at which a scan of the headers can begin. It is 0 if no
+        indexed batch ends at or before `offset`."""
         return self.entry_at_or_before(offset)[1]
 
     def offset_after(self, position: int, *, waits: bool) -> int | None:
-        """The last offset of the first batch with an entry that begins past `position`; None if there is none.
+        """The last offset of the first indexed batch that begins past `position`; None if there is none.
 
         Without `waits` it may raise `NotCached`.
         """
@@ -363,13 +363,12 @@ class OffsetIndex:
         return None if entry is None else entry[_POSITION]
 
     def last_entry(self) -> tuple[int, int]:
-        """The last offset and the position of the last batch with an entry; (-1, 0) if the index is empty. Raises
-        OSError."""
+        """The last offset and the position of the last indexed batch; (-1, 0) if the index is empty. Raises OSError."""
         last = self.entries.last_entry()
         return (last[_OFFSET] + self._base_offset, last[_POSITION]) if last else (-1, 0)
 
     def last_position(self) -> int:
-        """The position of the last batch with an entry; 0 if the index is empty. Raises OSError."""
+        """The position of the last indexed batch; 0 if the index is empty. Raises OSError."""
         last = self.entries.last_entry()
         return last[_POSITION] if last else 0
 
@@ -412,7 +411,8 @@ class TimeIndex:
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 
     def entry_at_or_before(self, timestamp: int) -> tuple[int, int]:
-        """The entry with the largest timestamp that is not above `timestamp`; (-1, base offset) if all are above."""
+        """The timestamp and the offset of the last entry whose timestamp is not above `timestamp`; (-1, base offset) if
+        there is none."""
         entry = self.entries.last_at_or_below(_TIMESTAMP, timestamp)
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 
