@@ -217,7 +217,8 @@ class Log(LogState):
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
         """Remove the segments that retention deletes.
 
-        Returns the paths of the renamed files, which the caller removes after file.delete.delay.ms. Raises OSError.
+        Returns the paths of the renamed files, which the caller removes after file.delete.delay.ms. Raises OSError and
+        `MalformedMessage`.
         """
         return log_start.delete_old_segments(self, now_ms, high_watermark)
 

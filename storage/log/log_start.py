@@ -38,8 +38,8 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
     """Remove the segments that retention deletes from the log. Returns the paths of their files, renamed to `.deleted`.
 
     The caller removes the files after file.delete.delay.ms. The call also closes the descriptors of the remaining
-    segments, which the next reader opens again. Raises OSError if the log has failed, and after a transient error,
-    which changes nothing.
+    segments, which the next reader opens again. Raises OSError: after a transient error nothing has changed, after any
+    other error the log has failed. Raises `MalformedMessage` if a batch header is damaged.
     """
     if log.failure is not None or (log.config.is_tiered and log.is_checkpoint_under_way):
         return []  # The leader epochs of what is deleted have to be durable first: the next check deletes it.
@@ -89,8 +89,8 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
 
 
 def try_roll(log: LogState, now_ms: int) -> bool:
-    """Roll the active segment, so that all earlier segments can be deleted. Returns False if the disk has no room for a
-    new segment."""
+    """Roll the active segment, so that all earlier segments can be deleted. Returns False if no new segment could be
+    made; unless the error is transient, as on a full disk, the log has then failed."""
     try:
         log.roll(now_ms)
     except OSError as error:
@@ -132,7 +132,7 @@ def deletable_count(
     If the log is tiered and its segments are copied, only local retention deletes, and only segments whose copies are
     finished: everything before `tiered_end_offset` is in remote storage. A segment with an offset at or past the high
     watermark stays, because a follower may not have it yet. The active segment counts if all of it is committed; the
-    caller then rolls it first. Raises OSError, because timestamps are read from the files.
+    caller then rolls it first. Timestamps are read from the files, so it raises OSError and `MalformedMessage`.
     """
     starts = [segment.base_offset for segment in segments[1:]]
     replicated_count = sum(start <= high_watermark for start in starts)
