@@ -58,8 +58,9 @@ class TierReceipt:
     """What this replica erased from remote storage for an erase order, while it was the leader."""
 
     done_ms: int | None = None
-    """The time (ms) at which no remote segment had a record of the erase order any more, and the replaced objects were
-    deleted. None if that is not so yet, or if this replica does not know it: only a leader does."""
+    """The time (ms) at which the erasure in remote storage was complete: no remote segment has a record of the order
+    any more, and the replaced objects are deleted. None before, and if this replica does not know it, because only a
+    leader does."""
     objects: list[ObjectReceipt] = field(default_factory=list)
     pinned: list[str] = field(default_factory=list)
     """The ids of the replaced segments whose objects are not deleted yet, because the pin of a reader holds them."""

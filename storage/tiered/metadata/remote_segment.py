@@ -100,8 +100,8 @@ class RemoteSegment:
     """The time (ms) at which the latest record of this segment was written."""
     epochs: tuple[EpochStart, ...]
     """The leader epochs in the segment, each with the offset of its first batch in the segment; never empty, ascending.
-    The first may begin past `start_offset`: the log began at its offset when the segment was copied, and nothing before
-    it is read."""
+    The first may begin past `start_offset`, at the log start offset of the time of the copy; nothing before it is read.
+    """
     size: int
     """The size of the .log object in bytes."""
     state: SegmentState = SegmentState.COPY_SEGMENT_STARTED
