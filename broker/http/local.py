@@ -22,7 +22,7 @@ class LocalResponse(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """The process does not answer; the text says why."""
+    """Raised if the other process does not answer. The message says why."""
 
 
 async def get_response(address: LocalAddress, target: str, patience_s: float) -> LocalResponse:

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server over h11: a table of resources, one request on each connection, and limits on all sizes.
 
-bytes ──▶ h11 ──▶ HttpRequest ──▶ handler of the path and the method ──▶ Answer ──▶ h11 ──▶ bytes, close
-                                                                     └──▶ Stream ──▶ h11 ──▶ bytes as they come, close
+bytes ──▶ h11 ──▶ HttpRequest ──▶ handler of the path and the method ──▶ HttpResponse ──▶ h11 ──▶ bytes, close
+                                                                     └──▶ StreamResponse ──▶ h11 ──▶ pieces, close
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ UNSENT_SIZE_MAX: Final = 1 << 25
 is closed.
 """
 SEND_TIMEOUT_S: Final = 10
+"""The time (s) after which a connection is closed, unless its response is a stream. A stream ends if its client has not
+read for this time.
+"""
 CONNECTIONS_MAX: Final = 32
 """The maximum number of connections. A scraper needs one, and a probe another.
 
@@ -125,8 +128,8 @@ class HttpServer:
         self._server = await self.loop.create_unix_server(lambda: HttpConnection(self), address.path)
 
     async def start(self, address: HttpAddress, setting: str) -> int:
-        """Bind the address and serve. Returns the port. Raises OSError with `setting`, the name of the setting or
-        option that gave the address.
+        """Bind the address and serve. Returns the port. Raises OSError, whose message names `setting`: the setting or
+        option that has the address.
         """
         try:
             self._server = await self.loop.create_server(
@@ -141,8 +144,8 @@ class HttpServer:
         return port
 
     def find_resource(self, path: str) -> tuple[Mapping[str, Handler], Mapping[str, str]] | None:
-        """The handlers of the resource with a path, by method, and the values of the variables in the path; None if
-        there is no such resource.
+        """Find the resource whose path template matches a path. Returns its handlers by method, and the values of the
+        variables in the path; None if no resource matches.
         """
         steps = path.split("/")
         for template, handlers in self.resources.items():
@@ -155,8 +158,8 @@ class HttpServer:
         return None
 
     def close_surplus_connection(self) -> None:
-        """If there are `CONNECTIONS_MAX` connections, close one: of the client address with the most connections, the
-        oldest.
+        """Close a connection if there are `CONNECTIONS_MAX`: the oldest one of the client address that has the most
+        connections.
         """
         if len(self.connections) < CONNECTIONS_MAX:
             return
@@ -241,7 +244,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def unsent(self) -> int:
-        """The number of bytes of the answer that the client has not taken."""
+        """The number of bytes of the response that the client has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
