@@ -25,8 +25,8 @@ PIECE: Final = 2_000
 
 
 class LogOffsets:
-    """The start and end offsets of all logs that groups with the same isolation level read. Lists have them by
-    position.
+    """The start and end offsets of all logs that groups of one isolation level read, in two lists. Each partition has
+    one position in both lists.
     """
 
     __slots__ = ("_positions", "first", "is_same", "last")
@@ -111,7 +111,9 @@ class GroupPartitions:
 
 
 class LagBounds:
-    """The lag of each partition of one group. A partition without a known end is left out."""
+    """The lag of each partition of one group: an upper bound, until `replace_lag` sets the counted number of records.
+    A partition without a known end is left out.
+    """
 
     __slots__ = ("_furthest_max", "_other_most", "begins", "behind_count", "furthest", "keys", "lags", "sum")
 

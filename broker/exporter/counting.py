@@ -79,7 +79,9 @@ class UnreadCounter:
         return topic_id, index, unread.isolation, unread.begin
 
     def known_result(self, place: CountKey, unread: LagRange) -> CountedLag | None:
-        """The result of this sample for another group at the same offset; None if there is none."""
+        """The result that this sample has already found for another group at the same offset. None if there is none,
+        and for a share group.
+        """
         return self._told.get(place) if unread.finished is NO_OFFSETS else None
 
     def keep_counts(self, places: Iterable[CountKey]) -> None:

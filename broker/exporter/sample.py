@@ -40,8 +40,8 @@ GROUPS: Final = 50
 GROUP_WEIGHT: Final = 100
 """The constant work for one group, expressed as a number of partitions."""
 COUNTED_PARTITIONS_MAX: Final = (4_000, 4)
-"""The number of partitions whose records are counted: of all groups together, and at least of each group. They are the
-partitions with the most offsets to the end of the log.
+"""The number of partitions whose records one sample counts: of all groups together, shared equally among them, and the
+least for each group. They are the partitions of a group with the most offsets to the end of the log.
 """
 KEPT_MAX: Final = 1 << 20
 """The most committed offsets, over all groups, whose lags are kept for the next sample. Each takes about 40 bytes."""
@@ -92,12 +92,12 @@ class GroupLag:
     summary: LagSummary | None = None
 
     def commit(self, committed: array[int]) -> None:
-        """Replace what is committed. The group has the same partitions as before."""
+        """Replace the committed offsets. The group has the same partitions as before."""
         self.is_settled = False
         self.offsets.commit(committed)
 
     def has_partitions_of(self, of: GroupOffsets) -> bool:
-        """Whether the offsets are those of the same partitions as in `of`, in the same order."""
+        """Whether the coordinator's state `of` has the same partitions as these offsets, in the same order."""
         return self.source is of and self.removals == of.removals and len(self.offsets.keys) == len(of.offsets)
 
     async def update_bounds(self, logs: LogOffsets, furthest_max: int) -> bool:
