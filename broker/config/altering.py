@@ -32,9 +32,12 @@ _ONLY_PER_LISTENER = frozenset(
 
 
 def broker_change_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> str | None:
-    """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None if they may. `changed` has all
-    settings of one level after the change: that of all brokers (`at_default_level`) or that of one broker. `layers` are
-    the settings in force. Unknown names are accepted, as in Apache Kafka."""
+    """Check a change of a broker's dynamic settings. Returns why it is refused (INVALID_REQUEST); None if it is
+    accepted.
+
+    `layers` are the settings before the change. `changed` has all settings of one level after the change: the level of
+    all brokers (`at_default_level`), or that of one broker. Unknown names are accepted, as in Apache Kafka.
+    """
     previous = layers.dynamic_default if at_default_level else layers.dynamic_broker
     fresh = {name: text for name, text in changed.items() if previous.get(name) != text}
     message = _scope_problem(fresh, at_default_level=False)

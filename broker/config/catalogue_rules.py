@@ -51,7 +51,7 @@ class SettingsInForce(Protocol):
 
     @property
     def topic_entries(self) -> Sequence[ConfigEntry]:
-        """Every setting of a topic that has no setting of its own: the entries of its DescribeConfigs."""
+        """The entries of DescribeConfigs for a topic that has no settings of its own."""
 
 
 class CatalogueRules:
@@ -90,8 +90,9 @@ class CatalogueRules:
         return None if message is None else ApiError(ErrorCode.INVALID_REQUEST, message)
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether the setting is a list, so that APPEND and SUBTRACT apply to it. As in Apache Kafka, they do not apply
-        to those of a client metrics subscription."""
+        """Whether APPEND and SUBTRACT apply to the setting, because it is a list. As in Apache Kafka, they apply to no
+        setting of a client metrics subscription.
+        """
         if resource_type == ResourceType.CLIENT_METRICS:
             return False
         setting = _catalogue(resource_type).get(_looked_up(resource_type, name))
@@ -106,8 +107,8 @@ class CatalogueRules:
         return "" if setting is None else setting.default_text or ""
 
     def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
-        """All settings of a topic that has the settings `settings` itself, as the response to CreateTopics lists
-        them.
+        """Describe all settings of a topic for the response to CreateTopics. `settings` are the topic's own
+        settings.
         """
         described = describe_topic(self._in_force.topic_entries, settings)
         return [

@@ -1,5 +1,5 @@
-"""Rules that only changes at run time must keep, not a file. They are Apache Kafka's bounds on the step from one value
-to the next, and on settings that depend on each other while a node runs.
+"""Rules for changes of settings at run time; a configuration file need not keep them. They are Apache Kafka's limits on
+the step from one value to the next, and on settings that depend on each other.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ConfigError(Exception):
-    """The settings are invalid. The error has all problems, not only the first."""
+    """Raised if settings are invalid. `problems` lists all problems, not only the first."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -192,11 +192,11 @@ def _unit_ms(name: str) -> int:
 
 
 def object_of_settings(make: type[T], values: ConfigValues, *prefixes: str, **given: object) -> T:
-    """Make an object of a class whose fields are named like settings. With the prefix `group.share.`, the field
-    `max_size` gets the value of group.share.max.size. If several prefixes are given, the first one with which the
-    setting exists is used.
+    """Make an object of the class `make`, whose fields are named like settings. With the prefix `group.share.`, the
+    field `max_size` gets the value of group.share.max.size.
 
-    `given` has the values of further fields. All other fields keep the default of the class.
+    Of several prefixes, the first one is used with which the name is that of a setting that is set or honoured. `given`
+    has the values of further fields. All other fields keep the default of the class.
     """
     made: Any = make
     fields = made._fields if hasattr(made, "_fields") else made.__dataclass_fields__

@@ -94,8 +94,8 @@ def information_entry(name: str, value: str, documentation: str) -> ConfigEntry:
 
 
 def topic_entries(config: Config, layers: BrokerLayers) -> tuple[ConfigEntry, ...]:
-    """Describe every setting of a topic that has no setting of its own. The entries are the same for all topics of a
-    broker.
+    """Describe every setting for a topic that has no settings of its own. All topics of a broker have these entries in
+    common.
     """
     defaults = topic_defaults(config)
     entries = []

@@ -104,10 +104,11 @@ def _share_rules(config: ReadableSettings) -> Iterator[str]:
 
 
 def interval_refusal(config: ReadableSettings, changed: Mapping[str, Value]) -> str | None:
-    """Why a change of broker settings is refused because of an assignment interval; None if it is not. `changed` has
-    the changed values, `config` the present settings of this broker.
+    """Check the assignment intervals in a change of broker settings. Returns why the change is refused; None if it is
+    accepted. `changed` has the changed values, `config` the present settings of this broker.
 
-    The value must be within the bounds even if it is for another broker, or if this broker has a value of its own.
+    An interval must be within the bounds of this broker even if it is for another broker, and even if a value of this
+    broker's own takes precedence over it.
     """
     for name in ASSIGNMENT_INTERVALS:
         lowest, highest = _bounds_of(name)

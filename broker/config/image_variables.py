@@ -1,5 +1,5 @@
-"""Translates environment variables of containers into those of apache/kafka's image: variables of other images of
-Apache Kafka. Variables that Kubernetes sets for its services are dropped.
+"""Translates the environment variables of other container images of Apache Kafka into those of apache/kafka's image.
+Variables that Kubernetes sets for its services are dropped.
 
     bitnami/kafka                 KAFKA_CFG_NUM_PARTITIONS            KAFKA_NUM_PARTITIONS
     bitnami/kafka                 KAFKA_KRAFT_CLUSTER_ID              CLUSTER_ID
@@ -48,8 +48,8 @@ _SERVICE_URL: Final = r"(tcp|udp|sctp)://.*"
 
 
 class Translation(NamedTuple):
-    """The environment variables under their names in apache/kafka's image, and a warning that names the translated
-    variables; None if none was translated.
+    """The environment variables under their names in apache/kafka's image. `warning` names the variables that were
+    translated or have no effect; None if there are none.
     """
 
     variables: dict[str, str]

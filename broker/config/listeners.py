@@ -1,5 +1,5 @@
-"""Parses listeners of the form NAME://host:port, with Apache Kafka's checks, and the address of the HTTP listener. Also
-the part of a configuration that the settings of TLS and SASL are read from.
+"""Parses listeners of the form NAME://host:port, with Apache Kafka's checks, and the address of the HTTP listener.
+Declares `ListenerConfig`, the part of a configuration from which TLS and SASL settings are read.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class SettingValues(Protocol):
 
 
 class ListenerConfig(Protocol):
-    """The part of a configuration from which the settings of TLS and SASL are read: the listeners of the node, those
-    that it connects to, and the settings.
+    """The part of a configuration from which TLS and SASL settings are read: the settings, and the listeners that the
+    node has or connects to.
     """
 
     @property

@@ -28,8 +28,9 @@ def checked_config(
     properties: Mapping[str, str], unknown_variables: Sequence[str] = (), warnings: Sequence[str] = ()
 ) -> Config:
     """Check the properties of a node, and make its configuration. Raises `ConfigError` with all problems.
-    `unknown_variables` are environment variables that name no setting, for a warning. `warnings` are those that reading
-    the properties gave.
+
+    `unknown_variables` are environment variables that name no setting; a warning lists them. `warnings` come from
+    reading the properties, and are added to those of the configuration.
     """
     reading = _Reading()
     reading.warnings += warnings
@@ -53,13 +54,15 @@ def checked_config(
 
 
 def is_setting(name: str) -> bool:
-    """Whether a name is that of a setting which this broker or Apache Kafka has, or once had."""
+    """Whether this broker or a release of Apache Kafka has a setting with this name. Settings of plug-ins count."""
     is_known = broker_setting(name) is not None or name in METADATA_TOPIC_SETTINGS
     return is_known or bool(refusal_of(name) or advice_for(name)) or name.startswith(tuple(_PLUGIN_PREFIXES))
 
 
 def config_and_broken_rules(layers: BrokerLayers) -> tuple[Config, list[str]]:
-    """The configuration of a running node with its dynamic settings, and the rules that it breaks."""
+    """Make the configuration of a running node from its static and dynamic settings. Returns it with the rules that it
+    breaks, as messages. A dynamic value that cannot be parsed counts as not set.
+    """
     reading = _Reading()
     flat = layers.merged_settings()
     for name, text in flat.items():

@@ -37,12 +37,12 @@ JWKS_BACKOFF: Final = (
 )
 LOGIN_BACKOFF: Final = ("sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
 TIMEOUT_MS: Final = 10_000
-"""The default of the most time (ms) for connecting to the identity provider, and for a pause in its response."""
+"""The default time-out (ms) for connecting to the identity provider, and for each read of its response."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderEndpoint:
-    """The URL, the time-outs and the pauses with which an identity provider is asked."""
+    """The URL of an identity provider, with the time-outs of requests to it and the pauses between attempts."""
 
     url: str
     connect_ms: int

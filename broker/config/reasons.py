@@ -82,7 +82,7 @@ _IGNORED: Final = {
 
 
 def refusal_of(name: str) -> str | None:
-    """Why a node does not start with a setting that Apache Kafka has removed, with advice; None if it starts."""
+    """Why a setting that Apache Kafka has removed prevents the start of a node, with advice; None if it does not."""
     if name in _REFUSED:
         return _REFUSED[name]
     return _NO_ZOOKEEPER if name.startswith(_REFUSED_PREFIXES) else None

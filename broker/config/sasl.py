@@ -61,8 +61,8 @@ def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
 
 
 def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
-    """The settings with which this node logs in to a listener of another node: those of controllers, or those between
-    brokers.
+    """The settings with which this node logs in to a listener of another node. The name of the listener decides whether
+    the mechanism for controllers or the one between brokers is used.
     """
     is_controller = listener in config.controller_listener_names
     kind = "sasl.mechanism.controller.protocol" if is_controller else "sasl.mechanism.inter.broker.protocol"

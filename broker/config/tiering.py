@@ -68,14 +68,16 @@ def _of_metadata_topic(config: Config, name: str) -> int:
 
 
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """The local retention of a topic, in ms or bytes: local.retention.*, or the value of retention.* if it is -2."""
+    """The local retention of a topic, in ms or bytes: local.retention.*, or retention.* if that is -2. Returns -1 for
+    no limit.
+    """
     local = topic.integer(f"local.retention.{unit}")
     return topic.integer(f"retention.{unit}") if local == SAME_AS_TOTAL_RETENTION else local
 
 
 def copy_lag(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """The time or size after which a segment of a topic is copied: remote.copy.lag.*, or the local retention if it is
-    -1. The local retention may be unlimited (-1).
+    """The age (ms) or the size (bytes) of newer records at which a segment is copied to remote storage:
+    remote.copy.lag.*, or the local retention if that is -1. The local retention may be unlimited (-1).
     """
     lag = topic.integer(f"remote.copy.lag.{unit}")
     return local_retention(topic, unit) if lag == UNLIMITED else lag

@@ -39,12 +39,12 @@ class StoreSettings:
     location_name: str
     password: Password | None
     certificates: Password | None
-    """The PEM certificates of the store in the setting itself: the chain of a key store, or the authorities of a trust
-    store.
+    """The certificates in PEM, if a setting holds them instead of a file: the chain of a key store, or the authorities
+    of a trust store.
     """
     certificates_name: str
     key: Password | None
-    """The PEM private key in the setting itself."""
+    """The private key in PEM, if a setting holds it instead of a file."""
 
     @property
     def is_set(self) -> bool:
