@@ -1,7 +1,7 @@
 """A change that a user makes from the console: a form, carried out with the user's permissions. A change that is hard
 to undo is answered with a preview first.
 
-form ──▶ Preview, a page whose form holds what would change ──▶ that form ──▶ Changed: a line in the log
+form ──▶ ChangePreview, a page whose form holds what would change ──▶ that form ──▶ ChangeResult: a line in the log
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PARTITIONS_MAX: Final = 1_000
 
 
 class ChangeResult(NamedTuple):
-    """A change that was made."""
+    """The result of a change that was made."""
 
     what: str
     """The change in words, for the log."""

@@ -50,8 +50,8 @@ TARGETS: Final = ("earliest", "latest", "time", "offset", "shift")
 
 
 async def change_offsets(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult | ChangePreview:
-    """Change the committed offsets of a group without members. The first form is answered with a preview of the
-    offsets. The form of the preview holds these offsets, so exactly what was shown is committed.
+    """Change the committed offsets of a group without members. The first form is answered with a preview, whose form
+    holds the new offsets. So exactly the offsets are committed that were shown.
     """
     group_id = visit.variables["id"]
     coordinator = await coordinator_of(visit.client, group_id)
@@ -136,8 +136,8 @@ def _confirmed(form: Mapping[str, str]) -> dict[Partition, int]:
 
 
 async def end_transaction(visit: PageRequest, form: Mapping[str, str]) -> ChangeResult:
-    """Abort a hanging transaction in one partition: write an abort marker with the producer epoch and the coordinator
-    epoch that its leader reported.
+    """Abort a hanging transaction in one partition: write an abort marker. The form has the producer epoch and the
+    coordinator epoch that the partition's leader reported.
     """
     name, index = form.get("topic", ""), number_in_form(form, "partition", -1)
     leader = leader_of(visible_topic(visit, name), index)

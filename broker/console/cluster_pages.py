@@ -190,7 +190,7 @@ def sum_of_known(sizes: Iterable[int | None]) -> int | None:
 
 
 def racks_of(brokers: list[BrokerRow]) -> list[RackRow]:
-    """The racks of the brokers; empty if each broker has a rack of its own, or none."""
+    """The racks of the brokers, by name; empty if no rack has several brokers."""
     by_rack: dict[str, list[BrokerRow]] = {}
     for each in brokers:
         if each.rack is not None:
@@ -335,8 +335,8 @@ async def describe_broker(visit: PageRequest) -> BrokerDescription:
 async def settings_of(
     visit: PageRequest, kind: int, name: str, *, broker_id: int | None = None
 ) -> tuple[list[SettingRow], str]:
-    """The settings of a resource, sorted by name, and the name of the error, which is empty if there is none.
-    `broker_id` is the broker that is asked. Raises `Unanswered`.
+    """The settings of a resource, sorted by name, and the text of the error, which is empty if there is none. `kind` is
+    the resource type in DescribeConfigs. `broker_id` is the broker to ask; None for this broker. Raises `Unanswered`.
     """
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)

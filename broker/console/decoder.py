@@ -1,8 +1,8 @@
 """Asks a worker process to decode keys, values and headers, which may be hostile because users wrote them. This module
 has the questions to the process, and its limits.
 
-page ──▶ Decoder ──▶ LimitedWork ──▶ the process: console/decoding/work.py
-                                └──▶ it ends: `WorkProcessEnded`, which the page says; the next question starts another
+page ──▶ Decoder ──▶ LimitedWorker ──▶ the process: console/decoding/work.py
+                                  └──▶ it ends: `WorkProcessEnded`, which the page says; the next question starts one
 """
 
 from __future__ import annotations
@@ -113,10 +113,11 @@ class Decoder:
         *,
         dates_roughly: bool = False,
     ) -> tuple[RecordCount, bool]:
-        """Count the records in fetched batches. Returns the new count, and whether all batches could be read. A batch
-        whose header is enough is counted in this process, any other batch in the worker process. With `dates_roughly`
-        an approximate timestamp of the first record suffices, so the header is enough for nearly all batches. Raises
+        """Count the records in fetched batches. Returns the new count, and whether all batches could be read. Raises
         `WorkProcessEnded`.
+
+        This process counts if the headers of the batches are enough; otherwise the worker process counts. With
+        `dates_roughly` the timestamp of the first record may be approximate, and nearly every header is enough.
         """
         from pickle import PickleBuffer
 

@@ -25,7 +25,7 @@ async def explain_lag(
     ends: PartitionEnds,
     states: ShareStates,
 ) -> list[Finding]:
-    """Explain the state of a group. `group` has its id, type and state."""
+    """Explain why a group lags, rebalances or skips records. `group` is its id, type and state."""
     history = await history_of(client, group[0], coordinator)
     commits = {} if history is None else history.commits_ms or {}
     readers: dict[tuple[str, int], str] = {}

@@ -1,7 +1,7 @@
 """Reads from coordinators: the list of groups, committed offsets, and the state of share partitions.
 
 list_groups, committed_offsets ──▶ group coordinators ──▶ groups; committed offsets, start offsets of share groups
-share_states ──▶ share coordinators ──▶ what became of the records behind a start offset
+share_states ──▶ share coordinators ──▶ the delivery states of the records after a start offset
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class ConsolePorts:
     quorum: Quorum
     brokers: OtherBrokers
     listeners: tuple[Listener, ...]
-    """The listeners of the broker. Users of the console log in as the first listener with a login demands."""
+    """The listeners of the broker. The first one that demands a login decides how users of the console log in."""
     services: Services
     decoder: Decoder
     """Decodes records that users wrote, in a worker process."""
@@ -145,7 +145,9 @@ class KafkaClient:
 
 
 def with_own_bytes(message: object) -> object:
-    """Copy the byte fields of a response, so that they do not refer to the buffer of the channel."""
+    """Replace the memory views in a response by copies, so that they do not refer to the buffer of the channel. Returns
+    the response.
+    """
     if isinstance(message, NoResponseReason):
         return message
     for field in fields_of(type(message)):

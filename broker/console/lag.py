@@ -98,8 +98,8 @@ async def partition_lags(
 ) -> list[PartitionLag]:
     """Compute the lag of each partition, sorted by topic and partition.
 
-    `finished`, for share groups: the offsets of each partition that are finished although they are past the committed
-    offset. They do not count as lag. If they are unknown (None), the lag is an upper bound.
+    For a share group, `finished` has the offsets of each partition that are acknowledged or archived. They do not count
+    as lag. If they are None, because they are not known, the lag of the partition is an upper bound.
     """
     now_ms = client.ports.environment.wall_ms()
     lags = []

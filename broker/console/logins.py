@@ -155,8 +155,8 @@ class Logins:
         return session_id
 
     async def access_of_program(self, request: HttpRequest) -> Access | None:
-        """The access of the user that a program's request names: by the cookie of a session, by HTTP Basic, or by a
-        bearer token. None if it names no user. Raises `Refusal`.
+        """The access of the user of a program, which its request names by the cookie of a session, by HTTP Basic, or by
+        a bearer token. None if the request names no user. Raises `Refusal`.
         """
         session = self.session_of(request)
         if session is not None:
@@ -266,7 +266,7 @@ class Logins:
 
 
 async def response_when_complete(response: object) -> object:
-    """Wait for a handler's response, which may also be given already."""
+    """Return the response of a handler: `response` itself, or the result of a `Pending` that completes later."""
     waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     call_with_response(response, waiting.set_result)
     return await waiting

@@ -1,7 +1,7 @@
 """A page of the console: a function describes it as a value, which becomes HTML for a browser or JSON for a program.
 
-request ──▶ Visit ──▶ describe ──▶ value ──┬──▶ template ──▶ HTML
-                                           └──▶ as_json ──▶ JSON      Accept: application/json, or ?format=json
+request ──▶ PageRequest ──▶ describe ──▶ value ──┬──▶ template ──▶ HTML
+                                                 └──▶ as_json ──▶ JSON      Accept: application/json, or ?format=json
 
 The classes of these values have no comparison and no repr, which saves 6 KB of memory for each class.
 """

@@ -49,8 +49,9 @@ async def ask_leaders(
     partitions: Iterable[Partition],
     ask: Callable[[int, Mapping[str, list[int]]], Awaitable[None]],
 ) -> None:
-    """Call `ask` for each leader of some of the partitions, with the leader's node id and partition indexes by topic:
-    at most `ASKED_MAX` partitions in one call. If a leader does not answer, no further call is made for it.
+    """Call `ask` for the leaders of partitions: with the node id of a leader, and the indexes of its partitions by
+    topic. One call has at most `ASKED_MAX` partitions. A partition without a leader is left out. If `ask` raises
+    `Unanswered`, no further call is made for that leader.
     """
     topics = client.ports.cluster.image.topics
     by_leader: dict[int, list[Partition]] = {}
@@ -133,8 +134,8 @@ async def recent_offsets(client: KafkaClient, partitions: Iterable[Partition], s
 
 
 def has_no_record_since(log: Log, since_ms: int) -> bool:
-    """Whether a log has no record at or after `since_ms`. It is False if the active segment does not show that without
-    a read.
+    """Whether a log is known to have no record at or after `since_ms`. The log is not read: False means that it may
+    have such a record.
     """
     return log.log_start_offset == log.end_offset or 0 <= log.active.max_timestamp < since_ms
 

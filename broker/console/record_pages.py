@@ -223,7 +223,7 @@ def field_of(visit: PageRequest) -> tuple[str, str] | None:
 
 
 def subpage_visit(visit: PageRequest, name: str) -> PageRequest:
-    """The visit of a page below this one: its path has the further step `name`, and its query is the same."""
+    """The request for a page below this one: its path has the further step `name`, and its query is the same."""
     return PageRequest(visit.client, f"{visit.path}/{name}", visit.variables, visit.query)
 
 

@@ -172,10 +172,12 @@ class Console:
     # Logins
 
     def behind_login(self, handler: Handler) -> Handler:
-        """Require a login for a handler that gives programs information about the whole cluster, such as the handler of
-        `/metrics`. If the console needs a login, the wrapped handler needs one too, and the user needs DESCRIBE on the
-        cluster. If `moldau.metrics.login` is off, the handler is returned unchanged. The Host field may have any name:
-        the rule about host names protects from pages of other sites, and these have neither the cookie nor a password.
+        """Wrap a handler that gives programs information about the whole cluster, such as the one of `/metrics`. If the
+        console asks for a login, the wrapped handler asks for one too, and the user needs DESCRIBE on the cluster. If
+        `moldau.metrics.login` is off, the handler is returned unchanged.
+
+        The Host field is not checked. That check protects against pages of other sites, which have neither the cookie
+        nor a password.
         """
 
         async def answer(request: HttpRequest) -> HttpResponse | StreamResponse:
@@ -244,7 +246,7 @@ class Console:
         return HttpResponse(refusal.status, HTML, html, HEADERS)
 
     def _around(self, request: HttpRequest) -> dict[str, object]:
-        """The values that the templates of all pages use."""
+        """The values that every template uses, beside those of its page."""
         session = self._logins.session_of(request)
         return {
             "navigation": NAVIGATION,

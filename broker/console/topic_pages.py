@@ -263,8 +263,8 @@ async def describe_topic(visit: PageRequest) -> TopicDescription:
 
 
 def recent_rate(recent: int | None, end: int | None) -> float | None:
-    """The records per second over the last `RATE_MS`. `recent` is the offset of the first record of that time, or
-    negative if there is none; `end` is the end of the log. None if one of the two is not known.
+    """The records per second over the last `RATE_MS`. `recent` is the offset of the first record in that time, negative
+    if there is none; `end` is the end of the log. None if one of the two is not known.
     """
     if recent is None or end is None:
         return None
@@ -272,8 +272,8 @@ def recent_rate(recent: int | None, end: int | None) -> float | None:
 
 
 def byte_rate(records_a_second: float | None, size: int | None, begin: int | None, end: int | None) -> float | None:
-    """The bytes per second: the rate of records times the mean size of an offset, which is the log's `size` over the
-    offsets from `begin` to `end`. None if an argument is not known.
+    """The bytes per second: the records per second times the mean bytes for an offset, which are the log's `size`
+    divided by the number of offsets from `begin` to `end`. None if an argument is None.
     """
     if records_a_second is None or size is None or begin is None or end is None:
         return None

@@ -135,9 +135,9 @@ async def _hanging(
 
 
 def is_ending(state: TransactionState, opened: OpenTransaction) -> bool:
-    """Whether a coordinator will write the marker that ends `opened`, if its transaction has this state. A coordinator
-    keeps the partitions of a transaction until they have their markers, and a marker with an older producer epoch is
-    refused.
+    """Whether a coordinator whose transaction has this state will write the marker that ends `opened`. The transaction
+    must still have the partition, because a coordinator removes a partition only after its marker. The producer epoch
+    must not be older than that of `opened`, because the partition would refuse the marker.
     """
     return (
         state.producer_id == opened.producer_id

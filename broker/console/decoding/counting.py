@@ -62,7 +62,7 @@ class RecordCount:
 
 
 class RecordsNeeded(Exception):
-    """Raised if a batch's header does not say how many of its records are counted."""
+    """Raised if the header of a batch is not enough to count its records."""
 
 
 def count_batches(
@@ -73,7 +73,7 @@ def count_batches(
     decodes: bool = True,
     dates_roughly: bool = False,
 ) -> None:
-    """Count the records in whole batches that a read_committed consumer receives, from `counted.offset` to
+    """Count the records that a read_committed consumer receives, in whole batches, from `counted.offset` to
     `counted.end`. The result is in `counted`. With `dates_roughly` the timestamp of the first counted record may be
     that of an earlier record of the same batch, so that the batch need not be decoded.
 

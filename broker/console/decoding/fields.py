@@ -9,10 +9,11 @@ from functools import lru_cache
 
 @lru_cache(16)
 def field_test(path: str, text: str) -> Callable[[bytes | None], bool]:
-    """Make a function that tells whether a value is JSON with the field `path`, and the field has the content `text`.
+    """Make a function that tells whether a value is a JSON object whose field `path` has the content `text`.
+
     The names in `path` are separated by dots. If the outermost object has a field whose name is the whole path, that
-    field is tested. A string is compared unchanged, any other content as JSON, a number also with its own digits. JSON
-    is UTF-8 without a zero byte.
+    field is tested. A string is compared unchanged, any other content in its JSON form, and a number also by the digits
+    in the value. A value with a zero byte, or that is not UTF-8, does not match.
     """
     from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
     from moldau.tables.values.exact_json import ExactNumber, exact_number, plain_value

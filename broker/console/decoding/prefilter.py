@@ -1,7 +1,7 @@
-"""Skips batches that cannot contain a matching record: it searches their bytes for texts that a matching record must
-hold, and decodes no records.
+"""Skips batches that cannot contain a matching record. It searches their bytes for signs, and decodes no records. The
+signs are bytes of which each matching record contains at least one.
 
-    Wanted ──▶ signs: texts one of which each wanted record holds as it is stored ──▶ Sieve: skip, or decode
+    RecordFilter ──▶ signs ──▶ BatchPrefilter: skip a batch without a sign, decode any other
 
 Uncompressed batches are searched for a sign all at once, a compressed batch after it is decompressed.
 """
@@ -53,11 +53,11 @@ _SPECIAL: Final = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 def required_bytes_of(wanted: RecordFilter, *, has_schemas: bool) -> RequiredBytes:
-    """The signs of the records that match `wanted`. If there are several conditions, the signs of the condition with
-    the longest texts are used.
+    """The signs of the records that match `wanted`; empty if these records have none in common. Of several conditions,
+    the one with the longest sign is used.
 
-    There are no signs if parts of the records are masked, because the time of a search must not reveal the masked
-    parts. There are none either if the searched values are in the format of a schema registry (`has_schemas`).
+    The result is empty if parts of the records are masked, because the time of a search must not reveal the masked
+    parts. It is empty, too, if the values may be in the format of a schema registry (`has_schemas`).
     """
     is_framed = has_schemas and wanted.contents is RecordKind.PLAIN and wanted.form != "hex"
     if wanted.masks or is_framed:
@@ -113,7 +113,7 @@ def _find_in_memory() -> Callable[[int, int, bytes, int], int | None] | None:
 
 
 class ByteSearch:
-    """Bytes in which other bytes are found."""
+    """Finds bytes in other bytes, with `memmem` of the C library if there is one."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -125,7 +125,7 @@ class ByteSearch:
             self._address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
 
     def find(self, sought: bytes, position: int) -> int:
-        """The position of the first occurrence at or after `position`; -1 if there is none. It is `bytes.find`."""
+        """Like `bytes.find`: the position of the first occurrence at or after `position`; -1 if there is none."""
         left = len(self._data) - position
         if self._find is None or left <= 0 or len(sought) <= 1:
             return self._data.find(sought, position)
@@ -144,8 +144,8 @@ class BatchPrefilter:
         """The position of the next occurrence of each sign; the size of the buffer if there is none."""
 
     def skip(self, position: int) -> tuple[int, int]:
-        """Skip batches, from `position` on, that contain no sign. A batch that is compressed, a control batch or
-        transactional is not skipped. Returns the position of the first batch that must be examined, and the offset
+        """Skip the batches from `position` on that contain no sign. Compressed batches, control batches and batches of
+        transactions are never skipped. Returns the position of the first batch that must be examined, and the offset
         after the skipped batches, which is -1 if none was skipped.
         """
         data, unpack = self._data, _HEAD.unpack_from

@@ -59,8 +59,8 @@ def pretty_json(value: object, shown_max: int) -> str:
 
 
 def json_as_text(value: object, form: str, size: int, shown_max: int) -> ShownBytes:
-    """Return the text of a JSON value for display, of at most `shown_max` characters. `size`: the bytes from which the
-    value was decoded. `form`: the name of the format in the result.
+    """Return the text of a JSON value for display, of at most `shown_max` characters. `size` is the number of bytes
+    from which the value was decoded, `form` the name of the form in the result.
     """
     text, is_cut = cut_printable(pretty_json(value, shown_max), shown_max)
     return ShownBytes(text, form, size, is_cut)

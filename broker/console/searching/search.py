@@ -40,8 +40,8 @@ END_LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
 
 @dataclass(slots=True)
 class BackwardWindow:
-    """The range of offsets that a search for the newest records reads next, at the end of what is left of a partition.
-    Its records count as found when the whole range has been read.
+    """The range of offsets that a search for the newest records reads next. It is the last range of a partition that is
+    not read yet. Its records count as found when the whole range has been read.
     """
 
     begin: int
