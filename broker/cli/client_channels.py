@@ -19,8 +19,8 @@ turned.
 
 
 def client_channels(purpose: str, properties: Mapping[str, str], source: str) -> PeerChannels:
-    """Create the connections of a command from client properties, which come from `source`. It must be called on an
-    event loop. Raises `CommandError` if the properties cannot be used.
+    """Create the connections of a command from client properties. `source` is the place of the properties, for
+    messages. It must be called on an event loop. Raises `CommandError` if the properties cannot be used.
     """
     import asyncio
 

@@ -225,7 +225,9 @@ class HelpfulParser(argparse.ArgumentParser):
 
     terminal: Terminal | None = None
     meant_by: Callable[[Sequence[str]], str | None] | None = None
-    """The command line that was meant by the arguments of another tool. A module of a subcommand may have it."""
+    """A function of the subcommand's module, if it has one. From arguments of another tool it makes the command line of
+    `moldau` that was probably meant; None if the arguments are not of that tool.
+    """
 
     def format_help(self) -> str:
         """The help text, with bold headings on a terminal."""
@@ -278,9 +280,10 @@ class HelpfulParser(argparse.ArgumentParser):
 
 
 def unknown_words(message: str, given: Sequence[str]) -> list[str]:
-    """The commands, choices or options that argparse does not know, read from its message. If an option stands in the
-    place of a command, such as `--list`, argparse takes the next argument for the command. So all options in `given`
-    are returned then.
+    """Read from a message of argparse the commands, choices or options that it does not know.
+
+    argparse takes the word after an unknown option, such as `--list`, for the command. So if the message is about a
+    choice or a missing argument, the options in `given` are returned too.
     """
     options = message.partition("unrecognized arguments: ")[2].split()
     choice = re.search(r"invalid choice: '([^']*)'", message)
@@ -350,10 +353,10 @@ def _leading_word(name: str) -> str:
 
 
 def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the command `moldau`. If `first_word` is None, it has every subcommand.
+    """The parser of the command `moldau`, with every subcommand if `first_word` is None.
 
-    If `first_word` names a subcommand, only that one is added. If it does not, all are added without their arguments.
-    So at most one module of a subcommand is imported for a given word.
+    If `first_word` names a subcommand, the parser has only that one. Otherwise it has all, without their arguments. So
+    at most one module of a subcommand is imported for a first word.
     """
     command = HelpfulParser(
         prog="moldau",

@@ -161,8 +161,8 @@ def zookeeper_as_single_node(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_controller(said: Mapping[str, str]) -> dict[str, str]:
-    """The settings that add a controller to a node. It listens on the loopback address, on the port after the highest
-    one of the clients' listeners.
+    """The settings that add a controller to a node with the settings `said`. The controller listens on the loopback
+    address, on the port after the highest one of the clients' listeners.
     """
     listeners = said.get("listeners", "PLAINTEXT://:9092")
     controller = f"127.0.0.1:{max(map(int, re.findall(r':([0-9]+)', listeners)), default=9092) + 1}"

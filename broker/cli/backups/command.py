@@ -57,7 +57,7 @@ STATUSES: Final[dict[type[Exception], int]] = {
     Disconnected: EXIT_UNREACHABLE,
     BrokersUnavailable: EXIT_UNREACHABLE,
 }
-"""The exit status for each class of exception, the first class that fits; other exceptions give 1."""
+"""The exit statuses by class of exception. The first class that fits counts; other exceptions give 1."""
 REMEDIES: Final[dict[type[Exception], str]] = {
     StorageMissing: ": make it first, so that a mount that is missing is not taken for an empty store",
     WrongCluster: ": give each cluster a store of its own",
@@ -100,8 +100,8 @@ Action = Callable[[BackupCommand], Awaitable[int]]
 
 
 def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Carry out `moldau backup`: take, list or verify backups, as the arguments say. Returns the exit status. Raises
-    `CommandError`.
+    """Carry out `moldau backup`: take a backup, or list or verify the backups of a store. Returns the exit status.
+    Raises `CommandError`.
     """
     from moldau.broker.cli.backups.looking import list_backups, verify
     from moldau.broker.cli.backups.taking import take
@@ -135,8 +135,8 @@ async def _run(action: Action, arguments: argparse.Namespace, invocation: Invoca
 
 
 def check_store(store: str, invocation: Invocation, *, writes: bool) -> None:
-    """Check that the packages that the store needs are installed, and that a store that is only read (`writes` is
-    False) exists. Raises `CommandError`.
+    """Check that the packages for a store are installed and, unless `writes`, that the store exists. Raises
+    `CommandError`.
     """
     is_url = "://" in store
     if not (is_url or writes or Path(store).exists()):
@@ -183,8 +183,8 @@ def _status_of(problem: Exception) -> int:
 
 
 def positive(name: str, value: int | None) -> int | None:
-    """Return the value of an option that must be a number above 0, or None if it is not given. Raises
-    `WrongArguments`.
+    """Check that the value of the option `name` is above 0, and return it. None, for an option that is not given, is
+    returned unchanged. Raises `WrongArguments`.
     """
     if value is not None and value < 1:
         raise WrongArguments(f"{name} {value} is not a number above 0")

@@ -27,7 +27,8 @@ KEPT_SIZE: Final = 64 << 20
 to the system after each piece costs page faults for the next one."""
 
 THREADS_MAX: Final = 24
-"""The most threads of the process: for each of four logs one that cuts, and one for each piece that waits for the disk.
+"""The most executor threads of the process: one for each of the four logs that are cut at the same time, and one for
+each piece that waits for the disk.
 """
 
 

@@ -51,8 +51,8 @@ SETTLING: Final = RETRIABLE_ERRORS - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Erro
 is not one of them.
 """
 CLOSED_MAX: Final = 3
-"""The number of connections, one after the other, that the broker may close at their first request. Then the command
-fails: a restart looks otherwise.
+"""The number of connections in a row that the broker closes at their first request, after which the command fails. A
+broker that restarts does not close so many.
 """
 HOST_MISMATCHES: Final = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
@@ -142,8 +142,8 @@ class Client:
         return found
 
     def known_topics(self, names: Iterable[str], otherwise: str = "") -> dict[str, MetadataResponseTopic]:
-        """Return the metadata of topics that must exist. Raises `Failure`, which names an existing topic that was
-        probably meant, or has the text `otherwise`.
+        """Return the metadata of topics that must exist. Raises `Failure` for one that does not: its message has the
+        most similar name of a topic, or the text `otherwise` if no name is similar.
         """
         wanted = list(dict.fromkeys(names))
         found = self.retry("the topics", lambda: self._settled(wanted))

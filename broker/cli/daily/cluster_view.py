@@ -1,4 +1,4 @@
-"""What `moldau cluster-status` shows."""
+"""The action `moldau cluster-status`: gathers the state of a cluster, and prints it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ SHOWN_MAX: Final = 20
 """The most partitions that are listed, unless the output is JSON."""
 METADATA_VERSION: Final = "metadata.version"
 FREE_SHARE_MIN: Final = 0.01
-"""The part of a disk that has to be free. Below it a broker is not well: soon it refuses what clients produce."""
+"""The part of a disk that must be free. A broker with less is reported as a problem, because it will soon refuse
+records of producers.
+"""
 
 
 def status(session: Session) -> int:
@@ -178,8 +180,9 @@ def _broker_row(
 
 
 def disk_state(directories: Sequence[DescribeLogDirsResult]) -> str:
-    """Describe the state of a broker by its log directories: how many have failed, or have less than `FREE_SHARE_MIN`
-    of their disk free, or that it serves. Sizes are -1 if the broker answers with a DescribeLogDirs version before 4.
+    """Describe in words the state of a broker by its log directories: the number of those that have failed, or else the
+    number of those with less than `FREE_SHARE_MIN` of their disk free, or else that the broker serves. An unknown size
+    (-1, in versions of DescribeLogDirs before 4) counts as enough.
     """
     failed = sum(each.error_code != 0 for each in directories)
     if failed:

@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def meant_by(words: Sequence[str]) -> str | None:
-    """The command line that was meant by arguments of `kafka-configs.sh`; None if these are not of it."""
+    """The command line of `moldau` that does what these arguments of `kafka-configs.sh` do, for a hint; None if they
+    are not arguments of that tool.
+    """
     from moldau.broker.cli.daily.configs.kafka_form import moldau_command
 
     return moldau_command(words)

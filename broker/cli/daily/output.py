@@ -93,8 +93,8 @@ def shown(name: str, value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters as escapes. Clients choose their ids and the names of groups, and such a name
-    must neither break a table nor command a terminal.
+    """Return the text with an escape for each unprintable character. Client ids and group names are chosen by clients,
+    and must neither break a table nor control the terminal.
     """
     if text.isprintable():
         return text

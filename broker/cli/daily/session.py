@@ -31,7 +31,9 @@ class Session:
 
     @property
     def that_are_seen(self) -> str:
-        """What an empty list adds to its noun: after a login, what is there may be hidden from the user."""
+        """The words after the noun in a message that a list is empty. They say that the user may be unable to see what
+        there is; without a login they are empty.
+        """
         return "" if self.client.settings.protocol == "PLAINTEXT" else " that the user may describe"
 
     def now_ms(self) -> int:

@@ -35,8 +35,8 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def time_ms(text: str, option: str, now_ms: int, places: str = "") -> int:
-    """Parse a time into ms since 1970. A duration means that long before `now_ms`. Raises `WrongArguments`; its message
-    names the option, and what the option takes besides times (`places`).
+    """Parse a time into ms since 1970. A duration means that long before `now_ms`. Raises `WrongArguments`, whose
+    message names `option` and begins the list of its values with `places`, those that are not times.
     """
     found = _time_ms(text, option, now_ms, places)
     if found < 0:

@@ -20,7 +20,7 @@ CONSUMER: Final = (AclOperation.READ, AclOperation.DESCRIBE)
 
 
 def bindings_of(client: Client, wanted: AclFilter) -> list[AclBinding]:
-    """The ACLs that a filter selects, in order. Raises `Failure`."""
+    """The ACLs that a filter selects, sorted. Raises `Failure`."""
     request = DescribeAclsRequest(
         resource_type_filter=wanted.kind,
         resource_name_filter=wanted.name,
@@ -82,7 +82,9 @@ def add_acls(session: Session) -> int:
 
 
 def acls_to_add(given: argparse.Namespace) -> list[AclBinding]:
-    """The ACLs that the arguments of `acl add` describe. Ends the command if they allow nothing on a resource."""
+    """The ACLs that the arguments of `acl add` describe. Raises `WrongArguments` if a resource or an operation is
+    missing, or if `--producer` or `--consumer` allows nothing on a resource that is named.
+    """
     named = resources_of(given)
     if not named:
         raise_wrong_arguments(

@@ -90,8 +90,9 @@ def alter(client: Client, resource: Resource, what: str, changes: Sequence[Chang
 
 
 def check_removed(client: Client, resource: Resource, what: str, changes: Iterable[Change]) -> None:
-    """Raise `Failure` if a setting is removed that the resource does not have, not even by default. The cluster accepts
-    that, so that a misspelled name would not be noticed."""
+    """Raise `Failure` if `changes` remove a setting that does not exist for a resource of this kind. The cluster would
+    accept the change, and a misspelled name would not be noticed. `what` names the resource, its kind first.
+    """
     removed = [name for operation, name, _ in changes if operation == DELETE]
     if removed:
         (result,) = describe_configs(client, [resource])

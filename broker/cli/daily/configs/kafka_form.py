@@ -1,4 +1,4 @@
-"""The arguments of `kafka-configs.sh` as a command line of `moldau`, for a hint."""
+"""Translates the arguments of `kafka-configs.sh` into a command line of `moldau`, for a hint."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ COMMA: Final = re.compile(r",(?![^\[]*\])")
 
 
 def moldau_command(words: Sequence[str]) -> str | None:
-    """The command line of `moldau` that does what `kafka-configs.sh` does with these arguments. What they do not tell
-    stands in capitals. None if they have no option of that tool.
+    """The command line of `moldau` that does what `kafka-configs.sh` does with these arguments. A word in capitals,
+    such as NAME, stands for a value that is missing. None if there is no option of that tool among the arguments.
     """
     tool = ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     for option in ("entity-type", "entity-name", "add-config", "delete-config", *TYPES.values()):

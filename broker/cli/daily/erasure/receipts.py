@@ -73,7 +73,7 @@ class ReplicaState:
 
     @property
     def is_final(self) -> bool:
-        """Whether the receipt will not change: the replica is done, and its topic is not in remote storage."""
+        """Whether the replica's receipt is final: the replica is done, and its topic is not in remote storage."""
         return self.is_done and self.receipt is not None and self.receipt.get("tier") is None
 
     @property
@@ -92,8 +92,8 @@ class ReplicaState:
 
 
 def tier_receipt(order_id: str, states: list[ReplicaState]) -> Stated | None:
-    """The part of the receipt about remote storage, for one erase order: merged from the receipts of all replicas that
-    led the partition meanwhile. None if the topic is not tiered.
+    """The part of the receipt about remote storage, for one erase order. It is merged from the receipts of all replicas
+    that have led the partition since the order. None if the topic is not tiered.
     """
     receipts = [each.receipt for each in states if each.order_id == order_id and each.receipt is not None]
     tiers = [each["tier"] for each in receipts if each.get("tier")]

@@ -49,8 +49,9 @@ def _has_simple_filter(given: Namespace) -> bool:
 
 
 def filter_from(session: Session, seen: FieldsSeen | None = None) -> Filter:
-    """Make the filter that the records to erase must pass, from the arguments. `seen` is told which fields the values
-    have. Raises `WrongArguments` if no filter is given, because this command does not erase all records of a topic.
+    """Make the filter that the records to erase must pass, from the arguments. It notes in `seen` which fields the
+    values have. Raises `WrongArguments` if no filter is given, because this command does not erase all records of a
+    topic.
     """
     given, now_ms = session.arguments, session.now_ms()
     if not has_filter(given):
@@ -72,7 +73,7 @@ def filter_from(session: Session, seen: FieldsSeen | None = None) -> Filter:
 
 def predicate_hash(given: Namespace, salt: bytes) -> bytes:
     """SHA-256 of a salt and the filters, which identifies the filters without their text. Only the receipt has the
-    salt, so a reader of the log cannot find a name by trying many.
+    salt, so a reader of the log cannot find the filters by trying many texts.
     """
     stated = {"key": given.key, "grep": given.grep, "header": given.header, "where": given.where}
     stated |= {"from": given.begin, "to": given.end}

@@ -39,7 +39,7 @@ EMPTY_STATES: Final = ("Empty", "Dead")
 
 
 def reset(session: Session) -> int:
-    """Reset the offsets of a group (`group reset`). Without `--execute` the new offsets are only printed."""
+    """Reset the committed offsets of a group (`group reset`). Without `--execute` the new offsets are only printed."""
     given, client = session.arguments, session.client
     if given.to_file is not None:
         check_can_write("--to-file", given.to_file)

@@ -21,7 +21,7 @@ CLASSIC = "classic"
 
 
 class Group(NamedTuple):
-    """A group as ListGroups names it, with its coordinator's node id."""
+    """A group as ListGroups lists it, with the node id of its coordinator."""
 
     name: str
     kind: str

@@ -101,7 +101,7 @@ def _names(entity: Iterable[tuple[str, str | None]]) -> dict[str, object]:
 
 
 def number_text(value: object) -> str:
-    """Format a rate as text, without a fraction of zero."""
+    """Format a rate as text, a whole number without its fraction: 1024 for 1024.0."""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 

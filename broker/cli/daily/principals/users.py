@@ -40,8 +40,8 @@ SHOWN: Final = ("user", "mechanism", "iterations")
 
 
 def credentials_of(client: Client, names: list[str]) -> dict[str, dict[str, int]]:
-    """The SCRAM credentials of users: the iterations by mechanism, by user. It describes the named users, or all if
-    none is named. A user without credentials is left out.
+    """Describe the SCRAM credentials of the users `names`, or of all users if the list is empty. Returns the iterations
+    by user and mechanism. A user without credentials is left out. Raises `Failure`.
     """
     users = [UserName(name=each) for each in dict.fromkeys(names)] or None
     reply = client.ask(DescribeUserScramCredentialsRequest(users=users), DescribeUserScramCredentialsResponse)

@@ -60,7 +60,7 @@ def consume(session: Session) -> int:
 
 
 class Commits:
-    """Commits for a group how far partitions were printed: from time to time, and at the end."""
+    """Commits offsets for a group, from time to time and at the end: those up to which partitions were printed."""
 
     def __init__(self, client: Client, group: str, reached: Mapping[Partition, int]) -> None:
         self._client = client
@@ -163,7 +163,9 @@ class Reading:
         self._has_told = True
 
     def tell_of_nothing(self, printing: Printing, rest: str = "") -> None:
-        """Say once that there was no record to read, unless another line says why. `rest` goes on with the sentence."""
+        """Write a line to standard error that there was no record to read, unless an earlier line says so, or why.
+        `rest` is added to the sentence.
+        """
         given = self._session.arguments
         if printing.reached or self._has_told:
             return

@@ -157,13 +157,15 @@ class FieldsSeen:
         """The first names at the top of the values that lacked a field."""
 
     def tell(self, session: Session) -> None:
-        """Write a line to standard error if no compared value had a field, which may be misspelled."""
+        """Write a line to standard error about fields that no compared value had. Their names may be misspelled."""
         note = self.note()
         if note is not None:
             session.note(note, "yellow")
 
     def note(self) -> str | None:
-        """A sentence about the fields that no compared value had; None if there is none, or no value was an object."""
+        """A sentence about the fields that no compared value had. None if there are no such fields, or if no value was
+        an object.
+        """
         from difflib import get_close_matches
 
         if not self.absent or not self.names:
@@ -177,7 +179,7 @@ def filter_of(
     key: str | None, pattern: str | None, headers: list[str], fields: list[str], seen: FieldsSeen | None = None
 ) -> Filter:
     """Make a filter from the options `--key`, `--grep`, `--header` and `--where`: a record must pass all that are
-    given. `seen` is told which fields the values have. Raises `WrongArguments`.
+    given. The filter notes in `seen` which fields the values have. Raises `WrongArguments`.
     """
     seen = seen or FieldsSeen()
     tests: list[Filter] = []

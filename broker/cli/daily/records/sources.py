@@ -23,7 +23,7 @@ IDLE_S: Final = 0.1
 """The time (s) without a new line on standard input after which the records read so far are sent."""
 STANDARD_INPUT: Final = "-"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-"""What editors of Windows begin a file with."""
+"""The bytes with which editors of Windows begin a file."""
 CELL_SIZE_MAX: Final = 1 << 28
 """The most characters of a cell of CSV. Python's own limit is 128 KiB."""
 NO_FILE: Final = "{file} is not a file; a value comes by standard input: echo hello | moldau produce TOPIC"
