@@ -1,4 +1,4 @@
-"""`moldau dump-log`: show log files, indexes and checkpoints as JSON lines."""
+"""`moldau dump-log`: shows log files, indexes and checkpoints as JSON lines."""
 
 from __future__ import annotations
 

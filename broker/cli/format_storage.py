@@ -1,4 +1,4 @@
-"""`moldau format`: prepare the directories of a new node, with the flags of kafka-storage."""
+"""`moldau format`: prepares the directories of a new node, with the flags of kafka-storage."""
 
 from __future__ import annotations
 

@@ -85,14 +85,14 @@ class CommandError(Exception):
 
 
 def reason_of(problem: Exception) -> str:
-    """The reason of an OSError, without the error number and the file name, which the caller's message has already."""
+    """The text of an error, for a message that has the file name already: of an OSError the reason alone, without the
+    error number and the file name.
+    """
     return getattr(problem, "strerror", None) or str(problem)
 
 
 def text_of(problem: Exception) -> str:
-    """The text of an error, for a message that does not name a file yet: the file, if the operating system names one,
-    and the reason.
-    """
+    """The text of an error, for a message without a file name: the file, if the error has one, and the reason."""
     filename = getattr(problem, "filename", None)
     return reason_of(problem) if filename is None else f"{filename}: {reason_of(problem)}"
 
@@ -140,8 +140,8 @@ def is_checkout() -> bool:
 
 @contextmanager
 def warnings_as_lines(errors: Terminal) -> Iterator[None]:
-    """A context in which warnings of the package `tables` are printed as lines of the command, without the file and the
-    line of code.
+    """A context in which each UserWarning, such as those of the package `tables`, is printed as a line of the command,
+    without the file and the line of code.
     """
     with warnings.catch_warnings():
         shown = warnings.showwarning

@@ -1,5 +1,5 @@
-"""`moldau lake verify`: checks that a table has each offset of its topic once. Also the options that name the catalog
-of a table.
+"""`moldau lake verify`: checks that a table has each offset of its topic once. Declares the options that name the
+catalog of a table, for this and other commands.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def verify_table(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, VerificationResult]:
-    """Verify the table that the arguments name. Returns its name and the result. Raises as `Verification.run`."""
+    """Verify the table that the arguments name. Returns its name and the result. Raises what `Verification.run` raises.
+    """
     from moldau.lake.opening import load_table, opened_catalog
     from moldau.lake.reading import TopicReading
     from moldau.lake.verification import Verification

@@ -50,7 +50,9 @@ class Layout:
 
     @property
     def voter_ids(self) -> range:
-        """The ids of the voters. Their number is odd, because one more voter would not tolerate one more failure."""
+        """The ids of the voters: of the first three nodes, or of the first one if there are fewer. An even number of
+        voters would not tolerate one more failure.
+        """
         return range(1, 1 + (VOTERS_MAX if self.node_count >= VOTERS_MAX else 1))
 
     @property
@@ -149,8 +151,8 @@ LOCK: Final = ".lock"
 
 
 def claim_directory(files: FileSystem, layout: Layout) -> FileLock:
-    """Lock the directory of the cluster until this process ends, because a second cluster in it would assign other
-    ports to the nodes. Raises `CommandError` if another cluster runs there.
+    """Lock the directory of the cluster until the lock is released or this process ends. A second cluster in it would
+    assign other ports to the nodes. Raises `CommandError` if another cluster runs there.
     """
     try:
         Path(layout.directory).mkdir(parents=True, exist_ok=True)

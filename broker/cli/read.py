@@ -143,8 +143,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def reader_of(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
-    """The reader of the rows that the arguments ask for. Raises as `topic_reader`, `query_reader` and
-    `table_reader`.
+    """The reader of the rows that the arguments ask for. Raises what `topic_reader`, `query_reader` and `table_reader`
+    raise.
     """
     if arguments.table_of is not None:
         with lake.catalog_failures_as_command_errors():
@@ -198,7 +198,7 @@ def check_arguments_of_table(arguments: argparse.Namespace) -> None:
 
 
 def table_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
-    """The reader of an Iceberg table, or of a query over it. Raises as `moldau.table`."""
+    """The reader of an Iceberg table, or of a query over it. Raises what `moldau.table` raises."""
     from moldau.lake.live_table import table
 
     found = table(
@@ -217,8 +217,8 @@ def table_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.Re
 
 
 def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
-    """The reader of the records of topics, or of another table about the topics (`--table`). Raises as
-    `moldau.read_topic`.
+    """The reader of the records of topics, or of another table about the topics (`--table`). Raises what
+    `moldau.read_topic` raises.
     """
     from moldau.tables.reading.topics import read_topic
 
@@ -251,7 +251,9 @@ def sample_of(arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def shown_schema(arguments: argparse.Namespace) -> str:
-    """The JSON Schema of the values of a topic, from a sample of them. Raises as `moldau.json_schema`."""
+    """The JSON Schema of the values of a topic, as text, from a sample of them. Raises what `moldau.json_schema`
+    raises.
+    """
     import json
 
     from moldau.tables.reading.topics import json_schema

@@ -67,8 +67,8 @@ REFUSED_DIRECTORY_REASONS: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is
 
 
 class SecureFiles:
-    """The directory with the files of a secured node. `credentials` are the values of `--add-scram` for its users. They
-    are empty if the files existed already, because then the users are in the metadata log.
+    """The directory with the files of a secured node. `credentials` are the values of `--add-scram` for its users;
+    empty if the files existed already, because then the users are in the metadata log. `messages` are lines to print.
     """
 
     def __init__(self, directory: Path, messages: list[str], credentials: list[str], made: Sequence[str] = ()) -> None:

@@ -43,8 +43,8 @@ examples:
 A later source wins: file, variables (KAFKA_LOG_DIRS is log.dirs), --data, --override. docs/configuration.md lists every
 name and what this broker does with it."""
 IMPORT_GC_THRESHOLDS: Final = (700, 10, 10_000)
-"""The thresholds of Python's garbage collector until the node is created. Nearly all objects that an import creates are
-kept, so the full collections that Python's own thresholds cause would waste a tenth of the start. Young objects are
+"""The thresholds of Python's garbage collector until the node is created. Imports keep nearly all objects that they
+create, so the full collections of Python's default thresholds would waste a tenth of the start. Young objects are
 collected as usual, because the declaration of a message leaves an unused class behind.
 """
 LABEL_WIDTH: Final = 10
@@ -169,7 +169,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def refuse_no_settings(file: str | None) -> None:
-    """Raise `CommandError` if the argument for the configuration file is a port or a directory."""
+    """Raise `CommandError` if `file`, the argument for the configuration file, is a port or a directory."""
     import os  # noqa: TID251 whether the word is a directory is asked before there is an environment
 
     if file is not None and not os.path.exists(file) and file.isdecimal():
@@ -235,8 +235,8 @@ def console_settings(arguments: argparse.Namespace, invocation: Invocation) -> d
 
 
 def formatting(arguments: argparse.Namespace, variables: Mapping[str, str]) -> Formatting | None:
-    """The way to format an empty log directory; None if the node has a configuration file, because then an empty
-    directory is refused. Raises `CommandError`.
+    """The options for formatting an empty log directory. None if the node has a configuration file, because then an
+    empty directory is refused. Raises `CommandError`.
     """
     from moldau.broker.node.main import Formatting
 

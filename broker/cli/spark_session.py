@@ -48,8 +48,8 @@ def add_isolation(arguments: argparse._ActionsContainer) -> None:
 
 
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[str], None]:
-    """A function that prints a line of progress, or nothing if the user does not want progress. The first line stays.
-    On a terminal each later line replaces the one before it.
+    """Make a function that prints a line of progress; with `--no-progress` it prints nothing. The first line stays. On
+    a terminal each later line replaces the one before it.
     """
     is_begun = False
 

@@ -43,8 +43,8 @@ class TableFollower:
         """Why the last attempt to list the topics that match `--topic-pattern` failed; None if it succeeded."""
 
     async def run(self, address: HttpAddress | None) -> int:
-        """Follow the topics until a signal, or once. Returns the exit status. If there is one topic, raises as its
-        `open_follower` and `catch_up`; with several topics each failure is printed instead.
+        """Follow the topics until a signal, or once. Returns the exit status. If there is one topic, raises what
+        `open_follower` and `catch_up` raise. Of several topics, each failure is printed instead.
         """
         loop = asyncio.get_running_loop()
         environment = LocalEnvironment(loop)

@@ -1,5 +1,5 @@
-"""The actions of `moldau tier`, with a reader of the cluster's metadata and the offset ranges of a partition's local
-and remote log.
+"""The actions of `moldau tier`: status, verify and sweep. They read the metadata of the cluster, and the offset ranges
+of the local and the remote log of each partition.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ClusterAddress(NamedTuple):
 
 def reached(arguments: argparse.Namespace, invocation: Invocation) -> ClusterAddress:
     """Connect to the cluster that the arguments name, and return the address of one of its brokers. Raises `Failure`,
-    which tells a wrong login, a certificate that is not trusted and a broker that does not answer apart.
+    with one message for a wrong login, one for an untrusted certificate and one for a broker that does not answer.
     """
     from moldau.broker.cli.daily.client import Client
     from moldau.broker.cli.daily.settings import client_properties

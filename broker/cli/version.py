@@ -17,8 +17,8 @@ EPILOG: Final = ""
 
 
 def next_start_text() -> str:
-    """For a checkout whose hot path is not compiled, describe whether the next start will run the compiled or the plain
-    hot path. Empty if the next start will run the same as this one.
+    """Describe in words whether the next start will run the compiled or the plain hot path, for a checkout whose hot
+    path is not compiled. Empty if the next start will run the same as this one.
     """
     from pathlib import Path
 

@@ -101,8 +101,8 @@ def raise_if_error(code: int, said: str | None, what: str) -> None:
 
 
 def unknown_failure(kind: str, name: str, known: Iterable[str], otherwise: str = "") -> Failure:
-    """The failure for a name that does not exist. Its message has the most similar name in `known`. If there is none,
-    it has the text `otherwise`, by default the command that lists the names.
+    """The failure for a name that does not exist. Its message has the most similar name in `known`, or the text
+    `otherwise` if no name is similar; by default `otherwise` is the command that lists the names.
     """
     from difflib import get_close_matches
 

@@ -28,12 +28,12 @@ class ProcessInput:
     """Whether the log has only warnings, errors and progress until clients are served."""
 
     def as_line(self) -> bytes:
-        """The orders as a line of JSON."""
+        """Encode the input as a line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 def read_process_input(line: bytes) -> ProcessInput:
-    """Parse the orders in a line of JSON."""
+    """Decode the input from a line of JSON."""
     said = json.loads(line)
     place = said["place"]
     return ProcessInput(
@@ -44,7 +44,9 @@ def read_process_input(line: bytes) -> ProcessInput:
 
 
 def main() -> int:
-    """Serve with the settings in the orders, until SIGTERM or the end of standard input."""
+    """Read the input from standard input, and serve with its settings until SIGTERM or the end of standard input.
+    Returns the exit status.
+    """
     orders = read_process_input(sys.stdin.buffer.readline())
     config = checked_config(orders.settings)
     if not orders.place.is_first(config.node_id):

@@ -8,7 +8,7 @@
 | controller.quorum.bootstrap.servers | those of the file | the first process too, if it is a controller |
 | log.dirs, metadata.log.dir | those of the file | the directory core.k in each of them |
 | broker.rack | the machine's name, unless it is set | the same |
-| moldau.http.listener, moldau.console | those of the file, which answer for all | a socket between the processes |
+| moldau.http.listener, moldau.console | those of the file, for all processes | a Unix socket for the first process |
 | moldau.audit.log.file | that of the file | the file core.k.NAME beside it |
 """
 
@@ -206,8 +206,8 @@ def text_of(value: str | Password) -> str:
 
 
 class PropertyDifference(NamedTuple):
-    """The differences of a process's properties from the configuration that the operator wrote: those that were added
-    or changed, and the names of those that were left out.
+    """How the properties of a process differ from the configuration that the operator wrote: `given` has those that
+    were added or changed, `left_out` the names of those that were removed.
     """
 
     given: Mapping[str, str]

@@ -180,8 +180,8 @@ def _launch(machine: Machine, core: int, place: MachineProcesses, invocation: In
 
 
 def refuse_taken_ports(machine: Machine) -> None:
-    """Raise `CommandError` if a process cannot have one of its ports. It is called first, so that a start that will
-    fail formats nothing.
+    """Raise `CommandError` if another process has one of the ports. It is called before directories are formatted, so
+    that a start that fails has formatted nothing.
     """
     for core in machine.cores:
         for each in machine.checked_config(core).listeners:

@@ -33,7 +33,7 @@ class MergedOutput:
         self._terminal.say(f"{self._own:{self._width}} | {text}", "red" if is_problem else "bold")
 
     def write_plain(self, text: str) -> None:
-        """Write a line of the command in plain style, for a line that does not begin a message and is not a problem."""
+        """Write a line of the command in plain style, such as a further line of a message."""
         self._terminal.say(f"{self._own:{self._width}} | {text}")
 
     def write_line(self, node_id: int, text: str) -> None:

@@ -3,7 +3,7 @@ to it, and carries out the effects in their order.
 
     a process:    waiting ──its time comes──▶ running ──it serves──▶ serving ──it ends──▶ waiting, ended or left
                      ▲                           └───────────────────────┴─▶ stopping ──▶ ended
-                     └── Policy.restarts
+                     └── ProcessPolicy.restarts
 
     the command:  starting ──all serve──▶ serving ──a signal──▶ stopping ──all have ended──▶ exit
                      └── one ends before it has served ─────────────▲
@@ -141,8 +141,8 @@ class Supervisor:
     # Events
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Start the waiting processes, and kill the stopping ones, whose time has come. The first call starts all
-        processes.
+        """Start each waiting process, and kill each stopping process, whose time `due_ms` has come. The first call
+        starts all processes.
         """
         effects: list[Effect] = []
         for node_id, each in sorted(self._watched.items()):

@@ -53,15 +53,16 @@ record of the partition, of about 68 kB then. It is sent in halves if that is ab
 POLL_S: Final = 0.2
 POLL_S_MAX: Final = 5.0
 POLL_SHARE: Final = 1 / 20
-"""The pause before the replicas are asked again is this share of the time since the orders were sent, from `POLL_S` to
-`POLL_S_MAX`."""
+"""The pause before the replicas are asked again, as a share of the time since the orders were sent. It is at least
+`POLL_S` and at most `POLL_S_MAX`.
+"""
 ASKING_SHARE: Final = 3
-"""The brokers' receipts may be long: the pause before asking again is at least so many times what asking took, up to
-`POLL_S_MAX`, because a machine under load may answer once after half a minute.
+"""The pause before the replicas are asked again is at least this number of times the duration of the last answers, up
+to `POLL_S_MAX`. Receipts may be long, and a machine under load may take half a minute to answer.
 """
 WAIT_S: Final = 300
-"""The time (s) for which the command waits for replicas that answer, have not finished their erasure, and enter no
-further segment in their receipts.
+"""The time (s) without progress after which the command stops waiting. There is progress when a replica finishes, or
+when a receipt has a further segment or object.
 """
 SALT_SIZE: Final = 16
 PRODUCE_VERSION: Final = 13

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 WAIT_MS: Final = 500
 EMPTY_READS_MAX: Final = 60
-"""The number of empty answers in a row, of `WAIT_MS` each, after which the read of a replica fails, because the replica
-has not carried out an erase order yet.
+"""The number of empty answers in a row, of `WAIT_MS` each, after which the read of a replica fails. A replica gives
+nothing while it has not carried out an erase order.
 """
 Filter = Callable[[Record], bool]
 

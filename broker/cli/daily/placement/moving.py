@@ -200,10 +200,11 @@ def ids_of(text: str) -> list[int]:
 def spread_replicas(
     replicas: Mapping[Partition, Sequence[int]], brokers: Sequence[int], factor: int | None
 ) -> dict[Partition, list[int]]:
-    """Assign the replicas of each partition to these brokers: `factor` replicas, or as many as the partition has now.
-    Replicas that are on one of the brokers already stay there; the others go to the brokers with the fewest replicas.
-    The first replica, which is the preferred leader, is on the broker that is preferred leader of the fewest
-    partitions. Raises `WrongArguments`.
+    """Assign the replicas of each partition to `brokers`: `factor` replicas, or as many as it has now if that is None.
+    Returns the new replicas by partition, the preferred leader first. Raises `WrongArguments`.
+
+    Replicas that are on one of these brokers stay there; the others go to the brokers with the fewest replicas. The
+    preferred leader is the broker that is preferred leader of the fewest partitions.
     """
     counts = dict.fromkeys(brokers, 0)
     leaders = dict.fromkeys(brokers, 0)

@@ -34,7 +34,7 @@ def named_partitions(client: Client, given: Sequence[str]) -> Found:
 
 
 def no_partition(topic: str, index: int, count: int) -> Failure:
-    """The failure for an index that a topic with `count` partitions does not have."""
+    """The failure for a partition `index` that does not exist in a topic with `count` partitions."""
     return Failure(f"topic {topic} has no partition {index}: it has {count}", status=EXIT_UNKNOWN)
 
 

@@ -32,8 +32,8 @@ def fetch(
     size_max: int = PIECE_SIZE,
     is_committed: bool = False,
 ) -> dict[Partition, PartitionData]:
-    """Fetch partitions from their positions, at one leader: at most about `size_max` bytes of each partition. The
-    answers have error codes that the caller must check. Raises `TransientError` and `Failure`.
+    """Fetch partitions from one broker, each from its offset in `positions` on: about `size_max` bytes of each
+    partition at most. The caller must check the error code of each partition. Raises `TransientError` and `Failure`.
     """
     topics: dict[str, list[FetchPartition]] = {}
     for (topic, partition), offset in positions.items():
