@@ -71,7 +71,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def verify_table(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, VerificationResult]:
-    """Verify the table that the arguments name. Returns its name and the result. Raises what `Verification.run` raises.
+    """Verify the table that the arguments name. Returns its name and the result. Raises the errors of
+    `Verification.run`.
     """
     from moldau.lake.opening import load_table, opened_catalog
     from moldau.lake.reading import TopicReading

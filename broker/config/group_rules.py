@@ -13,7 +13,7 @@ from moldau.broker.config.setting import Stance, Value
 from moldau.broker.config.values import InvalidValue, default_value, parse
 
 KINDS: Final = ("consumer", "share", "streams")
-"""The types of groups with settings of their own, as the prefix of these settings names them."""
+"""The types of groups that have settings, as the names of the settings begin."""
 ASSIGNMENT_INTERVALS: Final = tuple(f"group.{kind}.assignment.interval.ms" for kind in KINDS)
 """The settings of groups that brokers may change at run time and that have bounds."""
 

@@ -112,8 +112,8 @@ class Logins:
         return sasl_settings(self._ports.config, self._ports.listener.name).mechanisms
 
     def access_of(self, request: HttpRequest) -> Access | None:
-        """The access of the user that a request's session belongs to; None if the user has to log in first. Raises
-        `Refusal`.
+        """The access of the user that a request's session belongs to, or of the anonymous user if the listeners demand
+        no login. None if the user has to log in first. Raises `Refusal`.
         """
         listener = self._ports.listener
         if self.is_needed:

@@ -92,15 +92,16 @@ class Client:
         self._leaders.clear()
 
     def ask(self, request: object, reply: type[T], *, version: int | None = None, wait_ms: int = 0) -> T:
-        """Send a request to any broker and return the reply. The version is the newest that both sides know, but at
-        most `version`. Raises `Failure`.
+        """Send a request to any broker, and return the reply. The version is the newest that both sides know, but at
+        most `version`. `wait_ms` is the time for which the broker may hold the request. Raises `Failure`, and
+        `Disconnected` if the connection is lost.
         """
         return self._on(self._any(), request, reply, version, wait_ms)
 
     def ask_broker(
         self, node_id: int, request: object, reply: type[T], *, version: int | None = None, wait_ms: int = 0
     ) -> T:
-        """Send a request to the broker `node_id` and return the reply. Raises `Failure`."""
+        """Send a request to the broker `node_id`, and return the reply, as `ask` does."""
         if node_id not in self.brokers:
             self.topics([])
         address = self.brokers.get(node_id)
@@ -161,7 +162,7 @@ class Client:
         return found
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of a topic in the metadata received last."""
+        """The id of a topic in the metadata that was received last. Raises KeyError if no metadata had the topic."""
         return self._topic_ids[topic]
 
     def leader_of(self, key: Partition) -> int:

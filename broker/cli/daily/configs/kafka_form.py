@@ -15,7 +15,9 @@ TYPES: Final = {
     "groups": "group",
     "client-metrics": "client-metrics",
 }
-"""The kinds of resources by the entity types of `kafka-configs.sh`. Each kind is also an option of it, with a name."""
+"""The kinds of resources by the entity types of `kafka-configs.sh`. Each kind is also an option of that tool, whose
+value is the name of a resource.
+"""
 OF_QUOTAS: Final = {"users": "--user", "clients": "--client-id", "ips": "--ip"}
 COMMA: Final = re.compile(r",(?![^\[]*\])")
 """Matches the commas between settings, but not those in a list in brackets."""

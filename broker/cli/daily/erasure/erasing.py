@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 RUNS_OF_ORDER: Final = 4_000
 """The most runs of offsets in one erase order that this command sends, although an order may have more. The event loop
-of the leader reads and checks an order in one step, which should take at most 2 ms: 1.0 ms for 4,000 runs. It is a
-record of the partition, of about 68 kB then. It is sent in halves if that is above the topic's max.message.bytes.
+of the leader reads and checks an order in one step, which should take at most 2 ms: 1.0 ms for 4,000 runs. An order of
+4,000 runs is a record of about 68 kB. If that is above the topic's max.message.bytes, it is sent in halves.
 """
 POLL_S: Final = 0.2
 POLL_S_MAX: Final = 5.0
