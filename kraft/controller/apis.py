@@ -67,8 +67,8 @@ from moldau.security.access import AclOperation
 Request = TypeVar("Request")
 DecideFunction = Callable[[DecisionContext, Request], Decision]
 ENTRIES_MAX: Final = 1_000
-"""The maximum size of a list that the controller decides in one step, for things of which a cluster has few: settings,
-brokers, log directories.
+"""The most entries of a list that the controller decides in one step. It limits lists of settings, brokers or log
+directories, of which a cluster has few.
 """
 
 
@@ -111,7 +111,7 @@ def api(
 
     `is_forwardable` says whether brokers forward the request; by default they forward the requests of clients.
     `operation` is the operation on the cluster that the sender must be allowed; the default is one that nodes of the
-    cluster have.
+    cluster have. `cut` and `bounds` become `lists_decided_in_parts` and `list_size_limits` of the row.
     """
     return ControllerApi(
         request,

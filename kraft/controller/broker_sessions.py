@@ -49,8 +49,9 @@ class BrokerSessions:
             self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
 
     def is_shutdown_known(self, broker_id: int, cluster: ClusterImage) -> bool:
-        """Whether every other active broker has read the records that give new leaders to the partitions of the broker
-        `broker_id`, which shuts down."""
+        """Whether every other active broker knows the new leaders of the partitions of `broker_id`, a broker in
+        controlled shutdown. A broker knows them once it has read the metadata log up to the offset of `note_shutdown`.
+        """
         session = self._by_broker.get(broker_id)
         needed = -1 if session is None else session.shutdown_offset
         return all(

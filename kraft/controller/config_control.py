@@ -138,8 +138,8 @@ def records_of(
 
 
 def restored_eligible_replicas(view: ControllerView, topic_name: str) -> Iterator[PartitionChangeRecord]:
-    """Yield the records that restore the eligible leader replicas of partitions without an in-sync replica, after a
-    ClearElrRecord for a topic (for all topics if the name is empty). Such a partition commits no records, so its
+    """Yield the records that restore eligible leader replicas after a ClearElrRecord, for partitions without an in-sync
+    replica. `topic_name` is the topic of that record; empty for all topics. Such a partition commits no records, so its
     eligible leader replicas have every committed record.
 
     DIVERGES: Apache Kafka clears them; then only an unclean election, which may lose records, ends the outage.
@@ -155,9 +155,9 @@ def restored_eligible_replicas(view: ControllerView, topic_name: str) -> Iterato
 
 
 def refusal_of_min_in_sync(view: ControllerView, key: ConfigResource, changes: NewValues) -> ApiError | None:
-    """The error of a change of min.insync.replicas that eligible leader replicas forbid; None if the change is allowed.
-    Eligible leader replicas need one value for the cluster, which only topics may override (KIP-966). A broker must not
-    have a value of its own, and the value of the cluster must not be removed.
+    """The error of a change to a broker's min.insync.replicas that eligible leader replicas forbid; None if the change
+    is allowed. Eligible leader replicas need one value for the cluster, which only topics may override (KIP-966). So a
+    single broker cannot get a value of its own, and the value of the cluster cannot be removed.
     """
     if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_INSYNC_REPLICAS_CONFIG not in changes:
         return None

@@ -86,8 +86,9 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata after all decisions so far, committed or not. Decisions are made on it; readers must not see
-        it."""
+        """The metadata after all decisions so far, committed or not. The next decision is made on it; readers on this
+        node get committed metadata only.
+        """
         return self._replay.image
 
     @property

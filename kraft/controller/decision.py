@@ -33,9 +33,10 @@ class Decision(NamedTuple):
 
     @classmethod
     def in_slices(cls, looked_at: Iterable[object | None], reply: object | None = None) -> Decision:
-        """Make a decision about many partitions, whose records are appended in a batch for each slice of them.
-        `looked_at` has one element for each examined partition: its record, or None if the partition does not change.
-        After any number of the records the metadata must be consistent."""
+        """Make a decision about many partitions. The records of each slice of partitions are appended in a batch of
+        their own. `looked_at` has one element for each examined partition: its record, or None if the partition does
+        not change. The metadata must be consistent after any number of the records.
+        """
         return cls.of_batches(record_slices(looked_at), reply)
 
     @classmethod

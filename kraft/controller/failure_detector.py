@@ -8,7 +8,7 @@
 
 After a disconnection both waits run at the same time, and the broker is suspected when the first of them ends. The wait
 for a heartbeat needs two heartbeats, from which the interval is computed. The broker on the node that led the quorum
-before has not sent this controller a heartbeat yet: its wait is `patience_ms`, from the last response of that node on.
+before has not sent this controller a heartbeat yet. It is suspected `patience_ms` after the last response of its node.
 
 The controller fences a suspected broker. That is always safe: a broker that lives is unfenced by its next heartbeat. A
 broker with a long heartbeat interval, such as Apache Kafka's default of two seconds, is suspected late; its session

@@ -22,7 +22,9 @@ from moldau.protocol.records.metadata import (
 FENCE: Final = 1
 UNFENCE: Final = -1
 UNCHANGED: Final = 0
-"""The values of `fenced` in a BrokerRegistrationChangeRecord."""
+"""The values of `fenced` in a BrokerRegistrationChangeRecord: the record fences the broker, unfences it, or leaves it
+as it is.
+"""
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
 """The value of `in_controlled_shutdown` that begins a controlled shutdown; no record ends a controlled shutdown."""
 MIGRATING_DIRECTORY: Final = bytes(16)

@@ -64,7 +64,7 @@ def compare_quotas(delta: ClientQuotasDelta, before: ClientQuotasImage, after: C
 
 
 def changed_entries(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V]:
-    """The entries of `after` that `before` does not have with the same value."""
+    """The entries of `after` whose key is not in `before`, or has another value there."""
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 

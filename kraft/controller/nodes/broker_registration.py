@@ -25,7 +25,7 @@ from moldau.protocol.records.metadata import (
 )
 
 RESERVED_DIRECTORIES_COUNT = 100
-"""Directory ids below this number are reserved: they have a special meaning and are the id of no directory."""
+"""Directory ids below this number are reserved for special meanings, and no log directory has such an id."""
 
 
 def register_broker(context: DecisionContext, request: BrokerRegistrationRequest) -> Decision:

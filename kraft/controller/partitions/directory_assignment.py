@@ -54,10 +54,10 @@ def assign_in_directory(
 def assign_replica_directory(
     view: ControllerView, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
-    """The record that assigns a replica to a log directory, or an error.
+    """The record that assigns a replica to a log directory, or an error code. The code is NONE if the metadata has that
+    directory already.
 
-    The error is NONE if the metadata already has that directory. A replica in an offline directory loses the
-    leadership; a replica in an online directory may be elected.
+    A replica in an offline directory loses the leadership; a replica in an online directory may be elected.
     """
     topic = view.image.topics.by_id.get(topic_id)
     if topic is None:

@@ -116,8 +116,9 @@ def election_record(
 
 
 def preferred_elections(view: ControllerView, count_max: int) -> list[PartitionChangeRecord]:
-    """The records that elect the preferred leader of partitions that another replica leads, if it may lead; at most
-    `count_max`."""
+    """The records of elections of preferred leaders, at most `count_max`. There is one for each partition that another
+    replica leads, if its preferred leader may lead.
+    """
     return list(islice(_preferred(view), count_max))
 
 

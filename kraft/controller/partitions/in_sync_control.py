@@ -27,7 +27,9 @@ from moldau.protocol.messages.alter_partition import (
 )
 
 ANY_EPOCH: Final = -1
-"""The broker epoch that AlterPartition has for a follower if the leader does not know it, as leaders before 3.5."""
+"""The broker epoch of a follower in an AlterPartition request whose sender does not know the epoch. Leaders before
+Kafka 3.5 know none.
+"""
 
 
 def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:
@@ -125,10 +127,11 @@ def refusal_of(
 
 
 def is_eligible(image: MetadataImage, partition: PartitionRegistration, member: BrokerState) -> bool:
-    """Whether a replica may be in the in-sync set. Its broker must be active, and of the incarnation that fetched,
-    because an earlier incarnation may have had records that the broker has lost since (KIP-903). The directory of the
-    replica must be neither LOST nor offline, because the broker may fetch such a replica again, while the leader still
-    knows its former end offset.
+    """Whether a replica may be in the in-sync set.
+
+    Its broker must be active, and must not have restarted since it fetched: an earlier incarnation may have had records
+    that the broker has lost since (KIP-903). The directory of the replica must be neither LOST nor offline. The broker
+    may fetch a replica in such a directory anew, while the leader still knows its former end offset.
 
     DIVERGES: Apache Kafka does not check the directory: there such a log comes back only when its broker restarts, and
     a leader proposes only replicas that fetch.

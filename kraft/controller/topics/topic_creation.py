@@ -35,8 +35,9 @@ RESERVED_IDS_COUNT = 100
 """Topic ids below this number are reserved; the id of the metadata topic is one of them."""
 PARTITIONS_AT_ONCE: Final = 16
 """The number of new partitions after which the event loop does other work. A topic of one partition takes about 100 µs,
-each further partition 20 µs. A broker creates as many logs at once in an executor thread
-(`broker/replicas/partition_work.py`)."""
+each further partition 20 µs. A broker creates a similar number of logs in one call of an executor thread
+(`broker/replicas/partition_work.py`).
+"""
 DEFAULT = -1
 """The number of partitions or the replication factor in a request that leaves the value to the broker's settings."""
 
@@ -53,8 +54,9 @@ class NewTopic(NamedTuple):
 
 
 class TopicChecks:
-    """What the controller keeps while it decides on the topics of one request: the names it has accepted, and checked
-    settings, because most topics of a request have the same settings."""
+    """The checks of one CreateTopics request: the names that are accepted so far, and the settings that were checked
+    already. Most topics of a request have the same settings.
+    """
 
     def __init__(self, settings: ControllerSettings) -> None:
         self.metric_names: dict[str, str] = {}

@@ -20,10 +20,11 @@ class TokensImage(NamedTuple):
     def visible(
         self, owners: Sequence[Principal] | None, principal: Principal, may_describe: Callable[[DelegationToken], bool]
     ) -> list[DelegationToken]:
-        """The tokens that a principal may see: those of which it is owner, requester or renewer, and those that
+        """The tokens that a principal may see: those that it owns, requested or may renew, and those that
         `may_describe` allows.
 
-        If `owners` is not None, only tokens that belong to one of these principals in this way are returned.
+        If `owners` is not None, a token is left out unless one of these principals owns it, requested it or may renew
+        it.
         """
         return [
             token
