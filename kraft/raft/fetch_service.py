@@ -155,12 +155,13 @@ class FetchService:
 def divergence_of_replica(
     log: LogView, fetch_offset: int, last_fetched_epoch: int
 ) -> SnapshotId | OffsetAndEpoch | None:
-    """Compare a replica's log with the leader's. The replica's log ends at `fetch_offset`, with the epoch
+    """Compare a replica's log with the leader's `log`. The replica's log ends at `fetch_offset`, with the epoch
     `last_fetched_epoch`.
 
-    None: the replica's log is a prefix of the leader's (the same offset and epoch mean the same records before). The
-    latest snapshot: the replica's log ends before the leader's log starts. Otherwise the logs diverge: the last epoch
-    that both may share, and its end in the leader's log (KIP-595, in place of Raft's search one entry at a time).
+    Returns None if the replica's log is a prefix of the leader's: the same offset and epoch mean the same records
+    before. Returns the id of the latest snapshot if the replica's log ends before the leader's log starts. Otherwise
+    the logs diverge: returns the last epoch that both may share, with its end in the leader's log (KIP-595). That
+    replaces Raft's search one entry at a time.
     """
     if fetch_offset == log.start_offset == 0 and last_fetched_epoch == 0:
         return None

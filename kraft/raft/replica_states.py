@@ -89,8 +89,9 @@ class ReplicaStates:
         return self._majority_ms + member.settings.fetch_timeout_ms * 3 // 2
 
     def progress_of_voter(self, voter: VoterNode) -> ReplicaProgress | None:
-        """The progress of a voter. With kraft.version 0 a voter is identified by its id alone, so the replica of the
-        node that fetched last counts."""
+        """The progress of a voter; None if it has not fetched. With kraft.version 0 a voter is identified by its id
+        alone, so the replica of the node that fetched last counts.
+        """
         found = [progress for key, progress in self._progress.items() if voter.is_replica(key)]
         return max(found, key=lambda progress: progress.fetch_ms, default=None)
 

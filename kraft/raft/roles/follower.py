@@ -251,8 +251,8 @@ class FollowerRole(RaftRole):
     def grants_vote(self, vote: RequestedVote) -> bool:
         """Whether a pre-vote is granted. A vote is never granted, because this epoch has a leader.
 
-        The candidate's log must be at least as long as this node's. Besides, the leader must not have responded yet, or
-        must have failed or resigned since: a follower of a live leader protects the leader's term (KIP-996).
+        The candidate's log must be at least as long as this node's. A follower of a live leader protects the leader's
+        term (KIP-996): it refuses once the leader has responded, unless the leader has failed or resigned since.
         """
         member = self.member
         is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)

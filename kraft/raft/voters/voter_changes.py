@@ -29,8 +29,9 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""The longest time (ms) since a new voter had caught up with the log. A slower replica is not added as a voter, because
-it would delay commits."""
+"""The time (ms) within which a replica must have caught up with the log to be added as a voter. A slower replica is not
+added, because it would delay commits.
+"""
 EARLIER_CHANGE_TIMEOUT_TEXT: Final = "Request timed out waiting for leader to handle previous voter change request"
 HIGH_WATERMARK_TIMEOUT_TEXT: Final = (
     "Request timed out waiting for leader to establish HWM and fence previous voter changes"

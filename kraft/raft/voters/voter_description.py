@@ -23,9 +23,11 @@ def describes_voter(member: QuorumMember) -> bool:
 
 
 def change_of_itself(member: QuorumMember) -> ChangeOfItself | None:
-    """The request that corrects this node's entry in the voters record; None if the entry is right. A controller with
-    controller.quorum.auto.join.enable adds itself if it is not a voter. If the voter set has its node id with another
-    directory id, it first removes that voter."""
+    """The request that corrects this node's entry in the voters record; None if the entry is right.
+
+    With controller.quorum.auto.join.enable, a controller that is not a voter adds itself. If the voter set has its node
+    id with another directory id, the first request removes that voter.
+    """
     if member.history.kraft_version == 0:
         return update_voter_request(member) if member.is_voter else None
     if member.is_voter:
