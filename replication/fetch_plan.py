@@ -144,7 +144,7 @@ class FetchPlanner:
             PendingRemoteRead    remote storage is being read; returned only while `room.may_wait_for_remote` is true
 
         `replica` is the follower that fetches; None for a consumer. `agreeing` has the partitions in which the
-        follower's log was just found to be a prefix of the leader's log.
+        follower's log was just found to be a prefix of the leader's log. `room` limits the size of the response.
 
         DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
         """

@@ -50,8 +50,8 @@ class CachedPartition:
         self.had_error = False
 
     def has_changed_answer(self, data: PartitionData) -> bool:
-        """Whether the answer `data` must be in an incremental response, because it has records, an error or new
-        offsets. Stores its offsets as those reported last.
+        """Whether an incremental response must have the answer `data`: it has records, an error or new offsets.
+        Remembers the offsets of `data` as those reported last.
         """
         must = (
             bool(data.records)
@@ -131,8 +131,8 @@ class FetchSession:
             self.updates.close()
 
     def includes_in_response(self, read: PlannedRead, is_incremental: bool) -> bool:
-        """Whether the response includes this read. Without `is_incremental` it includes every partition. Stores the
-        offsets of the answer as those reported last.
+        """Whether the response includes this read; it includes every read if `is_incremental` is False. Remembers the
+        offsets of the read's answer as those reported last.
         """
         key, data = read.key, read.data
         cached = self.partitions.get(key)

@@ -67,11 +67,11 @@ def update_fetch_states(
     now_ms: int,
     updates: UpdatedPartitions | None,
 ) -> dict[PartitionKey, None]:
-    """Store the fetch offsets of a follower, and advance the high watermarks. Called before the fetch is planned, so
-    that the response has the new high watermarks.
+    """Store the fetch offsets of a follower, and advance the high watermarks. It is called before the fetch is planned,
+    so that the response has the new high watermarks.
 
-    Returns the partitions in which the follower's log is a prefix of the leader's. Other offsets are ignored: a
-    follower whose log diverges will truncate the records below its fetch offset (KIP-101).
+    Returns the partitions in which the follower's log is a prefix of the leader's. Only their fetch offsets are stored:
+    a follower whose log diverges will truncate the records below its fetch offset (KIP-101).
     """
     agreeing: dict[PartitionKey, None] = {}
     for key, wish in wanted:
@@ -95,11 +95,11 @@ def update_fetch_states(
 
 
 def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode:
-    """The error for a follower's fetch; NONE if the fetch is allowed. NOT_LEADER_OR_FOLLOWER if this broker does not
-    lead the partition, if the follower is not among its replicas, or if the follower's broker epoch is older than at
-    its last fetch.
+    """The error for a follower's fetch; NONE if the fetch is allowed.
 
-    A broker that restarts with an empty disk has a new broker epoch; what its former process fetched is lost (KIP-903).
+    The error is NOT_LEADER_OR_FOLLOWER if this broker does not lead the partition, if the follower is not among its
+    replicas, or if the follower's broker epoch is older than at its last fetch. A broker that restarts with an empty
+    disk has a new broker epoch, and has lost what its former process fetched (KIP-903).
     """
     leadership = partition.leadership
     follower = leadership.followers.get(replica.replica_id) if leadership is not None else None
@@ -109,9 +109,10 @@ def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode
 
 
 def divergence_of(log: Log, wish: FetchPartition) -> EpochEnd | None:
-    """Return the end of the last epoch that the client's log and this log share, if the client's log diverges
-    (KIP-595). None if the client's log is a prefix of this log; `UNDEFINED_END` if this log has no epoch at or below
-    the client's.
+    """Compare the log of the client that sent `wish` with this log (KIP-595).
+
+    Returns None if the client's log is a prefix of this log, and otherwise the end of the last epoch that both logs
+    share. It is `UNDEFINED_END` if this log has no epoch at or below the client's.
     """
     if wish.last_fetched_epoch < 0:
         return None
@@ -159,8 +160,8 @@ class UpdatedPartitions:
             self._watched[key] = SessionListener(self, key, partition)
 
     def stop_listening_to(self, key: PartitionKey) -> None:
-        """Stop listening to a partition that the follower removed from its session. Later requests confirm no offsets
-        of it.
+        """Stop listening to a partition that the follower removed from its session. Later requests of the session no
+        longer count as fetches of the partition.
         """
         self.keys.pop(key, None)
         known = self._watched.pop(key, None)

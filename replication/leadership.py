@@ -17,8 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
-"""A time before all others on a monotonic clock. 0 would not do, because such a clock may be 0 when the machine
-starts.
+"""A time before every reading of a monotonic clock. It is not 0, because such a clock may be 0 when the machine starts.
 """
 
 
@@ -90,8 +89,8 @@ class Leadership:
         """Return the in-sync set with this follower added, if it has caught up. None if it has not, is a member
         already, or a change is in progress.
 
-        Caught up means: it has every committed record and every record from before this leader's epoch; the leader may
-        not know yet that the latter are committed. The caller excludes fenced brokers (KIP-841).
+        A follower has caught up if it has every committed record, and every record from before this leader's epoch. The
+        leader may not know yet that the latter are committed. The caller excludes fenced brokers (KIP-841).
         """
         follower = self.followers.get(replica)
         in_sync = self.in_sync

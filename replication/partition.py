@@ -258,7 +258,7 @@ class Partition:
     ) -> AppendResult:
         """Append a client's batch. If the result has an error, nothing was written.
 
-        INVALID_TXN_STATE is the error if the batch would open a transaction and `guard` is not the one that
+        The error is INVALID_TXN_STATE if the batch would open a transaction and `guard` is not the one that
         `guard_for_client_batch` returned. It is NOT_LEADER_OR_FOLLOWER if the guard is of another leader epoch; the
         client then tries again.
         """
@@ -282,10 +282,10 @@ class Partition:
     def append_batches(
         self, batches: list[memoryview], required_acks: int, now_ms: int, produce_version: int
     ) -> list[AppendResult]:
-        """Append consecutive batches of one client in one write. Stops before the first batch that is refused or needs
-        a single append.
+        """Append consecutive batches of one client in one write, up to the first batch that is refused or that only
+        `append` can handle.
 
-        Returns the results of the appended batches. The others can be appended by `append`.
+        Returns the results of the appended batches. The caller passes each other batch to `append`.
         """
         if _append_refusal(self, required_acks, None) is not NO_ERROR:
             return []
@@ -328,8 +328,9 @@ class Partition:
         """Append a batch of a coordinator on this broker.
 
         Unless `required_acks` is -1, the batch is appended even while fewer replicas are in sync than
-        min.insync.replicas, and is committed once there are enough. `guard`: from `guard_for_coordinator_batch`, if the
-        coordinator asked for a verification. A marker is checked by the transaction.version of its transaction.
+        min.insync.replicas; it is committed once there are enough. `guard` comes from `guard_for_coordinator_batch`, if
+        the coordinator asked for a verification. `transaction_version` is the transaction.version by whose rules a
+        marker is checked.
         """
         refusal = _append_refusal(self, required_acks, guard if guard is not NOT_REQUIRED else None)
         if refusal is not NO_ERROR:

@@ -417,8 +417,8 @@ class ReplicaFetcher:
         self._delayed[followed.key] = followed
 
     def awaits(self, effect: TruncateLog | RestartLogAt | RebuildFromRemote) -> bool:
-        """Whether an effect must still be carried out. It must not if the partition is followed in another leader epoch
-        by now, or not any more: another log may have the paths of its files then.
+        """Whether an effect must still be carried out. It must not if its partition is followed in another leader epoch
+        by now, or is not followed any more, because another log may have the paths of its files.
         """
         state = FetchState.REBUILDING if isinstance(effect, RebuildFromRemote) else FetchState.TRUNCATING
         return self._current(effect.partition, effect.leader_epoch, state) is not None
@@ -489,11 +489,11 @@ class ReplicaFetcher:
 
 
 def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
-    """Return the offset to truncate to: the highest one at which this log may agree with the leader's, whose epochs up
-    to `epoch` end at `end_offset`.
+    """Return the offset to truncate to: the highest offset at which this log may agree with the leader's log, in which
+    the epochs up to `epoch` end at `end_offset`. It is never past the end of either log.
 
     If this log does not have that epoch, the end of its previous epoch is taken, and the next fetch checks again: after
-    two quick elections the logs may diverge in several epochs (KIP-279). Never past the end of either log.
+    two quick elections the logs may diverge in several epochs (KIP-279).
     """
     ours = partition.log.end_offset_for_epoch(epoch)
     if ours.epoch == UNDEFINED_EPOCH:

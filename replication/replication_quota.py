@@ -83,7 +83,7 @@ class ReplicationQuota:
         return not self._throttled
 
     def set_throttled_partitions(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """Set the throttled partitions of a topic; None throttles all."""
+        """Set the throttled partitions of a topic: None throttles all of them, an empty set none."""
         if partitions is None or partitions:
             self._throttled[topic] = partitions
         else:
@@ -112,7 +112,7 @@ class ReplicationQuota:
 
 def parse_throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
     """Parse a list of partition:broker pairs, and return the partitions that are throttled on this broker. None for
-    `*`, which throttles all partitions. Other texts, which Apache Kafka may have stored, are left out.
+    `*`, which throttles all partitions. Elements of another form, which Apache Kafka may have stored, are ignored.
     """
     pairs = [each.strip() for each in text.split(",") if each.strip()]
     if ALL_PARTITIONS in pairs:

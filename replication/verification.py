@@ -29,8 +29,8 @@ def guard_for_client_batch(
     verification.
 
     No verification is needed if the transaction is open already, the batch repeats an appended one or is not
-    transactional, or verification is off for the client. Nor is it if the append will be refused, because the replica
-    does not lead, the batch is malformed, or its producer epoch is fenced.
+    transactional, or verification is off for the client. The same holds if the append will be refused, because the
+    replica does not lead, the batch is malformed, or its producer epoch is fenced.
     """
     supports_epoch_bump = produce_version >= EPOCH_BUMP_PRODUCE_VERSION
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):

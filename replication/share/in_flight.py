@@ -137,9 +137,10 @@ class InFlightState:
         self.lock = lock
 
     def release(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """End the acquisition, and set the state; after `delivery_count_max` deliveries `used_up` takes the place of
-        AVAILABLE. During an open transition this has no effect and returns False, because the end of the transition
-        sets the state.
+        """End the acquisition, and set the state. If the records were delivered `delivery_count_max` times, the state
+        is `used_up` instead of AVAILABLE.
+
+        Returns False without effect during an open transition, because the end of the transition sets the state.
         """
         if self._before is not None:
             return False

@@ -482,8 +482,8 @@ class SharePartition:
     def archive_records(
         self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state_before: RecordState
     ) -> int | None:
-        """Archive the records of a range with the state `state_before`, which is not final. Returns their number, or
-        None.
+        """Archive the records of a range that have the state `state_before`, which must not be final. Returns their
+        number; None if there are none.
         """
         count = 0
         for batch in batches:
