@@ -40,8 +40,8 @@ T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
 """A generator that does a part of its work in each step, and returns a result at the end."""
 AppendRecords = Callable[[Sequence[object], int], Provenance]
-"""Appends a batch of metadata records to the log, in the versions that a metadata.version (the second argument) has.
-Raises `DiskFull` and `UnreadableRecord`.
+"""Appends a batch of metadata records to the log, in the record versions of a metadata.version (the second argument).
+Returns the position in the log after the batch. Raises `DiskFull` and `UnreadableRecord`.
 """
 
 
@@ -103,9 +103,9 @@ class ActiveController:
         """Let the controller decide on a request. `reply` gets the response once the decision is committed; `given_up`
         is called instead if the term ends before that.
 
-        If a bug raises an exception in the first slice of the decision, and no other decision is in progress, this
-        method raises it. Otherwise `reply` gets UNKNOWN_SERVER_ERROR, and the loop's exception handler gets the
-        exception.
+        If no other decision is in progress, the decision begins at once, and an exception in its first slice is raised
+        here. After an exception at any other time `reply` gets UNKNOWN_SERVER_ERROR, and the loop's exception handler
+        gets the exception.
         """
 
         def failed() -> None:

@@ -73,8 +73,9 @@ class LoadedMetadata(NamedTuple):
 
 
 DescriptionAtOffset = tuple[int, QuorumDescription]
-"""A description of the quorum, and the offset that says where in the log it applies from: the base offset of the
-control batch that has it, the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint.
+"""The offset in the log from which a description of the quorum applies, and the description. The offset is the base
+offset of the control batch that has it, the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap
+checkpoint.
 """
 
 

@@ -49,8 +49,8 @@ class OtherBrokers:
             channel.ask(request, reply, self._timeout_ms if timeout_ms is None else timeout_ms, version)
 
     async def read(self, broker_id: int, purpose: str, request: object, reading: Callable[[object], T]) -> T:
-        """Send a request and wait for the response. `reading` gets the response, or a `NoResponseReason`, and its
-        result is returned. It has to copy the bytes that it keeps.
+        """Send a request, wait for the response, and return what `reading` makes of it. `reading` gets the response, or
+        a `NoResponseReason`, and has to copy the bytes that it keeps.
         """
         read: asyncio.Future[T] = self._channels.loop.create_future()
 

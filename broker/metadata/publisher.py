@@ -22,7 +22,8 @@ from moldau.kraft.image.replay import Replay
 from moldau.protocol.late_tuple import NamedTuple
 
 RECORDS_OF_STEP: Final = 16
-"""After so many records and batches of fetched metadata a step ends, because publishing a partition may create its log.
+"""The number of records and batches after which one step of publishing fetched metadata ends. It is small, because
+publishing a partition may create its log.
 """
 
 Listener = Callable[[MetadataImage, MetadataDelta], None]
@@ -71,9 +72,10 @@ class MetadataPublisher:
         return self.replay.image
 
     def image_for_logins(self) -> MetadataImage:
-        """The committed metadata. Until this node knows the high watermark, the metadata up to the end of its own log
-        instead: controllers log in to each other before they can elect a leader, and only a leader provides the high
-        watermark.
+        """The metadata with which logins are checked: the committed metadata, or the metadata up to the end of this
+        node's log until the high watermark is known.
+
+        Controllers log in to each other before they can elect a leader, and only a leader provides the high watermark.
         """
         image = self.image
         if image.features.levels:

@@ -25,8 +25,8 @@ resources.
 
 
 def failed_write_response(response: object, error: ErrorCode, message: str) -> object:
-    """The response to a request whose decision could not be written. Each success in `response` becomes `error`;
-    refusals keep their errors.
+    """Turn `response` into the response to a request whose decision could not be written. Each success becomes `error`
+    with `message`; refusals keep their errors.
     """
     if hasattr(response, "error_code"):
         return response if response.error_code else _failed(response, error, message)

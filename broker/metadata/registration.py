@@ -46,8 +46,8 @@ time. The last nodes of a quorum that stops find no controller.
 """
 REGISTRATION_RETRY_MS: Final = 100
 RETRIABLE_ERRORS: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
-"""The errors with which a registration is tried again: the controller still considers a killed incarnation alive, or
-its disk is full.
+"""The errors after which a registration is tried again: the controller still counts a killed incarnation of this broker
+as alive, or the controller's disk is full.
 """
 SHUTDOWN_RETRY_MS: Final = 20
 """The pause (ms) between a heartbeat's response and the next heartbeat during a controlled shutdown."""
@@ -105,8 +105,8 @@ class Registration:
     async def register(self, patience_ms: int) -> None:
         """Register this broker, and wait until the controller unfences it.
 
-        Raises `RegistrationRefused`. For `patience_ms`, the errors in `RETRIABLE_ERRORS` lead to another attempt
-        instead.
+        After an error in `RETRIABLE_ERRORS` it tries again until `patience_ms` has passed. Raises `RegistrationRefused`
+        for that error afterwards, and for any other error at once.
         """
         identity = self._identity()
         request = BrokerRegistrationRequest(

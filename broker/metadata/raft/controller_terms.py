@@ -165,8 +165,8 @@ class FormerLeader:
     """Remembers the former leader of the quorum, so that a new controller can fence the broker on that node before the
     broker's session ends.
 
-    A new controller has received no heartbeat yet. What it knows of the former leader's node is only when that node
-    last answered this node as its follower.
+    A new controller has received no heartbeat yet. All that its node knows of the former leader is the time of the last
+    response.
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
