@@ -105,6 +105,8 @@ class StallWatch:
 
 
 def collect_longest_step(page: Page, steps: LoopSteps) -> None:
-    """Add the step that held the event loop longest since the beginning of the last complete period of a minute."""
+    """Add the longest step of the event loop to a page: that of the current period of a minute, or of the period before
+    it.
+    """
     held_ns, name = max(steps.last, steps.longest)
     page.add("moldau_event_loop_longest_step_seconds", held_ns / 1e9, (("step", name),))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 PARTITIONS_PER_TURN: Final = 200
 """The number of partitions after which a scrape yields to the event loop, so that requests are not delayed."""
 LATE_TRANSACTION_MS: Final = 5 * 60_000
-"""The time (ms) that is added to transaction.max.timeout.ms: an open transaction without a record for longer counts as
-late.
+"""An open transaction counts as late if it got no record for longer than transaction.max.timeout.ms and this time (ms)
+together.
 """
 REPLICAS: Final = "kafka_server_replicamanager_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"

@@ -10,7 +10,7 @@ written. Allowed ones are written to another file if the configuration asks for 
 
 No client can push the history out of the files: a file of denials is deleted by its age alone, and each client has a
 budget of lines and bytes, for a second and for a day. Beyond it the denials of a client are counted, and a line gives
-their number. All clients together have a budget for a day, to which the first lines of each client do not count.
+their number. All clients together have a budget for a day. Beyond it only the first lines of each client are written.
 """
 
 from __future__ import annotations
@@ -40,13 +40,11 @@ SECOND_SIZE_MAX: Final = 256 * 1024
 DAY_SIZE_MAX: Final = 16 * 1024 * 1024
 """The maximum size (bytes) of the lines about denials of one client in a day (UTC)."""
 DAY_SIZE_MAX_OF_ALL: Final = 256 * 1024 * 1024
-"""The maximum size (bytes) of all lines about denials in a day (UTC), to which the first lines of each client do not
-count.
+"""The size (bytes) of all lines about denials in a day (UTC) above which a client gets no lines beyond its first lines
+of the day.
 """
 FIRST_SIZE: Final = 4 * 1024
-"""The size (bytes) up to which a client's lines of a day are its first lines, which may exceed the budget of all
-clients.
-"""
+"""The size (bytes) of a client's first lines of a day, which are written even if the budget of all clients is spent."""
 CLIENTS_MAX: Final = 10_000
 """The maximum number of clients with budgets of their own in a day. All further clients share one budget."""
 NAME_LENGTH_MAX: Final = 256

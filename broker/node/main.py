@@ -42,10 +42,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau")
 
 GC_THRESHOLDS = (5_000, 1, 30_000)
-"""The thresholds of Python's garbage collector, for `gc.set_threshold`. A collection visits the objects that its
-generation has kept. So these numbers bound its length even while every object is kept, as during loading: 0.2 ms for
-the first generation, 0.5 ms for the second. A second threshold of 5 makes that 1.5 ms, and ten times the first one 27
-ms. All objects are visited after 300 million allocations at the earliest, because replies make no reference cycles.
+"""The thresholds of Python's garbage collector, for `gc.set_threshold`.
+
+A collection visits the objects of its generation. So the thresholds bound its length even while every object is kept,
+as during loading: 0.2 ms for the first generation, 0.5 ms for the second. The second generation would take 1.5 ms with
+a second threshold of 5, and 27 ms with ten times the first threshold. A collection of all objects comes after 300
+million allocations at the earliest. It may be rare, because replies make no reference cycles.
 """
 DESCRIPTORS_WANTED: Final = 10_000
 """The number of file descriptors below which a node with some hundred partitions and clients may run out of them."""
@@ -53,8 +55,8 @@ SWITCH_INTERVAL_S = 0.0002
 """The time (seconds) after which a computing thread (loading, decompression) releases the interpreter lock to the event
 loop.
 
-A request releases the lock at every system call: with Python's default of 5 ms, four calls take 20 ms, with 1 ms still
-4.
+A request releases the lock at every system call, and then may wait this long to get it back. Four calls wait 20 ms with
+Python's default of 5 ms, and still 4 ms with 1 ms.
 """
 SECOND_SIGNAL_HINT: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
 START_TASK_NAME: Final = "the start of the node"

@@ -46,8 +46,8 @@ AUTHORITIES_OPTION: Final = "ssl.truststore.location"
 
 
 class NodeOauth:
-    """The keys and tokens of OAUTHBEARER on a node. `followers` are functions that make the coroutines that refresh
-    them, which run as long as the node.
+    """The keys and tokens of OAUTHBEARER on a node. Each function of `followers` makes a coroutine that refreshes keys
+    or tokens as long as the node runs.
     """
 
     def __init__(self, config: Config, environment: Environment) -> None:
@@ -83,7 +83,7 @@ class NodeOauth:
 
     async def look_up(self, listener: str, what: object) -> object:
         """Fetch the keys of a listener's identity provider again, and return them; an empty set if the listener has no
-        provider.
+        provider. All keys are fetched, whatever `what` asks for.
         """
         keys = self._keys.get(listener)
         return KeySet() if keys is None else await keys.look_up(what)

@@ -74,8 +74,8 @@ class NodeQuotas:
 
 
 def governed_routes(listener: Listener) -> Iterable[Route]:
-    """The routes of a listener to which quotas apply: all of them on a broker's listener, and on a controller's those
-    of the APIs in `MUTATIONS`.
+    """The routes of a listener to which quotas apply: all routes of a broker's listener, and on a controller's listener
+    the routes of the APIs in `MUTATIONS`.
     """
     routes = listener.routes.values()
     return routes if listener.role is ListenerRole.BROKER else (each for each in routes if each.key in MUTATIONS)
