@@ -235,9 +235,7 @@ class DamagedReplicas:
             self.on_replica_left(*key)
 
     def on_replica_left(self, topic_id: bytes, index: int) -> None:
-        """Note that this broker has the replica no longer. If the replica is damaged and fenced, its files are
-        removed.
-        """
+        """Note that a replica was removed from this broker. If it is damaged and fenced, its files are removed."""
         damaged = self._damaged.pop((topic_id, index), None)
         if damaged is None:
             return

@@ -19,7 +19,7 @@ ReplicaKey = tuple[bytes, int]
 
 class DirectoryAssignments:
     """Tells the controller which log directory holds each replica (AssignReplicasToDirs, KIP-858). Assignments noted in
-    one event loop iteration go in one request; those that the controller did not accept are sent again.
+    one event loop iteration go in one request. If the controller refuses the request, they are sent again.
     """
 
     def __init__(

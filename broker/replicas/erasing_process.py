@@ -46,9 +46,10 @@ class ErasingProcess:
         self._work, self._requests = work, 0
 
     async def carry_out(self, request: EraseRequest, on_event: Callable[[EraseEvent], Awaitable[None]]) -> None:
-        """Carry out a request, and call `on_event` with each event. The process goes on meanwhile up to its next event.
-        After an error, also one of `on_event`, the process is ended. Raises what `erase` and `on_event` raise, and
-        `WorkerDied`.
+        """Carry out a request, and call `on_event` with each event of the process. During the call the process works
+        on, up to its next event.
+
+        Raises what `erase` and `on_event` raise, and `WorkerDied`. After any error the process is ended.
         """
         from moldau.storage.erasure.erasing import EraseRequestDone
 

@@ -106,8 +106,8 @@ class InSyncChanges:
             self._propose(partition, isr)
 
     def on_brokers_changed(self) -> None:
-        """Apply changes of registered brokers: a commit no longer waits for a follower that was joining and is fenced
-        now. A follower that is fenced no longer may join.
+        """Apply changes of registered brokers. A commit stops waiting for a joining follower whose broker was fenced. A
+        follower whose broker was unfenced may be proposed for the in-sync set.
         """
         now_ms = self._environment.monotonic_ms()
         for partition in self._replicas:

@@ -126,8 +126,8 @@ class LocalLogs:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The broker epoch of the previous process of this node. It is -1 unless all directories are online, all noted
-        the same epoch, and none may have lost records when that process ended.
+        """The broker epoch of the previous process of this node, if that process ended without losing records;
+        otherwise -1. It is also -1 if a directory is offline, or if the directories noted different epochs.
         """
         epochs = {directory.previous_broker_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}

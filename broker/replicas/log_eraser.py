@@ -54,12 +54,12 @@ CHECK_INTERVAL_S: Final = 0.5
 RETRY_MS: Final = 5_000
 """The time (ms) after an error until the erase orders of a log are tried again."""
 GATHER_S: Final = 0.1
-"""A pass begins when no erase order has come for this time (s)."""
+"""The time (s) without a new erase order after which a pass begins."""
 GATHER_TIMES_MAX: Final = 20
-"""For so many times `GATHER_S` a pass waits at most for further orders, and until all of them are committed."""
+"""The maximum wait of a pass for further orders, and for the commit of all orders, as a multiple of `GATHER_S`."""
 RUNS_OF_PASS_MAX: Final = 200_000
-"""The number of runs of offsets from which on no further order joins a pass, because the worker process has all runs in
-memory.
+"""The maximum number of runs of offsets in the orders of one pass, because the worker process has all runs in memory.
+Only the first order of a pass may have more.
 """
 
 
@@ -98,7 +98,9 @@ class OrderInProgress(NamedTuple):
 
 
 class OrdersDue(NamedTuple):
-    """The number of pending orders in logs that are tried now, and how many of them are not known to be committed."""
+    """The number of all pending orders in logs that are tried now, and the number of those that are not known to be
+    committed.
+    """
 
     orders: int
     uncommitted: int

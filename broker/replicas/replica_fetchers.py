@@ -112,8 +112,8 @@ class ReplicaFetchers:
         return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
 
     def on_brokers_changed(self) -> None:
-        """Note that registered brokers changed, so that a leader may have another address or may have restarted, and
-        fetch.
+        """Fetch from the leaders by their present addresses, because registered brokers changed: a leader may have
+        another address, or may have restarted.
         """
         for fetcher in self._fetchers.values():
             fetcher.on_leader_changed()

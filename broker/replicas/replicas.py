@@ -135,7 +135,7 @@ class Replicas:
         partition.notify_removed(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def error_of(self, topic: str | bytes, index: int) -> ErrorCode:
-        """The error code with which requests for a partition are answered that this broker does not serve."""
+        """The error code of responses about a partition that this broker does not serve."""
         topic_id = self._ids.get(topic, b"") if isinstance(topic, str) else topic
         if index in self._offline.get(topic_id, ()):
             return ErrorCode.KAFKA_STORAGE_ERROR
