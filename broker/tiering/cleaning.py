@@ -96,9 +96,11 @@ class RemoteCleaner:
 
     def tombstones_end_offset(self, partition: Partition) -> int:
         """The offset before which the cleaner may remove tombstones and transaction markers from a log; `INT64_MAX` if
-        the partition is not tiered. At or past it a remote segment, also one that is copied later, may have an older
-        value of the key. The result never decreases, whichever broker leads, copies or cleans. If this broker has not
-        read the newest metadata yet, the result is lower, and less is removed.
+        the partition is not tiered.
+
+        A tombstone at or past this offset stays, because a remote segment, or a segment that is copied later, may have
+        an older value of its key. The offset never decreases, whichever broker leads, copies or cleans. A broker that
+        has not read the newest metadata returns a lower offset, so that less is removed.
         """
         if not is_tiered(partition):
             return INT64_MAX

@@ -313,9 +313,9 @@ class SegmentCopier:
         is_remain: bool = False,
         honours_pins: bool = True,
     ) -> bool:
-        """Delete a remote segment that must not be read any more, or was never read.
+        """Delete a remote segment that must not be read any more, or was never read. Returns whether it is deleted.
 
-        Returns whether it is deleted. It is not if a pin holds it, if it is being deleted already, or if it is a
+        The segment stays if a pin holds it and `honours_pins` is True, if it is being deleted already, or if it is a
         leftover copy (`is_remain`) that was finished in the meantime. Raises `RemoteStorageError` and
         `MetadataNotWritten`; a later call continues the deletion.
         """

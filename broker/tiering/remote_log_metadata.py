@@ -49,8 +49,8 @@ FETCH_WAIT_MS: Final = 500
 FETCH_TIMEOUT_MS: Final = 10_000
 RETRY_S: Final = 0.5
 LOCAL_WAIT_S: Final = 0.5
-"""The interval (seconds) at which the reader of local metadata partitions checks even if no high watermark moved,
-because leaders change.
+"""The interval (seconds) at which the reader of local metadata partitions looks again, even if no high watermark has
+moved: leaders may have changed.
 """
 WRITE_PURPOSE: Final = "remote log metadata, write"
 ATTEMPT_S: Final = 5.0
@@ -147,8 +147,8 @@ class RemoteLogMetadataReader:
     # Reading
 
     def look_for_leaders(self) -> None:
-        """Begin to read from each leader of a metadata partition from which no task reads yet. Leaders may have
-        changed.
+        """Begin a reading task for each broker that leads a metadata partition and has none yet, because leaders may
+        have changed.
 
         The metadata partitions that this broker leads are always read, because it continues removals that other brokers
         have left unfinished.

@@ -73,7 +73,7 @@ from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions
 log = logging.getLogger("moldau.tiering")
 
 SEQUENTIAL_MIN: Final = 2
-"""The number of consecutive fetches from which on they count as those of a sequential reader."""
+"""The minimum number of consecutive fetches by which a reader counts as sequential."""
 READ_SIZE_MAX: Final = 8 << 20
 """The maximum number of bytes of one read, even if the fetch allows more."""
 FAILED_MAX: Final = 1_000
@@ -81,8 +81,8 @@ FAILED_MAX: Final = 1_000
 FAILED_MS_MAX: Final = 10_000
 """The time (ms) for which the error of a read is kept. After that a fetch reads again."""
 LOOK_AGAIN_COUNT: Final = 3
-"""The number of times that the segment of an offset is looked up if its object is missing, because the segment was
-replaced or deleted.
+"""The maximum number of attempts of one read. If an object is missing, because its segment was replaced or deleted, the
+next attempt looks up the segment again.
 """
 PLACES_MAX: Final = 10_000
 """The maximum number of remembered ends of fetches; the oldest are dropped first."""

@@ -69,10 +69,10 @@ class CopyableSegment(NamedTuple):
 
 
 def copy_limit(log: Log, last_stable_offset: int) -> int:
-    """The offset (exclusive) up to which the segments of a log may be copied.
+    """The offset (exclusive) up to which the segments of a log may be copied. Pending erase orders limit it.
 
-    For a compacted log it is the end of the clean part: the records that the first cleaning removes are never uploaded,
-    and the local log has all keys of the dirty part. Pending erase orders limit it, too.
+    For a compacted log it is at most the end of the clean part. So the records that the first cleaning removes are
+    never uploaded, and the local log has all keys of the dirty part.
     """
     limit = min(last_stable_offset, log.erase_orders.copy_end_offset)
     return min(limit, log.first_dirty_offset or 0) if log.config.is_compacted else limit
