@@ -96,11 +96,11 @@ class Controller:
         return ControllerView(self.image, self._index, self._settings)
 
     def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
-        """The decisions with which a new leader begins: their records are the first that it writes.
+        """The decisions with which a new leader begins; their records are the first that it writes.
 
-        They are the abort of a metadata transaction that the earlier leader left open (KIP-868), the bootstrap records
-        if there is no metadata yet, the controller's own registration, and the elections that the earlier leader did
-        not hold.
+        In this order they abort a metadata transaction that the earlier leader left open (KIP-868), write the bootstrap
+        records if there is no metadata yet, register this controller, and hold the elections that the earlier leader
+        did not hold.
         """
         decisions = []
         if self._replay.in_transaction:

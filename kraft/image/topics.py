@@ -191,8 +191,9 @@ class TopicsImage(NamedTuple):
 
 
 class TopicsDelta:
-    """The changes that records make to topics. `with_change` has the changed partitions by topic id, with those of new
-    topics."""
+    """The changes that records make to topics. `changed` has the changed partitions by topic id, including those of new
+    topics.
+    """
 
     __slots__ = ("_created_ids", "_shared", "changed", "created", "deleted", "image")
 

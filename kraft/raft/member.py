@@ -226,7 +226,7 @@ class PeerRequests:
         return True
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """Do not send a request to the peer for `retry_backoff_ms`, because it gave no usable response."""
+        """Delay the next request to the peer by `retry_backoff_ms`, because the peer gave no usable response."""
         self._ready_ms[node_id] = now_ms + self._retry_backoff_ms
 
     def forget(self) -> None:

@@ -84,8 +84,8 @@ def changes_with(view: ControllerView, broker_id: int) -> Changes:
     """The changes that are made when a broker is about to be unfenced: elections in all partitions without a leader, in
     which the broker may be elected.
 
-    A partition may still have the broker as its leader from before a restart, because a former controller failed before
-    it had written all changes for that restart. Such a partition gets the same leader again, in a new leader epoch.
+    A partition may still have the broker as its leader from before a restart: a former controller failed before it had
+    written all changes for that restart. Such a partition gets the same leader again, in a new leader epoch.
     """
     led = [
         PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, leader=broker_id)

@@ -69,7 +69,7 @@ class RaftRole:
         return None
 
     def resign(self) -> Transition | None:
-        """React to this node's controller, which requests another leader."""
+        """Give up the leadership, because this node's controller has failed. Only a leader reacts."""
         return None
 
     def refusal_of_version(self, version: int) -> str | None:

@@ -1,7 +1,8 @@
 """The upgrade from static voters to voters that are in the log: kraft.version 0 to 1, in one batch (KIP-853).
 
-The configuration names voters by id alone. So each voter sends its directory id, its endpoints and the versions that it
-supports to each new leader (UpdateRaftVoter), and the leader keeps them in memory for an upgrade.
+The configuration names voters by id alone. So each voter describes itself to each new leader (UpdateRaftVoter): its
+directory id, its endpoints and the versions that it supports. The leader keeps the descriptions in memory for an
+upgrade.
 """
 
 from __future__ import annotations
