@@ -1,5 +1,5 @@
-"""Applies a follower's fetch to the leader's state before any records are read, and keeps the partitions of the
-follower's fetch session that may have changed since its last response (KIP-227).
+"""Applies a follower's fetch to the leader's state before any records are read. Keeps the partitions of the follower's
+fetch session that may have changed since its last response (KIP-227).
 
 A leader examines only these partitions when the follower fetches, so that idle partitions cost nothing. An append, a
 commit, a change of role, or changed fetch parameters put a partition into `UpdatedPartitions.keys`. It is removed when

@@ -13,10 +13,12 @@ The fetch offset tells the leader which records this replica has, so the order i
 if the topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging
 epoch. Otherwise a truncation could go below it, and remove records that count as committed (KIP-101).
 
-What the machine cannot do itself it asks for as effects, which its shell carries out. Its side of the incremental fetch
-session (KIP-227), `FetchSessionHandler`, chooses the partitions that the next request names: the leader remembers the
-partitions of a session and the fetch parameters of each, so a request names those whose parameters have changed, and
-those that the follower removes. After any error of the session a new session begins with all partitions.
+What the machine cannot do itself it asks for as effects, which its shell carries out.
+
+`FetchSessionHandler`, the follower's side of the incremental fetch session (KIP-227), chooses the partitions that the
+next request names. The leader remembers the partitions of a session with the fetch parameters of each. So a request
+names the partitions whose parameters have changed, and those that the follower removes. After any error of the session
+a new session begins with all partitions.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from moldau.replication.share.in_flight import (
 from moldau.replication.share.share_partition import SharePartition
 
 UNTHROTTLED_DELIVERY_COUNT: Final = 2
-"""The delivery count below which a record is delivered together with any others, whatever the group's limit is."""
+"""Below this delivery count a record is delivered together with any other records, whatever the group's limit is."""
 
 
 class FetchedBatch(NamedTuple):
