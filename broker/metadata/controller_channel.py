@@ -90,7 +90,7 @@ class PendingAttempt:
         self._reply = reply
 
     def reply(self, response: object) -> None:
-        """Pass the response on. A later one, of a controller that answers after the deadline, is dropped."""
+        """Pass the response on, unless the request has had one already: a controller may answer after the deadline."""
         if self.is_over:
             return
         self.is_over = True
@@ -139,7 +139,7 @@ class ControllerChannel:
         self._try(PendingAttempt(request, reply, deadline_ms, version, client))
 
     def close(self) -> None:
-        """Pass no more responses on, because this node stops, and with it the callers that wait for them."""
+        """Stop passing responses on, because this node stops together with the callers that wait for them."""
         self._is_closed = True
 
     def _try(self, attempt: PendingAttempt) -> None:

@@ -93,8 +93,9 @@ def planned_moves(
     found: BrokerReplicas, node_id: int, heirs: Sequence[int], count_max: int
 ) -> Iterator[tuple[str, int, list[int]]]:
     """Choose the next moves, at most `count_max`. Yields topic, partition index and the new replicas of the partition.
-    Broker `node_id` is replaced by the heir with the fewest replicas that has no replica of this partition. If every
-    heir has one, the partition gets one replica fewer.
+
+    Broker `node_id` is replaced by an heir without a replica of the partition, the one with the fewest replicas in all.
+    If every heir has a replica of it, the partition gets one replica fewer.
     """
     for topic, index, partition in found.to_move[:count_max]:
         target = target_of(partition)

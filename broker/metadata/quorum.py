@@ -261,8 +261,8 @@ class Quorum:
     async def join(self) -> None:
         """Take part in the quorum. Returns once this node has read all records that were committed before it started.
 
-        Raises `UnusableMetadata` if the metadata needs a feature that this version does not have, OSError if this
-        node was to lead and its disk is full, and `ForeignQuorum` if the controllers belong to another cluster.
+        Raises `UnusableMetadata` if the metadata needs a feature that this version does not have, and `ForeignQuorum`
+        if the controllers belong to another cluster. Raises OSError if this node was to lead and its disk is full.
         """
         opened = self.opened
         opened.driver.feed(events.Started())

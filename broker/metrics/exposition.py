@@ -35,7 +35,7 @@ class Observations(Protocol):
 
 
 class BucketedObservations(Observations, Protocol):
-    """A histogram: for each upper bound the number of observations up to it, and above the bound before."""
+    """A histogram. `counts` has for each upper bound the number of observations up to it and above the bound before."""
 
     counts: list[int]
 

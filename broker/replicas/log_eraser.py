@@ -387,9 +387,11 @@ def has_erase_orders(its_log: Log) -> bool:
 
 
 def remove_deleted_files(fs: FileSystem, directory: str) -> None:
-    """Remove all `.deleted` files of a log, in an executor thread: those that this pass or an earlier one with an error
-    has replaced, and those of compaction and retention that wait for file.delete.delay.ms, because they may have
-    records that an order names. Raises OSError.
+    """Remove all `.deleted` files of a log, in an executor thread, because they may have records that an order names.
+    Raises OSError.
+
+    Some were replaced by this pass, or by an earlier pass with an error. Others are of compaction and retention, and
+    wait for file.delete.delay.ms.
     """
     with contextlib.suppress(FileNotFoundError):
         names = fs.list_directory(directory)

@@ -368,9 +368,9 @@ class PartitionTurns:
     """Gives partitions turns of work, to a limited number of partitions at once. Its methods are called on the event
     loop.
 
-    An offered partition waits behind those offered before it. Its turn ends when its work returns. If that returns that
-    more is left, the partition waits again, behind the others. So a partition with much work delays the others by one
-    turn at most.
+    An offered partition waits behind those offered before it. Its turn ends when its work returns. If the work returns
+    True, more work is left, and the partition waits again behind the others. So a partition with much work delays the
+    others by one turn at most.
     """
 
     def __init__(self, spawn: Spawn, name: str, limit: Callable[[], int]) -> None:
@@ -422,9 +422,11 @@ class ExpiredSegments(NamedTuple):
 def expired_segments(
     log: Log, remote_log: RemoteLog, high_watermark: int, now_ms: int, superseded_retention_ms: int
 ) -> ExpiredSegments:
-    """The remote segments to delete, oldest first. These are the segments before the log start offset, those that
-    retention deletes (if `cleanup.policy` has "delete"), those whose leader epochs the log does not have any more,
-    and those that were superseded so long ago that no fetch reads them (decision 14). Raises OSError.
+    """The remote segments to delete, oldest first, and the log start offset to set before that. Raises OSError.
+
+    To delete are segments before the log start offset, segments that retention deletes, segments whose leader epochs
+    the log does not have any more, and segments that were superseded so long ago that no fetch reads them (decision
+    14).
 
     `retention.ms` and `retention.bytes` count both tiers: remote segments, and those that are only local. If
     `cleanup.policy` has no "delete", retention deletes no remote segment. The log start offset has to be moved before

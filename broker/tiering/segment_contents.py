@@ -263,9 +263,7 @@ async def contents_of(
 
 
 def check_snapshot(data: bytes, path: str) -> None:
-    """Raise `CannotCopy` if a producer snapshot cannot be copied: a crash has torn a snapshot that was not synced, or
-    the disk has damaged it.
-    """
+    """Raise `CannotCopy` if a producer snapshot is damaged: by a crash before it was synced, or by the disk."""
     try:
         decode_snapshot(data)
     except CorruptSnapshot as error:
