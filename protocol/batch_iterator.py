@@ -11,8 +11,8 @@ class BatchIterator:
     """Iterates over the whole batches of a buffer, and yields (position, header). A batch that is cut short ends the
     iteration without an error.
 
-    Afterwards `position` is the end of the last complete batch, and `partial_size` the number of bytes after it, as at
-    the end of a fetch response or a torn log.
+    After the iteration, `position` is the end of the last whole batch, and `partial_size` is the number of bytes after
+    it. A fetch response or a torn log may end with such bytes.
     """
 
     __slots__ = ("buffer", "end", "position")

@@ -67,8 +67,8 @@ def request_decoder_of(cls: type[T], version: int) -> Decoder[T]:
 
 
 def short_decoder_of(cls: type[T], version: int) -> Decoder[T]:
-    """The compiled decoder of a request class in a version that raises `LongMessage` for a request which would hold the
-    event loop for long."""
+    """The compiled decoder of a request class in a version, for the event loop. The decoder raises `LongMessage` if the
+    request decodes into more than `SHORT_DECODED_SIZE_MAX` bytes of objects."""
     return cast("Decoder[T]", _compiled(_ShortDecoderSource, cls, version))  # type: ignore[arg-type]
 
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 
 class Codec(IntEnum):
-    """The codec in bits 0-2 of a batch's attributes. The lower-case name is Kafka's in `compression.type`."""
+    """The codec in bits 0-2 of a batch's attributes. The name of a member in lower case is Kafka's name of the
+    codec."""
 
     NONE = 0
     GZIP = 1
@@ -54,15 +55,15 @@ class DecompressedSizeExceeded(MalformedMessage):
 
 
 class RecordSizeExceeded(MalformedMessage):
-    """Raised if a record of a compressed batch is larger than `max.decompressed.message.bytes`. The batch may still be
-    valid."""
+    """Raised if a record of a compressed batch is larger than the caller's limit. The batch may nevertheless be
+    well-formed."""
 
 
 EXPANSION = 4
 """The typical decompressed size of records divided by their compressed size."""
 PIECE_SIZE_MIN = 4 << 10
 PIECE_SIZE_MAX = 1 << 16
-"""The least and the largest size (bytes) of a piece that is decompressed at once.
+"""The smallest and the largest size (bytes) of a piece that is decompressed at once.
 
 A piece is small because an executor thread that decompresses it may hold the GIL, so that the event loop waits.
 """
@@ -86,8 +87,8 @@ LZ4_LEVEL_HIGH_MIN = 3
 ZSTD_LEVEL_DEFAULT = 3
 ZSTD_WINDOW_SIZE_MAX = 1 << 27
 ZSTD_WINDOW_SIZE_KEPT = 2 << 20
-"""The largest window (bytes) of a frame whose decompressor is kept for the next frame, with its buffers. It is that of
-the default level."""
+"""The largest window (bytes) of a zstd frame after which its decompressor, with its buffers, is kept for the next
+frame. It is the window of the default compression level."""
 ZSTD_BLOCK_HEADER_SIZE = 3
 ZSTD_BLOCK_RLE = 1
 ZSTD_BLOCK_RESERVED = 3
@@ -136,8 +137,8 @@ def compress_lz4(data: BytesLike, level: int | None) -> bytes:
 
 
 def decompress(codec: Codec, data: BytesLike, *, size_max: int, is_stored: bool = False) -> BytesLike:
-    """Decompress `data` to at most `size_max` bytes. `Codec.NONE` returns the data itself. `is_stored`: whether the
-    data is from a log, whose batches were decompressed before they were appended.
+    """Decompress `data` to at most `size_max` bytes. `Codec.NONE` returns the data itself. With `is_stored` the data is
+    from a log, and ISA-L may decompress gzip.
 
     Raises `DecompressedSizeExceeded` past the limit, and `MalformedMessage` for data that is corrupt, cut short or
     followed by other bytes.
@@ -154,7 +155,8 @@ def expand(
     codec: Codec, data: BytesLike, *, size_max: int, piece_size_max: int = PIECE_SIZE_MAX, is_stored: bool = False
 ) -> Iterator[BytesLike]:
     """Decompress `data`, and yield pieces of at most about `piece_size_max` bytes. A snappy block is one piece of any
-    size. `is_stored`: see `decompress`. Raises as `decompress`."""
+    size. `is_stored`: see `decompress`. Raises as `decompress`, but does not compare uncompressed data with
+    `size_max`."""
     if codec is Codec.NONE:
         view = memoryview(data)
         return (view[start : start + piece_size_max] for start in range(0, len(view), piece_size_max))
@@ -168,8 +170,8 @@ def expander_of(codec: Codec, is_stored: bool) -> Callable[[BytesLike, int, int]
 def pull_pieces(
     pull: Callable[[int], bytes], compressed_size: int, size_max: int, piece_size_max: int
 ) -> Iterator[bytes]:
-    """Yield the pieces that `pull(size)` returns, until it returns an empty one. Raises `DecompressedSizeExceeded` if
-    they are more than `size_max` bytes together."""
+    """Call `pull(size)` until it returns no bytes, and yield the pieces that it returns. Raises
+    `DecompressedSizeExceeded` if the pieces have more than `size_max` bytes together."""
     piece_size = min(max(EXPANSION * compressed_size, PIECE_SIZE_MIN), piece_size_max)
     total = 0
     while piece := pull(min(piece_size, size_max - total + 1)):
@@ -200,7 +202,8 @@ def expand_stored_gzip(data: BytesLike, size_max: int, piece_size_max: int) -> I
 def inflate(
     stream: Inflater, error: type[Exception], data: BytesLike, size_max: int, piece_size_max: int
 ) -> Iterator[bytes]:
-    """Decompress one gzip member by `stream`, which raises `error`. Raises as `decompress`."""
+    """Decompress one gzip member in pieces by the decompressor `stream`. `error` is the exception that `stream` raises
+    for corrupt data. Raises as `decompress`."""
     rest: BytesLike = data
 
     def pull(size: int) -> bytes:
@@ -300,8 +303,8 @@ def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[
 
 
 _kept_decompressors: list[ZstdDecompressor] = []
-"""A decompressor that no frame uses; a new one takes the time of decompressing 10 KB. A frame takes it out of the list,
-because threads must not share it."""
+"""At most one decompressor, which is not in use. A frame removes it from the list while it uses it, because threads
+must not share it. A new decompressor takes the time of decompressing 10 KB."""
 
 
 def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
@@ -324,7 +327,7 @@ def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator
 
 
 def walk_zstd_frames(data: BytesLike) -> int:
-    """Check that `data` consists of whole zstd frames, by the sizes of their blocks. The library does not report
+    """Check by the sizes of the blocks that `data` consists of whole zstd frames, because the library does not report
     truncated data. Returns the largest window size (bytes) of the frames. Raises `MalformedMessage`."""
     import zstandard
 

@@ -31,9 +31,11 @@ CONTENT_CHARGE: Final = 4
 """The bytes that are counted for each byte of text. CPython stores a text with one character outside of the basic plane
 in 4 bytes for each character."""
 TEXT_ERRORS: Final = "moldau-text"
-"""The name of the handler, for `str(data, "utf-8", TEXT_ERRORS)`. It raises `MalformedMessage`."""
+"""The name of the error handler for `str(data, "utf-8", TEXT_ERRORS)`. The handler reads a byte that is not UTF-8 as
+U+FFFD, and raises `MalformedMessage` if the text could then exceed `TEXT_SIZE_MAX` bytes."""
 CUT_FIELDS: Final = ("error_message", "status_detail")
-"""The fields of responses whose texts are cut: they are this node's own, and repeat those of requests."""
+"""The fields of responses whose texts are cut to `TEXT_SIZE_MAX` bytes. This node writes these texts, and may repeat
+strings of the request in them."""
 
 OBJECT_SIZE: Final = 48
 SLOT_SIZE: Final = 8
@@ -129,5 +131,5 @@ codecs.register_error(TEXT_ERRORS, _replaced)
 
 
 def cut_text(data: bytes) -> bytes:
-    """Cut a text in UTF-8 to the size that a string may have."""
+    """Cut a text in UTF-8 to `TEXT_SIZE_MAX` bytes. A character that would be cut in two is left out."""
     return data[:TEXT_SIZE_MAX].decode(errors="ignore").encode()

@@ -103,8 +103,8 @@ def runs_within(order: EraseOrder, first_offset: int, end_offset: int) -> list[R
 
 
 def packed_runs(runs: Iterable[Run]) -> bytes:
-    """Pack runs of offsets into 16 bytes each, in which they are sent between processes: an event loop pickles bytes
-    much faster than tuples."""
+    """Pack runs of offsets into 16 bytes each, to send them to another process. An event loop pickles bytes much faster
+    than tuples."""
     return _packed(offset for run in runs for offset in run)
 
 
@@ -118,14 +118,14 @@ def _packed(offsets: Iterable[int]) -> bytes:
 
 
 def unpacked_runs(packed: bytes) -> list[Run]:
-    """Return the runs of offsets in what `packed_runs` has returned."""
+    """Unpack the bytes that `packed_runs` has returned into runs of offsets."""
     offsets = array("q", packed)
     return list(map(Run, offsets[::2], offsets[1::2]))
 
 
 def receipt_setting(partition: int, order_id: str, page: int) -> str:
-    """Return the config name under which DescribeConfigs of a topic gives one page of the receipt of an erase order.
-    `order_id` is in hex."""
+    """Return the config name under which a DescribeConfigs of the topic returns one page of the receipt of an erase
+    order. `order_id` is in hex."""
     return f"moldau.erase.{partition}.{order_id}.{page}"
 
 
@@ -189,7 +189,8 @@ def read_sent_order(batch: BytesLike) -> EraseOrder | str:
 
 
 def problem_of_order(order: EraseOrder, end_offset: int) -> str | None:
-    """Explain why an erase order is not valid for a log with the high watermark `end_offset`; None if it is valid."""
+    """Return a sentence about why an erase order is not valid for a log whose high watermark is `end_offset`; None if
+    the order is valid."""
     runs = order.runs
     if not runs:
         return "an erase order names no offsets"

@@ -3,8 +3,8 @@
     request    key (int16) · version (int16) · correlation id (int32) · client id (nullable string) · tags · message
     reply      correlation id (int32) · tags · message
 
-The header of a request has tags in the flexible versions of its message, that of a response in the versions from
-`header_flexible_from` on. Nodes of Moldau send no tags in headers, and skip the tags that they receive.
+The header of a request has tags in the flexible versions of its message. The header of a response has tags from the
+version `header_flexible_from` on. Nodes of Moldau send no tags in headers, and skip the tags that they receive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REQUEST_HEAD: Final = Struct(">hhih")
 """The format of a request header up to the client id: API key, version, correlation id, and the size of the client id
 in bytes (-1 if there is no client id)."""
 SIZED_REQUEST_HEAD: Final = Struct(">ihhi")
-"""The format of the beginning of a request: the size of the frame, then API key, version and correlation id."""
+"""The format of the first bytes of a request frame: the size of the frame, then API key, version and correlation id."""
 CLIENT_ID_POSITION: Final = 8
 """The position of the client id, which begins with its size, in a request header."""
 

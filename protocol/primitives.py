@@ -41,8 +41,8 @@ def wrong_length(name: str, length: int) -> MalformedMessage:
 def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits. Returns its value and the position after it.
 
-    Raises `MalformedMessage` if it has more than five bytes or 32 bits, and `IndexError` if the buffer ends before it
-    does.
+    Raises `MalformedMessage` if the varint has more than five bytes or 32 bits, and `IndexError` if the buffer ends
+    within it.
     """
     value = shift = 0
     for _ in range(UVARINT_SIZE_MAX):
@@ -58,8 +58,9 @@ def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
 
 
 def read_text_size(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Read the size of a compact string, which is encoded plus one. Returns the size plus one and the position after
-    it. Raises as `read_uvarint`, and `MalformedMessage` for a string of more than `TEXT_SIZE_MAX` bytes."""
+    """Read the size of a compact string, whose encoding is the size plus one. Returns the size plus one and the
+    position after it. Raises as `read_uvarint`, and `MalformedMessage` for a string of more than `TEXT_SIZE_MAX`
+    bytes."""
     size, position = read_uvarint(buffer, position)
     if size > TEXT_SIZE_MAX + 1:
         raise MalformedMessage(f"a string of {size - 1} bytes")
@@ -115,8 +116,8 @@ Crc32c: TypeAlias = Callable[[BytesLike, int], int]
 
 
 def load_crc32c() -> Crc32c:
-    """Load the C function of the `crc32c` package, which takes data and the checksum so far, and returns the checksum.
-    It reads any buffer without a copy.
+    """Load the C function of the `crc32c` package. It takes data and the checksum of the bytes before them, returns the
+    checksum, and reads any buffer without a copy.
 
     The `__init__` of the package asks `importlib.metadata` for a version string, which costs 30 ms and 4 MB at start.
     Only the extension module is needed, so it is loaded without the package. A package with another layout is imported
@@ -139,7 +140,7 @@ crc32c: Crc32c = load_crc32c()
 
 
 TAGS_MAX = 1 << 10
-"""The most tags that one tagged section may have if they are skipped. Skipped tags take no memory, but time."""
+"""The most tags that a tagged section without known tags may have. Skipping a tag takes time, but no memory."""
 
 
 def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
@@ -164,8 +165,8 @@ def skip_tags(buffer: BytesLike, position: int) -> int:
 
 
 def append_tags(append: Callable[[Chunk], None], section: list[tuple[int, list[Chunk]]]) -> None:
-    """Append an encoded tagged section. `section` has the pieces of each value with its tag, in ascending order of
-    tags."""
+    """Encode a tagged section, and pass its pieces to `append`. `section` has (tag, pieces of the value) in ascending
+    order of tags."""
     append(uvarint(len(section)))
     for number, chunks in section:
         append(uvarint(number) + uvarint(sum(map(len, chunks))))

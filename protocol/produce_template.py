@@ -36,11 +36,13 @@ MARKS: Final = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 SIZE: Final = struct.Struct(">i").unpack_from
 REPLY_HEAD: Final = struct.Struct(">i").pack
 RECORDS_SIZE_MAX: Final = 1 << 21
-"""The most bytes of records in a frame that the hook answers. A larger size field has more than three bytes."""
+"""The limit on the bytes of records in a frame that a template recognises. The compact size of larger records has more
+than three bytes."""
 
 
 class ProduceTemplate:
-    """The parts that the frames of one producer for one partition have in common, in one version."""
+    """The parts that the frames of one producer for one partition have in common, in one version. A template finds the
+    records in such a frame and makes the reply, without decoding."""
 
     __slots__ = ("_end", "_head", "_is_flexible", "_middle", "_prefix", "_reply_size", "_tail", "version")
 
@@ -58,9 +60,10 @@ class ProduceTemplate:
         self._reply_size = REPLY_HEAD(4 + len(self._middle) + 24 + len(self._tail))
 
     def records_in(self, frame: memoryview) -> memoryview | None:
-        """The records in a frame, if it has the common parts.
+        """Return the records in a frame that has the common parts.
 
-        Returns None for any other frame, for records of a transaction, and for control records."""
+        Returns None for any other frame, for records of a transaction, and for control records.
+        """
         position = self._end
         if bytes(frame[:4]) != self._head or bytes(frame[PREFIX_POSITION:position]) != self._prefix:
             return None
@@ -87,8 +90,8 @@ class ProduceTemplate:
 
 
 def successful_response(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
-    """The response to a successful request for one partition. `places` has base offset, append time and log start
-    offset."""
+    """The part of a response for the one partition of a successful request. `places` has base offset, append time and
+    log start offset."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     base_offset, log_append_time_ms, log_start_offset = places
@@ -103,7 +106,8 @@ def successful_response(request: ProduceRequest, places: tuple[int, int, int]) -
 
 
 def produce_template_of(frame: memoryview, version: int, request: ProduceRequest) -> ProduceTemplate | None:
-    """The common parts of further requests like this one; None if these cannot be recognised without decoding."""
+    """Make the template of requests like this one, whose frame and decoded form are given; None if such requests cannot
+    be recognised without decoding. With a template, the records of `request` are set to None."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     records = data.records
@@ -126,7 +130,8 @@ def produce_template_of(frame: memoryview, version: int, request: ProduceRequest
 
 
 def compact_size(frame: memoryview, position: int) -> tuple[int, int]:
-    """Parse a compact size of at most three bytes, and return it with the position after it; -1 for a longer one."""
+    """Parse a compact size of at most three bytes. Returns the size and the position after it. The size is -1 if it has
+    more bytes."""
     first = frame[position]
     if first < 0x80:
         return first - 1, position + 1

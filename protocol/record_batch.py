@@ -190,8 +190,8 @@ def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) 
     """Read the header of the batch that starts at `position`. The rest of the batch need not be in the buffer.
 
     With `takes_old`, which is for stored bytes, the header of a message of format 0 or 1 is also accepted
-    (`old_header`). Raises `MalformedMessage` if fewer than 61 bytes are in the buffer, if the length cannot hold a
-    header, or if the magic is another. Nothing is allocated for the claimed length; the caller checks whether the whole
+    (`old_header`). Raises `MalformedMessage` for another magic, for a length that cannot hold a header, and if the
+    buffer ends before the header does. Nothing is allocated for the claimed length; the caller checks whether the whole
     batch is in the buffer.
     """
     header = BatchHeader()
@@ -225,17 +225,18 @@ def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) 
 
 
 def may_be_old_message(buffer: BytesLike, position: int) -> bool:
-    """Whether the bytes at `position` may be a message of format 0 or 1: they are long enough for its fixed fields, and
-    have its magic."""
+    """Whether a message of format 0 or 1 may begin at `position`: the buffer has enough bytes for its fixed fields, and
+    the magic is 0 or 1."""
     return len(buffer) - position >= OLD_MESSAGE_SIZE_MIN and buffer[position + MAGIC_POSITION] < MAGIC
 
 
 def old_header(buffer: BytesLike, position: int) -> BatchHeader:
-    """Read the header of a message of format 0 or 1, as a batch header with one offset, without leader epoch and
+    """Read the header of a message of format 0 or 1, as a batch header with one offset, and without leader epoch and
     producer.
 
-    A compressed message has the offset of its last inner message; only its contents have the offset of the first
-    (`old_messages.upgrade_messages`). Raises `MalformedMessage` for a length that cannot hold the message's fields.
+    The offset of a compressed message is that of its last inner message. Its first offset is known only after
+    decompression (`old_messages.upgrade_messages`). Raises `MalformedMessage` for a length that cannot hold the
+    message's fields.
     """
     header = BatchHeader()
     header.base_offset, header.batch_length, header.crc, header.magic, attributes = OLD_MESSAGE_FORMAT.unpack_from(
@@ -269,9 +270,11 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
 
 
 def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | None:
-    """The header of the batch, or of the message of an older format, at `position`; None if it goes past `end`. Raises
-    `MalformedMessage` if neither can begin at the position. If the header is cut short, the bytes that exist are
-    checked."""
+    """The header of the batch, or of the message of an older format, at `position`; None if the batch goes past `end`.
+
+    Raises `MalformedMessage` if no batch and no older message can begin at `position`. Of a header that is cut short,
+    the fields that are in the buffer are checked.
+    """
     remaining = end - position
     if remaining < HEADER_SIZE and not (remaining >= OLD_MESSAGE_SIZE_MIN and may_be_old_message(buffer, position)):
         refuse_impossible_start(buffer, position, remaining)
@@ -281,8 +284,8 @@ def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | Non
 
 
 def refuse_impossible_start(buffer: BytesLike, position: int, size: int) -> None:
-    """Raise `MalformedMessage` if `size` bytes at `position`, fewer than a header, cannot be the beginning of a batch
-    or of an older message."""
+    """Raise `MalformedMessage` if the `size` bytes at `position` cannot begin a batch or an older message. They are
+    fewer bytes than a batch header has."""
     if size >= LOG_OVERHEAD:
         (length,) = INT32.unpack_from(buffer, position + INT64.size)
         is_batch = size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] == MAGIC
@@ -393,8 +396,8 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64, first: i64) -> 
 
 
 def whole_records(window: bytes, count_max: int) -> tuple[int, int, int]:
-    """Find the whole records, at most `count_max`, at the beginning of the window. Returns their number, their size,
-    and the size of the record after them (0 if it is unknown)."""
+    """Find the whole records, at most `count_max`, at the beginning of the window. Returns their number, their size in
+    bytes, and the size of the record after them (0 if it is unknown). Both sizes include the size fields."""
     limit: i64 = len(window)
     left: i64 = count_max
     at: i64 = 0
@@ -416,8 +419,8 @@ def whole_records(window: bytes, count_max: int) -> tuple[int, int, int]:
 
 
 def largest_record(window: bytes, count: int) -> int:
-    """The size (bytes) of the largest of the `count` whole records at the beginning of the window, by their size
-    fields."""
+    """The size (bytes) of the largest of the `count` whole records at the beginning of the window, without its size
+    field."""
     at: i64 = 0
     left: i64 = count
     largest: i64 = 0
@@ -488,8 +491,8 @@ def read_raw_varlong(window: bytes, at: i64) -> tuple[i64, i64]:
 
 
 def window_of_record(buffer: BytesLike, position: i64, size: i64, end: i64) -> tuple[bytes, i64]:
-    """A window with the whole record at `position`, and the position at which the window begins. The window of a large
-    record is without its key and value."""
+    """Copy the record of `size` bytes at `position` into a window. Returns the window and the position in the buffer at
+    which it begins. The window of a large record lacks the key and the value."""
     if position + size > end:
         raise MalformedMessage(f"a record of {size} bytes goes past the end of its batch")
     if size > WINDOW_SIZE:
@@ -499,8 +502,7 @@ def window_of_record(buffer: BytesLike, position: i64, size: i64, end: i64) -> t
 
 
 def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
-    """The bytes of a large record with its key and value replaced by empty ones, so that its framing fits into one
-    window."""
+    """Copy a large record without the contents of its key and value, so that its framing fits into one window."""
     head = bytes(buffer[position : min(position + RECORD_HEAD_SIZE_MAX, end)])
     at: i64 = 1
     size: i64
@@ -519,8 +521,8 @@ def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
 
 
 def append_empty_field(framing: bytearray, raw_size: i64) -> i64:
-    """Append the size of an empty field, or of a null field, in place of the size `raw_size` (before zig-zag decoding).
-    Returns the number of bytes of the field's content, which the caller has to skip."""
+    """Append the size of an empty field, or of a null field, instead of `raw_size`, which is not zig-zag decoded.
+    Returns the number of bytes of the field's content, which the caller skips."""
     if raw_size & 1 == 0:
         framing.append(0)
         return raw_size >> 1

@@ -29,7 +29,7 @@ from moldau.protocol.record_batch import (
 
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 NEXT_OFFSET = -1
-"""The offset of a record to be written that means: the offset after that of the record before it."""
+"""The offset of a record that follows directly after the record before it."""
 NULL = varint(-1)
 
 
@@ -62,9 +62,9 @@ def build_batch(
 ) -> bytes:
     """Build one batch of all the records, in the given order.
 
-    With `log_append_time_ms` the timestamp type is log append time, and this is the effective timestamp of every
-    record. `last_offset` is for compaction, which may remove the last records of a batch, or all of them, and keeps its
-    end offset. Offsets must ascend from `base_offset`.
+    With `log_append_time_ms` the timestamp type is log append time, and every record has this timestamp. `last_offset`
+    is for compaction: a batch keeps its end offset even if its last records, or all of them, are removed. Offsets must
+    ascend from `base_offset`.
     """
     body = bytearray()
     base_timestamp = NO_TIMESTAMP if delete_horizon_ms is None else delete_horizon_ms
@@ -116,8 +116,8 @@ def assemble(
     base_sequence: int,
     records_count: int,
 ) -> bytes:
-    """Build a batch from its header fields and its encoded records, which lie in one or several parts and are copied
-    once. Length and checksum are computed."""
+    """Build a batch from its header fields and its encoded records. The records may be in several parts, which are
+    copied once. Length and checksum are computed."""
     header = bytearray(
         HEADER.pack(
             base_offset,

@@ -15,7 +15,7 @@ from moldau.protocol.record_stream import record_runs
 RECORDS_SIZE_MAX = 256 << 20
 """The most bytes of a batch's decompressed records, for a caller that sets no limit of its own."""
 HAS_HEADERS: Final = b"a record with headers, or a malformed one"
-"""Told from values by its identity."""
+"""What `value_without_headers` returns if it cannot tell the value. Compare it by `is`."""
 
 
 def records_of(
@@ -28,9 +28,9 @@ def records_of(
 ) -> Iterator[Record]:
     """Decode the records of the batch at `position` one by one, with absolute offsets and effective timestamps.
 
-    The effective timestamp is the append time (the batch's max timestamp) if the timestamp type of the batch says so.
-    Control records are included. Raises `MalformedMessage` if the framing is wrong, and `RecordSizeExceeded` for a
-    record of more than `record_size_max` bytes in a compressed batch. The caller verifies the checksum.
+    If the timestamp type of the batch is log append time, all records have the max timestamp of the batch. Control
+    records are included. Raises `MalformedMessage` if the framing is wrong, and `RecordSizeExceeded` for a record of
+    more than `record_size_max` bytes in a compressed batch. The caller verifies the checksum.
     """
     if header is None:
         header = parse_header(buffer, position, True)
@@ -66,15 +66,15 @@ def record_runs_of(
 def decode_records(
     body: bytes, header: BatchHeader, is_wanted: Callable[[bytes | None], bool] | None = None
 ) -> Iterator[Record]:
-    """Decode the records in the decompressed body of a batch. With `is_wanted`, only those whose value it accepts are
-    made; the others are checked all the same. Raises `MalformedMessage`."""
+    """Decode the records in the decompressed body of a batch. With `is_wanted`, only records whose value it accepts are
+    yielded; the framing of the others is checked, too. Raises `MalformedMessage`."""
     if header.records_count < 0:
         raise MalformedMessage(f"a batch of {header.records_count} records")
     return decode_run(body, header.records_count, header, is_wanted)
 
 
 def decode_runs(runs: Iterable[tuple[bytes, int]], header: BatchHeader) -> Iterator[Record]:
-    """Decode the records of a batch, whose runs are asked for one by one. Raises as `decode_run`."""
+    """Decode the records of a batch run by run. The next run is fetched when it is needed. Raises as `decode_run`."""
     for run, count in runs:
         yield from decode_run(run, count, header)
 
@@ -112,7 +112,7 @@ def decode_run(
 
 def value_without_headers(body: bytes, start: int, end: int) -> bytes | None:
     """The value of the record in `body[start:end]`; `HAS_HEADERS` if the record has headers or is malformed. Raises
-    IndexError if the bytes end before it.
+    `IndexError` if the bytes end within it.
 
     Numbers of one byte are read without a call.
     """
@@ -134,8 +134,8 @@ def value_without_headers(body: bytes, start: int, end: int) -> bytes | None:
 def decode_record(
     body: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> tuple[Record, int]:
-    """Decode one record, whose size was read before; `position` is after the size. Returns the record and the position
-    after it. Raises `IndexError` if the bytes end before it.
+    """Decode one record at `position`, which is after its size field. Returns the record and the position after it.
+    Raises `IndexError` if the bytes end within it.
 
     Sizes of one byte, the most frequent ones, are decoded without a call.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEYS: Final = 1
 VALUES: Final = 2
 NO_HEADERS: Final = -1
-"""The position that stands for the headers of a record without headers."""
+"""The position of headers for a record that has none."""
 NULL: Final = -1
 PAST_BATCH: Final = "a record goes past the end of its batch"
 PAST_RECORD: Final = "a record goes past its end"
@@ -28,7 +28,7 @@ TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
 
 
 class RecordSpans:
-    """The fields of the records that were read, in the order of the records."""
+    """The fields of the records of some batches as columns, in the order of the records."""
 
     def __init__(
         self,
@@ -125,9 +125,11 @@ class RecordSpans:
         return sum(len(field) for field in fields if field is not None), fields.count(None)
 
     def copy(self, column: int, ends: Buffer, data: Buffer, validity: Buffer | None) -> None:
-        """Write a column in the layout of Arrow's binary type, which holds less than 2 GiB. `ends` gets one 32-bit
-        number more than there are records, `data` the bytes, and `validity` one bit for each record. `validity` may be
-        None if no field is null."""
+        """Write a column in the layout of Arrow's binary type, which holds less than 2 GiB.
+
+        The caller allocates the buffers. `data` gets the bytes of the fields, and `ends` their ends: a 0, then a 32-bit
+        number for each record. `validity` gets one bit for each record, and may be None if no field is null.
+        """
         numbers, out = memoryview(ends).cast("B").cast("i"), memoryview(data).cast("B")
         bits = None if validity is None else memoryview(validity).cast("B")
         numbers[0] = end = 0

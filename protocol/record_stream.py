@@ -30,9 +30,9 @@ RECORD_SIZE_UNLIMITED = (1 << 31) - 9
 def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -> Iterator[tuple[bytes, int]]:
     """Split the decompressed records of a batch into runs of whole records. Yields each run with its number of records.
 
-    `count` is the number of records in the header of the batch. If the bytes do not contain exactly `count` whole
-    records, the last run has the bytes that are left over and the number of records that are missing (0 if there are
-    too many bytes), and the reader of the run must refuse it. Raises `RecordSizeExceeded` for a record of more than
+    `count` is the number of records in the header of the batch. If the bytes are not exactly `count` whole records, the
+    last run has the bytes that are left over, with the number of records that are missing; that number is 0 if there
+    are too many bytes. The caller must refuse such a run. Raises `RecordSizeExceeded` for a record of more than
     `record_size_max` bytes.
     """
     held = bytearray()
@@ -66,8 +66,9 @@ def refuse_large_record(size: int, record_size_max: int) -> None:
 
 
 def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_size_max: int) -> tuple[int, int, int]:
-    """Check the framing of the records of a compressed batch, run by run. Returns the result of `walk_records` for the
-    whole batch, or for the runs up to the first one with a wrong offset delta."""
+    """Check the framing of the records of a batch, run by run. Returns the result of `walk_records` for the whole
+    batch. The check ends early at a wrong offset delta (`OFFSETS_DIFFER`), and then the result is that of the runs up
+    to it."""
     stored = memoryview(batch)[HEADER_SIZE : header.size]
     flags = 0
     low, high = (1 << 63) - 1, -(1 << 63)

@@ -51,14 +51,16 @@ from moldau.protocol.record_reader import decode_records, records_of
 from moldau.protocol.record_stream import RECORD_SIZE_MAX, RECORD_SIZE_UNLIMITED, refuse_large_record, walk_batch
 
 LOOP_EXPANDED_SIZE_MAX = 4 << 20
-"""The decompressed size (bytes) up to which a batch of at most `LOOP_RECORDS_MAX` records is validated on the event
-loop. A larger batch is validated in an executor thread, so that other connections do not wait for it."""
+"""The decompressed size (bytes) up to which a compressed batch is validated on the event loop, if it has at most
+`LOOP_RECORDS_MAX` records. A larger batch is validated in an executor thread, so that other connections do not wait for
+it."""
 LOOP_RECORDS_MAX = 50_000
 KEYLESS = "Compacted topic cannot accept message without key"
 RECORD_ERRORS_MAX = 1000
 """The most invalid records that a response lists. DIVERGES: Kafka lists all of them, even if there are millions."""
 LEGACY_LENGTH_MIN = 14
-"""The smallest length field of a message of magic 0. Kafka refuses a smaller length before it looks at the magic."""
+"""The smallest length field that a message of magic 0 can have. Kafka refuses a smaller length before it looks at the
+magic."""
 PRODUCE_VERSION_OF_ZSTD = 7
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
@@ -109,12 +111,11 @@ class RejectedBatch(NamedTuple):
     message: str
     record_errors: tuple[RecordError, ...] = ()
     is_of_log: bool = True
-    """Whether the response has the log start offset. For faults that Kafka finds before it reads that offset, it
-    answers -1.
-    """
+    """Whether the response has the log start offset of the partition. It is false, and the response has -1, for a fault
+    that Kafka finds before it reads the log start offset."""
     is_postponed: bool = False
-    """Whether the batch is not refused but too large to be validated on the event loop, so that an executor thread has
-    to validate it (`examine_batch`)."""
+    """Whether the batch is only too large to be validated on the event loop. An executor thread then validates it
+    (`examine_batch`)."""
 
 
 class ValidBatch(NamedTuple):
@@ -127,9 +128,9 @@ class ValidBatch(NamedTuple):
 def examine_batch(
     batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int
 ) -> ValidBatch | RejectedBatch:
-    """Validate header and records of a batch in one call, in bounded memory, on an executor thread.
+    """Validate header and records of a batch in one call, on an executor thread and in bounded memory.
 
-    It may change `batch`, as `validate_records` may.
+    The result is that of `validate_records`. The bytes of `batch` may be changed in place.
     """
     header = validate_header(batch, rules, produce_version=produce_version)
     if isinstance(header, RejectedBatch):
@@ -141,7 +142,7 @@ def validate_header(
     batch: BytesLike, rules: AppendRules, *, produce_version: int = PRODUCE_VERSION_OF_ZSTD
 ) -> BatchHeader | RejectedBatch:
     """Validate the header of the one batch that fills the buffer: lengths, checksum, codec and counts. Returns the
-    header, or the refusal. It is the first stage of the validation."""
+    header, or the refusal. It is the first of the two stages."""
     try:
         header = parse_header(batch)
     except MalformedMessage:
@@ -176,11 +177,11 @@ def validate_header(
 def validate_records(
     batch: BytesLike, header: BatchHeader, rules: AppendRules, now_ms: int, *, is_beside_loop: bool = False
 ) -> ValidBatch | RejectedBatch:
-    """Validate the records of a batch whose header is valid, and rewrite them if the topic's settings require it. It is
-    the second stage of the validation.
+    """Validate the records of a batch whose header is valid. It is the second of the two stages. The batch is
+    rewritten, if possible in place, if the topic's settings require it.
 
-    The result has the given header, updated to the rewritten bytes. On the event loop a large batch is refused as
-    postponed.
+    The result has the given `header`, whose fields are set to those of the rewritten batch. Unless `is_beside_loop`,
+    the result for a large batch is `POSTPONED`.
     """
     attributes = header.attributes
     size_max = rules.expanded_bytes_max
@@ -304,8 +305,7 @@ def refusal_of_size(size: int, rules: AppendRules) -> RejectedBatch:
 
 
 def refusal_of_unreadable(batch: BytesLike) -> RejectedBatch:
-    """The refusal of bytes that are not a batch of magic 2. As in Kafka, length, magic and end are checked in this
-    order."""
+    """The refusal of bytes that are not a batch of magic 2. Length, magic and end are checked in Kafka's order."""
     size = len(batch)
     length = INT32.unpack_from(batch, LOG_OVERHEAD - INT32.size)[0] if size >= LOG_OVERHEAD else None
     magic = batch[MAGIC_POSITION] if size > MAGIC_POSITION else None
@@ -334,8 +334,8 @@ def _record_size_max(rules: AppendRules) -> int:
 def refusal_of_records(
     batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> RejectedBatch | None:
-    """The refusal of a batch that lists its invalid records; None if no record is invalid, for example because only
-    records without a timestamp were suspected. If `body` is None, the batch is decompressed again, piece by piece."""
+    """Find the invalid records of a batch, and return the refusal that lists them; None if no record is invalid. A
+    record without a timestamp is valid. If `body` is None, the batch is decompressed again, piece by piece."""
     errors: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD
     needs_keys = rules.is_compacted

@@ -5,10 +5,10 @@
     topics: [(name, partitions: [index])]    topics: [(name, partitions: [(index, error)])]
     groups: [id]                             groups: [(id, error)]
 
-The error is in the field that the response has for it: in its first level if this has one in the version, otherwise in
-each element. Elements repeat those fields of the request that name something. Which list of the response belongs to
-which list of the request follows from the names: the elements share such a field, or the elements of the request are
-its values. `EXCEPTIONS` has the APIs that differ.
+If the response itself has an error code in the version, the error is there. Otherwise it is in each element of the
+lists, and an element repeats the names and ids of the corresponding element of the request. Two lists correspond if
+their elements have the same name or id, or if the elements of the request are the names or ids themselves. `EXCEPTIONS`
+has the APIs that differ.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ NAMES: Final = {
         )
     },
 }
-"""What each field with a name or an id stands for, by the field's name. Messages have several field names for a topic,
-and for a partition."""
+"""The meaning of each field that has a name or an id, by the field's name. Messages have several field names for a
+topic, and for a partition."""
 UNKNOWN: Final = frozenset(
     {
         "base_offset",
@@ -98,21 +98,21 @@ def refused(request: object, version: int | None, error: ErrorCode, message: str
 
 
 def refused_with_text(request: object, version: int | None, error: ErrorCode) -> Any:
-    """The response that refuses a request as a whole, with Apache Kafka's message for the error. For most errors, and
-    in some APIs, there is no message."""
+    """The response that refuses a request as a whole, with Apache Kafka's message for the error. Most errors and some
+    APIs have no message."""
     return _refuse(request, version, error, _text(request, error))
 
 
 def refused_elements(request: object, version: int, error: ErrorCode, results: str) -> list[object]:
-    """The elements of the list `results` of a refusal, each with the error and its message. The caller puts them into a
-    response that refuses only these elements."""
+    """Make one element of the list `results` for each element of the request, with the error and its message. The
+    caller adds them to a response that refuses only these elements."""
     elements: list[object] = getattr(_refuse(request, version, error, _text(request, error), repeats=True), results)
     return elements
 
 
 def refused_parts(request: object, version: int, error: ErrorCode) -> Any:
-    """The response in which each element of the request has the error, even if the response has an error code for the
-    whole."""
+    """The response in which each element of the request is refused with the error, even if the response itself has an
+    error code."""
     return _refuse(request, version, error, None, repeats=True)
 
 

@@ -122,8 +122,8 @@ def nullable(since: int = 0, until: int = VERSION_MAX) -> FieldAttributes:
 def tag(number: int) -> FieldAttributes:
     """Declare that a field is in the tagged section, with this tag.
 
-    A tagged struct that is absent, because all of its fields have their defaults, is None. If it is also nullable, an
-    absent one is a struct of defaults, and None stands for null.
+    A tagged struct is left out if all of its fields have their defaults. Decoding then yields None; if the field is
+    nullable, it yields a struct of defaults, because None means null.
     """
     return FieldAttributes(tag=number)
 
@@ -141,7 +141,7 @@ def empty() -> list[T]:
 
 
 class Field(NamedTuple):
-    """One field of a struct, with what is declared about it for all versions."""
+    """The declaration of one field of a struct, for all versions."""
 
     name: str
     kind: WireType | type[object]
@@ -207,7 +207,7 @@ def spec_of(cls: type[object]) -> Spec:
 
 
 def header_flexible_from(cls: type[object]) -> int:
-    """The first version of a message in which its header ends with a tagged section; VERSION_MAX if there is none."""
+    """The first version of a message whose header ends with a tagged section; `VERSION_MAX` if there is none."""
     spec = spec_of(cls)
     return spec.flexible.first if spec.has_flexible_header and spec.flexible != NEVER else VERSION_MAX
 
@@ -239,8 +239,8 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
 
 
 def fields_in(cls: type[object], version: int) -> tuple[list[Field], list[Field], list[Field]]:
-    """The fields of a class in a version, as three lists: untagged fields in wire order, tagged fields by tag, and the
-    fields that the version lacks."""
+    """The fields of a class in a version, as three lists: untagged fields in wire order, tagged fields in the order of
+    their tags, and fields that the version lacks."""
     here = [field for field in fields_of(cls) if version in field.versions]
     absent = [field for field in fields_of(cls) if version not in field.versions]
     tagged = sorted((field for field in here if field.tag is not None), key=lambda field: field.tag or 0)

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (API 71): which client metrics the cluster wants pushed."""
+"""GetTelemetrySubscriptions (API 71): the client metrics that a client should push, and how often."""
 
 from __future__ import annotations
 

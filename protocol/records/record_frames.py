@@ -62,6 +62,6 @@ def value_version(value: bytes, cls: type[object]) -> int:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a string is short enough for a coordinator's record. Its size has 16 bits in a record, but more in a
-    request."""
+    """Whether a string fits into a coordinator's record, in which the size of a string has 16 bits. A request may
+    contain longer strings."""
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX

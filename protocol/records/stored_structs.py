@@ -1,6 +1,5 @@
-"""Encodes the structs of records. A struct that no reader takes is refused, because it would stay in a log, and each
-node that reads the log would fail at it.
-"""
+"""Encodes the structs of records, and refuses a struct that cannot be decoded again. Once such a struct is in a log,
+each node that reads the log fails at it."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from moldau.protocol.schema import spec_of
 
 
 class UnreadableRecord(ValueError):
-    """Raised if a record has a string that is too long for its readers, so that it must not be written."""
+    """Raised if a record must not be written, because no reader could decode it: one of its strings is too long."""
 
 
 def encode_stored(message: object, version: int) -> bytes:
-    """Encode a struct of a record. Raises `UnreadableRecord`.
+    """Encode a struct of a record. Raises `UnreadableRecord` if it cannot be decoded again.
 
-    A string may be longer than in the request that it comes from: a list grows, names are joined, and a byte that is
-    not UTF-8 is three bytes as U+FFFD.
+    A string may be longer than in the request that it comes from: lists grow, names are joined, and a byte that is not
+    UTF-8 becomes U+FFFD, which has three bytes.
     """
     kind = type(message)
     try:
