@@ -82,7 +82,8 @@ class Access(Protocol):
         """
 
     def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
-        """The decision on an operation if it is the same for all resources of the kind; None if it depends on the name.
+        """Return the decision on an operation if it is the same for all resources of the kind; None if it depends on
+        the name.
 
         The decision is not written to the audit log.
         """

@@ -88,7 +88,8 @@ def parse_super_users(text: str) -> frozenset[str]:
 
 
 class Authorizer:
-    """Decides by all ACLs that this node has read from the metadata. `apply_changes` applies its changes."""
+    """Decides by all ACLs that this node has read from the metadata. `apply_changes` is called with each later
+    change."""
 
     def __init__(self, settings: AuthorizerSettings, audit: AuditLog) -> None:
         self.settings = settings
@@ -104,9 +105,8 @@ class Authorizer:
         self.remembered_count = 0
 
     def on_metadata_loaded(self) -> None:
-        """Decide by ACLs from now on, because the metadata has been read up to its end at the start of this node. Until
-        then only super users are allowed anything.
-        """
+        """Begin to decide by ACLs. The caller has read the metadata up to its end at the start of this node; until then
+        only super users are allowed anything."""
         self.is_loaded = True
         self.stamp += 1
         self._forget()
@@ -132,9 +132,8 @@ class Authorizer:
         return known
 
     def make_room(self) -> bool:
-        """Count a decision that the caller is about to cache. Returns False if the limit was reached: the cache is
-        cleared then, and the caller does not cache the decision.
-        """
+        """Count a decision that the caller is about to cache. Returns False if the limit was reached: the cache is then
+        cleared, and the caller must not cache the decision."""
         if self.remembered_count < REMEMBERED_MAX:
             self.remembered_count += 1
             return True
@@ -164,9 +163,8 @@ class Authorizer:
         return self.settings.allows_without_acls and not self.index.concerns(kind, name)
 
     def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> bool | None:
-        """The decision on an operation if it is the same for every resource of the kind; None if it depends on the
-        name.
-        """
+        """Return the decision on an operation if it is the same for every resource of the kind; None if it depends on
+        the name."""
         if principal in self.settings.super_users:
             return True
         if not self.is_loaded:
@@ -324,7 +322,8 @@ because `allows_any_resource` does not consider implied operations.
 
 def allows_any_resource(bindings: Iterable[AclBinding], operation: int) -> bool:
     """Whether ACLs allow the operation on some resource of a kind. `bindings` are the ACLs of the kind that apply to
-    the principal at its address. An ALLOW of an operation that implies the requested one is not considered."""
+    the principal at its address. Only ACLs of the operation itself, or of ALL, count: an ALLOW of READ does not imply
+    DESCRIBE here."""
     denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
     allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
     for binding in bindings:
@@ -346,7 +345,7 @@ def allows_any_resource(bindings: Iterable[AclBinding], operation: int) -> bool:
 
 
 def java_address(host: str) -> str:
-    """A client's address as Java writes it, because ACLs are compared with Java's notation.
+    """Write a client's address as Java does, because ACLs are compared with Java's notation.
 
     Java writes all eight groups of an IPv6 address, and an IPv4 address that is mapped into IPv6 as IPv4. A host name
     is returned unchanged.

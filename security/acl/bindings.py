@@ -3,12 +3,12 @@
 A binding allows or denies a principal one operation on the resources that its pattern matches, from one address, one
 network or any address.
 
-| pattern type | in a binding                             | in a filter: the bindings that it selects               |
+| pattern type | in a binding: the resources it is about  | in a filter: the bindings it selects                    |
 |--------------|------------------------------------------|---------------------------------------------------------|
-| LITERAL      | one resource, or every one by the name * | literal ones of exactly this name                       |
-| PREFIXED     | every resource with this prefix          | prefixed ones of exactly this name                      |
-| MATCH        | never                                    | those that concern a resource of this name              |
-| ANY          | never                                    | of either type, of exactly this name                    |
+| LITERAL      | the one of this name, or every one (*)   | literal bindings of exactly this name                   |
+| PREFIXED     | the resources whose names begin with it  | prefixed bindings of exactly this name                  |
+| MATCH        | never in a binding                       | bindings whose pattern matches a resource of this name  |
+| ANY          | never in a binding                       | literal and prefixed bindings of exactly this name      |
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
 
 class Explanation(NamedTuple):
-    """A decision and its reason. `binding` is the ACL that led to it; None if no ACL did."""
+    """A decision and its reason. `binding` is the ACL that decided; None if the decision follows from another rule."""
 
     is_allowed: bool
     reason: str

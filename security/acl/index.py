@@ -76,7 +76,8 @@ class Prefix(NamedTuple):
 
 
 class PatternAcls:
-    """The ACLs of one pattern. Each ACL has an entry, so that the bits can be computed again after one was removed."""
+    """The ACLs of one pattern, and their permission bits together. The operation and the permission of each ACL are
+    kept, because the bits are computed again when one is removed."""
 
     __slots__ = ("bits", "entries")
 
@@ -262,7 +263,7 @@ class AclIndex:
         return decision_of(bits, operation)
 
     def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> DecisionByResourceType:
-        """Whether the ACLs decide on the operation in the same way for all resources of the kind, and how."""
+        """The decision of the ACLs on an operation for all resources of the kind at once."""
         find = self._kinds.get(kind, _NO_ACLS).get
         of_all = of_some = 0
         for key in self._keys(principal, host):

@@ -24,7 +24,7 @@ _DECIMAL: Final = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class InvalidNetwork(ValueError):
-    """A text is not a network in CIDR notation; the message is that of Apache Kafka."""
+    """Raised if a text is not a network in CIDR notation. The message is that of Apache Kafka."""
 
 
 def network_of(text: str) -> Network:
@@ -64,9 +64,7 @@ def _ipv6_network(text: str) -> IPv6Network:
 
 @lru_cache(ADDRESSES_MAX)
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """Parse the address of a client in Java's notation. Returns None for a host name, so a host name is in no
-    network.
-    """
+    """Parse the address of a client in Java's notation. Returns None for a host name, which is in no network."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:

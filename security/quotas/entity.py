@@ -72,10 +72,11 @@ buckets.
 
 
 def kafka_key_order(present: Iterable[str], changed: Iterable[str]) -> list[str]:
-    """The quota keys of an entity in the order in which Apache Kafka lists them: that of a Java HashMap that was
-    created for this number of keys. Keys in one bucket are in the order in which they were added.
+    """Sort the quota keys of an entity in the order in which Apache Kafka lists them.
 
-    `present` are the keys that the entity had, in this order; `changed` are the keys that a change sets.
+    It is the order of a Java HashMap that was created for this number of keys; keys in one bucket are in the order in
+    which they were added. `present` are the keys that the entity had, in this order; `changed` are the keys that a
+    change sets.
     """
     keys = list(dict.fromkeys((*present, *sorted(changed, key=_place))))
     buckets = 2
@@ -89,7 +90,7 @@ def _place(key: str) -> int:
 
 
 def refusal_of_entity(entity: QuotaEntity) -> str | None:
-    """Why an entity cannot have quotas; None if it can."""
+    """Return the error message for an entity that cannot have quotas; None if it can."""
     if not entity.parts:
         return "Invalid empty client quota entity"
     for kind, name in entity.parts:
@@ -104,7 +105,7 @@ def refusal_of_entity(entity: QuotaEntity) -> str | None:
 
 
 def refusal_of_value(entity: QuotaEntity, key: str, value: float) -> str | None:
-    """Why the entity cannot have this value of a quota key; None if it can."""
+    """Return the error message if the entity cannot have this value of a quota key; None if it can."""
     keys = IP_KEYS if entity.parts[0][0] == IP else CLIENT_KEYS
     if key not in keys:
         return f"Invalid configuration key {key}"

@@ -49,7 +49,7 @@ def _matches_name(component: ComponentData, name: str | None) -> bool:
 
 
 def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
-    """Why the filter is refused: the refusal of its first invalid component; None if the filter is valid."""
+    """Return the refusal of the first invalid component of a filter; None if the filter is valid."""
     seen: list[str] = []
     for component in components:
         kind = component.entity_type

@@ -43,7 +43,7 @@ class ClientLimit(NamedTuple):
 
 
 class QuotaLimits:
-    """All quotas of the metadata. `stamp` is a number that differs after every change."""
+    """All quotas of the metadata. `stamp` is a number that grows with every change."""
 
     def __init__(self) -> None:
         self.stamp = 0
@@ -67,9 +67,8 @@ class QuotaLimits:
         return self._counts[key] > 0
 
     def limit_of_client(self, key: str, user: str, client_id: str) -> ClientLimit | None:
-        """The quota with this key that applies to a client; None if none does. `user` is the name of the client's
-        principal.
-        """
+        """The quota with this key that applies to a client; None if the client has no such quota. `user` is the name of
+        the client's principal."""
         asked = (key, user, client_id)
         if asked not in self._known:
             if len(self._known) >= REMEMBERED_MAX:

@@ -29,9 +29,8 @@ class Mutations(Protocol):
 
     @property
     def throttle_ms(self) -> int:
-        """The time (ms) for which the client is throttled, because of mutations that this request made or that were
-        refused.
-        """
+        """The time (ms) for which the client is throttled because of the mutations that this request made, or tried to
+        make."""
 
 
 class UnlimitedMutations:
@@ -140,9 +139,7 @@ class TokenBucket:
         self._tokens = min(self.capacity, self.tokens(now_ms) - count)
 
     def try_to_spend(self, count: float, now_ms: int) -> bool:
-        """Spend tokens if the balance is not negative. Returns whether they were spent. For requests whose version
-        allows a refusal.
-        """
+        """Spend tokens unless the balance is negative. Returns whether they were spent."""
         if self.tokens(now_ms) < 0:
             return False
         self.spend(count, now_ms)

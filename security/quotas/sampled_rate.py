@@ -1,6 +1,7 @@
 """Measures a rate over the last windows, as Kafka's brokers do for quotas.
 
-    quota.window.num windows of quota.window.size.seconds each, and the rest of the period in the window before them
+The period has `quota.window.num` windows of `quota.window.size.seconds` each. One more window is kept, which the
+beginning of the period may divide.
 
 The rate is the sum of the values divided by the time since the oldest window began. At the beginning, when not all
 windows have begun, all windows except the current one count with their full length, so that the first values do not
@@ -40,9 +41,8 @@ class _Window:
 
 
 class SampledRate:
-    """A measured rate in values per second. Each call must have a time (ms) that is not before that of the previous
-    call.
-    """
+    """A rate in units per second, measured over the last windows. Each call must have a time (ms) that is not before
+    that of the previous call."""
 
     __slots__ = ("_current", "_samples", "_windows")
 
@@ -61,7 +61,7 @@ class SampledRate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """The current rate, in values per second."""
+        """The current rate, in units per second."""
         elapsed_ms = self.elapsed_ms(now_ms)
         return sum(sample.total for sample in self._samples) / (elapsed_ms / 1000)
 
@@ -91,11 +91,8 @@ class SampledRate:
 
 
 def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int = THROTTLE_MS_MAX) -> int:
-    """The time (ms) after which the rate of a client falls to the limit if the client sends nothing; 0 if the rate is
-    not above the limit.
-
-    `most_ms` is the maximum result.
-    """
+    """Compute the time (ms) after which the rate of a client falls to the limit if the client sends nothing, at most
+    `most_ms`. It is 0 if the rate is not above the limit."""
     value = rate.measure(now_ms)
     if value <= limit:
         return 0

@@ -65,17 +65,15 @@ class ClientThrottle:
         return delay_ms
 
     def refund(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Subtract a value that was just recorded for a client, because the client is throttled and does not get the
-        records whose size the value is.
-        """
+        """Subtract a value that was just recorded for a client. The value is the size of a response that the client
+        does not get, because it is throttled."""
         limit = self._limit(user, client_id)
         if limit is not None and limit.tags in self._rates:
             self._rates[limit.tags].rate.record(-value, now_ms)
 
     def value_max(self, user: str, client_id: str) -> float | None:
-        """The largest single value that does not always exceed the client's quota: the quota times the duration of all
-        windows except the current one. None if the client has no quota.
-        """
+        """The largest value that a client may record at once within its quota, if it recorded nothing before: the quota
+        times the duration of all windows except the current one. None if the client has no quota."""
         limit = self._limit(user, client_id)
         if limit is None:
             return None

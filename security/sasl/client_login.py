@@ -16,9 +16,9 @@ PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 def password_login(
     mechanism: str, module: LoginModule, entropy: Callable[[int], bytes]
 ) -> Callable[[], ClientMechanism]:
-    """Return a function that makes the client's side of a new SASL exchange. `mechanism` is one of
-    `PASSWORD_MECHANISMS`. Raises `JaasError` if an option of the login module is missing.
-    """
+    """Return a function that makes the client's side of a new SASL exchange, with the user name and password of the
+    login module. `mechanism` is one of `PASSWORD_MECHANISMS`. Raises `JaasError` if an option of the module is
+    missing."""
     user, password = module.option("username"), module.option("password")
     if mechanism == "PLAIN":
         from moldau.security.sasl.plain import PlainClient

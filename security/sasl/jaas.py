@@ -26,7 +26,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class JaasError(ValueError):
-    """The text is not a login context. The message never holds the value of an option."""
+    """Raised if a text is not a login context. The message never has the value of an option."""
 
 
 class LoginModule:
@@ -57,7 +57,8 @@ class LoginModule:
 
 
 def parse_jaas(text: str, mechanism: str) -> LoginModule:
-    """Parse a login context, which must have exactly one login module that serves the mechanism. Raises `JaasError`."""
+    """Parse a login context. Raises `JaasError` unless it has exactly one login module, and the module serves the
+    mechanism."""
     if len(text) > SIZE_MAX:
         raise JaasError(f"A login context has at most {SIZE_MAX} characters.")
     tokens = _tokens(text)

@@ -70,9 +70,8 @@ class Mechanism(ABC):
 
 
 class LoginFailed(Exception):
-    """The login of this node failed: the server violated the mechanism, or does not know the password. The text holds
-    no secret.
-    """
+    """Raised if the login of this node to another node fails: the server violated the mechanism, or does not know the
+    password. The message has no secret."""
 
 
 class ClientMechanism(ABC):

@@ -46,7 +46,7 @@ ESCAPED: Final = frozenset(',+<>#;"\\=')
 
 
 class MalformedCertificate(ValueError):
-    """The bytes are not a certificate in DER."""
+    """Raised if bytes are not a certificate in DER."""
 
 
 class DerElement(NamedTuple):
@@ -59,7 +59,7 @@ class DerElement(NamedTuple):
 
 
 def subject_name(certificate: bytes) -> str:
-    """The subject of a certificate in DER. Raises `MalformedCertificate`."""
+    """The distinguished name of the subject of a certificate in DER, as text. Raises `MalformedCertificate`."""
     return distinguished_name(_fields(certificate)[FIELDS_BEFORE_SUBJECT].encoded)
 
 
@@ -112,8 +112,8 @@ def _attribute(attribute: DerElement) -> str:
 
 
 def escaped_value(text: str) -> str:
-    """The value of an attribute as RFC 2253 writes it: special characters, and spaces at both ends, have a backslash
-    before them."""
+    """Write the value of an attribute as RFC 2253 does, with a backslash before special characters and before spaces at
+    both ends."""
     begin = len(text) - len(text.lstrip(" "))
     end = len(text.rstrip(" "))
     return "".join(

@@ -19,7 +19,7 @@ PATTERN_MEMORY_MAX: Final = 1 << 20
 
 
 class InvalidRule(ValueError):
-    """The rules cannot be parsed; the text names the faulty rule."""
+    """Raised if the rules cannot be parsed. The text names the faulty rule."""
 
 
 class PatternMatch(Protocol):
@@ -36,7 +36,7 @@ class CompiledPattern(Protocol):
 
 
 class Rule(NamedTuple):
-    """A rule. `replacement` consists of texts and of the numbers of groups of the pattern."""
+    """A rule. `replacement` is a sequence of texts, and of the numbers of the groups that are inserted between them."""
 
     pattern: CompiledPattern
     replacement: tuple[str | int, ...]

@@ -1,10 +1,10 @@
 """The OAUTHBEARER exchange (RFC 7628): its messages, the server's side, and the client's side.
 
-client      n,a=authzid,^Aauth=Bearer token^Akey=value^A^A      ^A is the byte 1
-server      nothing, or {"status":"invalid_token"}; then the client sends ^A, and the exchange has failed
+    client      n,a=authzid,^Aauth=Bearer token^Akey=value^A^A      ^A is the byte 1
+    server      nothing, or {"status":"invalid_token"}; then the client sends ^A, and the exchange has failed
 
-client's token ──▶ accepted: Authenticated      ──▶ refused: a challenge with the error, then Failed
-               └─▶ its key is not known: NeedsLookup(KeysWanted) ──▶ found(KeySet) ──▶ as above
+    client's token ──▶ accepted: Authenticated      ──▶ refused: a challenge with the error, then Failed
+                   └─▶ its key is not known: NeedsLookup(KeysWanted) ──▶ on_lookup_result(KeySet) ──▶ as above
 
 As a client this node gets a token from the identity provider (client credentials grant), then sends it to the server in
 one message. It fetches keys and tokens only from URLs on a list (`AllowedUrls`). That prevents attacks as in
@@ -42,7 +42,7 @@ EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class MalformedBearer(ValueError):
-    """The client's message is not one of OAUTHBEARER."""
+    """Raised if a client's message is not a message of OAUTHBEARER."""
 
 
 class BearerMessage(NamedTuple):
@@ -84,9 +84,8 @@ REFUSAL: Final = '{"status":"invalid_token"}'
 
 
 class KeysWanted(NamedTuple):
-    """The value of `NeedsLookup.what` that asks for the provider's key set. The set is fetched again unless it was
-    fetched just before. The caller limits the rate of fetches, because a client chooses the key ids in its tokens.
-    """
+    """A request for the provider's key set, as `NeedsLookup.what`. The caller fetches the set again unless it was
+    fetched just before: it limits the rate of fetches, because a client chooses the key ids in its tokens."""
 
     key_id: str | None
 
@@ -204,7 +203,7 @@ SCHEMES: Final = ("https", "http", "file")
 
 
 class UrlNotAllowed(ValueError):
-    """The URL is not on the list of allowed URLs."""
+    """Raised if a URL is not on the list of allowed URLs, or has a scheme that is not allowed."""
 
 
 class AllowedUrls:

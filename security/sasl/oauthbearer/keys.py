@@ -35,7 +35,7 @@ ALGORITHMS: Final = frozenset((*RSA_ALGORITHMS, *(name for name, _ in _CURVES.va
 
 
 class InvalidKeys(ValueError):
-    """The key set cannot be read."""
+    """Raised if a key set cannot be read."""
 
 
 class VerificationKey(NamedTuple):
@@ -44,9 +44,7 @@ class VerificationKey(NamedTuple):
     id: str | None
     algorithms: tuple[str, ...]
     verify: Callable[[str, bytes, bytes], bool]
-    """A function of an algorithm, a signature and data that returns whether the signature by this algorithm matches the
-    data.
-    """
+    """Called with (algorithm, signature, data). Returns whether the signature by this algorithm matches the data."""
 
 
 class KeySet(NamedTuple):

@@ -17,11 +17,12 @@ NONE: Final = "none"
 
 
 class InvalidToken(ValueError):
-    """The token is refused. The text is for the log of the broker and holds no part of the token's signature."""
+    """Raised if a token is refused. The message is for the log of the broker and has no part of the token's
+    signature."""
 
 
 class UnknownKey(InvalidToken):
-    """No key of the key set can verify the token: the provider may have a new key."""
+    """Raised if no key of the key set can verify the token. The provider may have a new key."""
 
 
 class TokenRules(NamedTuple):
@@ -30,9 +31,8 @@ class TokenRules(NamedTuple):
     issuer: str | None = None
     """`sasl.oauthbearer.expected.issuer`; None if any issuer is accepted."""
     audiences: frozenset[str] = frozenset()
-    """`sasl.oauthbearer.expected.audience`: the token must name one of these audiences; empty if it need not name
-    any.
-    """
+    """`sasl.oauthbearer.expected.audience`: the token must name one of these audiences. If the set is empty, the
+    audience is not checked."""
     subject_claim: str = "sub"
     scope_claim: str = "scope"
     scopes: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class TokenRules(NamedTuple):
     clock_skew_ms: int = 30_000
     algorithms: frozenset[str] = ALGORITHMS
     takes_unsecured: bool = False
-    """Whether tokens without a signature are accepted, and signed ones refused: for development only."""
+    """Whether tokens without a signature are accepted, and signed tokens refused: for development only."""
 
 
 class ParsedToken(NamedTuple):
@@ -60,7 +60,8 @@ class AcceptedToken(NamedTuple):
 
 
 def accept_token(token: str, rules: TokenRules, keys: KeySet, now_ms: int) -> AcceptedToken:
-    """Verify the signature of a token and check its claims. Returns what the claims say. Raises `InvalidToken`."""
+    """Verify the signature of a token and check its claims. Returns its subject, expiry and scopes. Raises
+    `InvalidToken`."""
     parsed = parse_token(token)
     verify_signature(parsed, rules, keys)
     return check_claims(parsed.claims, rules, now_ms)

@@ -66,7 +66,7 @@ MESSAGE_SIZE_MAX: Final = 8_192
 
 
 class MalformedScram(ValueError):
-    """The bytes are not a valid SCRAM message. The text says what is wrong, without the message's contents."""
+    """Raised if bytes are not a valid SCRAM message. The text says what is wrong, without the message's contents."""
 
 
 class ClientFirst(NamedTuple):
@@ -220,8 +220,7 @@ def _bytes(text: str) -> bytes:
 
 
 NONCE_SIZE: Final = 18
-"""The number of random bytes in the server's nonce. They are sent in base64, of which a nonce may have every
-character."""
+"""The number of random bytes in the server's nonce. The nonce has them in base64."""
 DRAW_BITS: Final = 64
 """The size (bits) of the random number that chooses the form of the answer to an unknown user."""
 
@@ -243,9 +242,8 @@ class ScramUsers(Protocol):
         """The credential of a user for a mechanism; None if the user has none."""
 
     def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
-        """The form of a credential of a user for a mechanism, chosen by the random number `draw` of `DRAW_BITS` bits.
-        Each form is chosen as often as it occurs among the credentials.
-        """
+        """Choose the form of a credential of a user for a mechanism by the random number `draw` of `DRAW_BITS` bits.
+        Each form is chosen as often as it occurs among the credentials."""
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         """The credential and the owner of a delegation token; None if the token does not exist or has expired."""
