@@ -33,14 +33,14 @@ class MovedOffset(NamedTuple):
     """The new name of the topic; None if the topic keeps its name or is not restored."""
 
     def removal(self) -> OffsetChange | None:
-        """The change that removes the offset under the name in the backup. None if it is not removed there."""
+        """The change that removes the offset under the topic's name in the backup; None if the offset keeps this
+        name."""
         is_removed = self.after is None or self.renamed is not None
         return OffsetChange(self.group_id, self.topic, self.partition, None) if is_removed else None
 
     def correction(self) -> OffsetChange | None:
-        """The change that commits the restored offset. None if there is none. An offset that goes back has no leader
-        epoch, because the stored epoch belongs to the old offset.
-        """
+        """The change that commits the offset after the restore; None if the offset is only removed. An offset that was
+        moved back has no leader epoch, because the stored epoch belongs to the old offset."""
         if self.after is None:
             return None
         before = self.before

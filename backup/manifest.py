@@ -1,4 +1,4 @@
-"""The manifest of a backup: for each partition the range of offsets and the pieces that have it, and the metadata.
+"""The manifest of a backup: it lists the metadata snapshot, and for each partition the range of offsets and its pieces.
 
 A manifest is written after all objects that it names. It is JSON. A reader checks the type and the range of each field,
 and raises `CorruptObject` if a check fails. Fields that this version does not know are ignored.
@@ -29,9 +29,8 @@ MANIFEST_SIZE_MAX: Final = 1 << 30
 
 
 class Piece(NamedTuple):
-    """A range of offsets of a partition. One object has the batches of the range, byte for byte as in the log. An
-    offset of the range without a batch had none in the log either.
-    """
+    """A range of offsets of a partition, whose batches are one object, byte for byte as in the log. An offset of the
+    range that is in no batch was in no batch of the log either."""
 
     first_offset: int
     """The base offset of the first batch, or the end offset of the previous piece."""

@@ -15,7 +15,7 @@ more than this time before the backup began.
 
 
 class NoBackupForTime(Exception):
-    """No backup began at or after the requested time."""
+    """Raised if no backup began at or after the requested time."""
 
 
 def backup_for_time(backups: Sequence[BackupManifest], time_ms: int) -> BackupManifest:
@@ -38,7 +38,8 @@ def restore_moment(manifest: BackupManifest, time_ms: int | None) -> RestoreMome
 
 def has_all_decided_transactions(manifest: BackupManifest, moment: RestoreMoment) -> bool:
     """Whether the backup is known to have all records of every transaction that was decided before the restore moment.
-    True if the moment is so long before the backup that all logs were read after those records were written. False does
-    not mean that records are missing.
+
+    This is known if a requested time is so long before the backup that all logs were read after these records were
+    written. False does not mean that records are missing.
     """
     return moment.is_requested_time and moment.time_ms <= manifest.began_ms - LOG_END_AGE_MS_MAX

@@ -43,15 +43,18 @@ class RestoreMoment(NamedTuple):
     """The time (ms since 1970) when the backup knew the ends of all logs."""
 
     def is_past(self, timestamp_ms: int) -> bool:
-        """Whether a batch with this largest timestamp is later than the moment."""
+        """Whether a batch with this largest timestamp (ms) is later than a requested time, so that the restored log
+        ends before it. False if no time was requested."""
         return self.is_requested_time and self.time_ms < timestamp_ms <= self.ends_known_ms + CLOCK_SKEW_MS_MAX
 
     def is_long_past(self, timestamp_ms: int) -> bool:
-        """Whether a batch with this largest timestamp is so late that no later batch can matter."""
+        """Whether a batch with this largest timestamp (ms) is more than `MARKER_DISTANCE_MS_MAX` later than a requested
+        time."""
         return self.is_past(timestamp_ms - MARKER_DISTANCE_MS_MAX)
 
     def is_near(self, timestamp_ms: int) -> bool:
-        """Whether a marker has a timestamp so close to the moment that the restore may have to change the marker."""
+        """Whether a marker with this timestamp (ms) is so close to the moment that the restore may have to change
+        it."""
         return abs(timestamp_ms - self.time_ms) <= MARKER_DISTANCE_MS_MAX
 
 
@@ -111,13 +114,12 @@ class LogObserver:
 
     @property
     def moment_offset(self) -> int:
-        """The end offset of the restored log. `TransactionStateObserver` has an attribute of the same name."""
+        """The end offset of the restored log, under the name that `TransactionStateObserver` has for it."""
         return self.end_offset
 
     def observe_batch(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """Observe the next batch. Returns False if no later batch matters for the restore. Raises
-        `MalformedMessage`.
-        """
+        """Observe the next batch. Returns False if the restore does not depend on any later batch. Raises
+        `MalformedMessage`."""
         if self.first_cut_batch_ms is None and self._moment.is_past(header.max_timestamp):
             self.end_offset, self.first_cut_batch_ms = min(self.end_offset, header.base_offset), header.max_timestamp
         is_kept = header.base_offset < self.end_offset

@@ -62,7 +62,7 @@ Progress = Callable[[int, int], None]
 
 
 class RestoreRefused(Exception):
-    """The restore cannot be carried out, and it changed nothing. The message says why."""
+    """Raised if a restore cannot be carried out. It has changed nothing, and the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
-"""The batches of a restored log: those of the backup, with abort markers instead of commit markers for transactions
-that the restore aborts, and then the markers that it appends.
-"""
+"""The batches of a restored log: the batches of the backup, then the markers that the restore appends. The commit
+markers of transactions that the restore aborts are abort markers."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ DELETED_KEYS_MAX: Final = 1000
 
 
 class NotABackupStore(RemoteStorageError):
-    """The address has no backups: it is empty, or has other objects."""
+    """Raised if the address has no backups: it is empty, or has other objects."""
 
 
 class NoSuchBackup(RemoteStorageError):
-    """The store has no backup with this id."""
+    """Raised if the store has no backup with an id."""
 
 
 class UnfinishedRun(NamedTuple):
@@ -60,9 +60,8 @@ class BackupStore:
     """The backups of one cluster in a directory or an object store. Every method raises `RemoteStorageError`."""
 
     def __init__(self, storage: RemoteStorage, uploads: Uploads | None = None) -> None:
-        """`uploads`: writes an object before its key is known, which a piece gets only when it is complete; None if the
-        storage cannot do that.
-        """
+        """`uploads` writes an object whose key is not known yet: the key of a piece is known when the piece is
+        complete. None if the storage cannot do that; pieces are then kept in memory."""
         self.storage = storage
         self._uploads = uploads
 
@@ -114,7 +113,8 @@ class BackupStore:
         return await self.read_manifest(known[-1]) if known else None
 
     async def new_backup_id(self, now_ms: int) -> str:
-        """Make a new backup id: the time in seconds, and a number that is above those of the same second."""
+        """Make a backup id: the time in seconds, and a number that is higher than the numbers of the other ids of that
+        second."""
         moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         taken = [
             *await self.backup_ids(),
@@ -168,9 +168,7 @@ class BackupStore:
     async def put_piece(
         self, partition: PartitionKey, cut: CutPiece[MemoryContent] | CutPiece[MemoryContent | Upload]
     ) -> None:
-        """Store a piece of a log under its key. If the bytes are in a file of the store already, the file is only given
-        the key.
-        """
+        """Store a piece of a log under its key. If an upload has written the bytes already, it only gets its key."""
         key = piece_key(partition, cut.piece)
         if isinstance(cut.content, MemoryContent):
             await self.storage.put(key, cut.content)

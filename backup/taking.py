@@ -1,8 +1,8 @@
 """Takes a backup: reuses pieces of earlier backups, copies the rest, and writes the manifest last.
 
-list log ends ─▶ vector ─▶ reuse stored pieces ─▶ cut ─▶ put ─▶ … ─▶ manifest
-                                   └── unfinished/<id>.json, written at intervals: the next run reuses the pieces
-                                       of a killed run like those of an earlier backup
+    list log ends ─▶ reuse stored pieces ─▶ cut ─▶ put ─▶ … ─▶ manifest
+                          └── unfinished/<id>.json, written at intervals: the next run reuses the pieces
+                              of a killed run like those of an earlier backup
 """
 
 from __future__ import annotations
@@ -40,22 +40,20 @@ UNFINISHED_MANIFEST_BYTES_MIN: Final = 256 << 20
 these bytes again. More frequent manifests would cost time, because each one is made durable.
 """
 PIECES_IN_WRITING_MAX: Final = 3
-"""The maximum number of a log's pieces that wait for the disk while the next piece is cut, not counting the oldest one.
-They are files of the store, and take no memory.
-"""
+"""The maximum number of pieces of a log that are being written while the next piece is cut, without the oldest one.
+They are files of the store, and take no memory."""
 UNFINISHED_MANIFEST_DIVISOR: Final = 256
 """The unfinished manifests of a run take less than 1/`UNFINISHED_MANIFEST_DIVISOR` of the bytes that the run copies."""
 SMALL_PIECES_MAX: Final = 16
-"""The number of small pieces at the end of a partition that are copied again as one piece. Otherwise a log that grows
-slowly would get one piece for each backup.
-"""
+"""The number of small pieces at the end of a partition from which on they are copied again as one piece. Otherwise a
+log that grows slowly would get one piece for each backup."""
 LOG_START_MOVES_MAX: Final = 10
 """The maximum number of times that the start of a log may move while a run copies the log."""
 
 
 class DamagedLog(Exception):
-    """A log of the source has a damaged batch below its end. The message names the partition and the location of its
-    log."""
+    """Raised if a log of the source has a damaged batch below its end. The message names the partition and the location
+    of its log."""
 
 
 class BackupProgress(NamedTuple):
@@ -92,9 +90,8 @@ class BackupShell:
 async def take_backup(
     store: BackupStore, source: BackupSource, shell: BackupShell, *, piece_size: int = PIECE_SIZE
 ) -> BackupResult:
-    """Take a backup. It begins again, with the pieces that it has, if a topic is deleted meanwhile. Raises
-    `RemoteStorageError`, `DamagedLog`, and what `source` raises.
-    """
+    """Take a backup. If a topic is deleted meanwhile, the backup begins again, and keeps the pieces that it has copied.
+    Raises `RemoteStorageError`, `DamagedLog`, and what `source` raises."""
     await store.claim_for_cluster(source.cluster_id)
     for _ in range(ATTEMPTS_MAX - 1):
         try:
@@ -294,9 +291,8 @@ def reused_parts(logs: Sequence[SourceLog], earlier: Sequence[BackupManifest]) -
 
 
 def reused_part(log: SourceLog, earlier: Sequence[PartitionBackup]) -> PartitionBackup:
-    """Return the pieces of one earlier backup of a log that the new backup reuses: of the earlier backups with the same
-    batches as the log, the one that reaches furthest.
-    """
+    """Return the part of an earlier backup that the new backup of a log reuses. It is from the backup that reaches
+    furthest, of those with the same batches as the log. It is empty if there is none."""
     for part in sorted(earlier, key=lambda each: each.end_offset, reverse=True):
         pieces = tuple(each for each in part.pieces if each.end_offset <= log.end_offset)
         if not pieces or pieces[0].first_offset > log.start_offset:

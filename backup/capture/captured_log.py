@@ -44,9 +44,8 @@ class CaptureFilter:
     timestamp.
     """
     sample_ratio: float = 1.0
-    """The fraction (0 to 1) of the keys whose records are captured; the same keys in every topic. Records without a key
-    are sampled one by one, in the same ratio.
-    """
+    """The fraction (0 to 1) of the keys whose records are captured. The chosen keys are the same in every topic.
+    Records without a key are sampled one by one, in the same ratio."""
     masks: Masks
 
 
@@ -66,7 +65,7 @@ class LogCapture:
 
     @property
     def needs_no_more_batches(self) -> bool:
-        """Whether all records of the window were captured, so that the caller need not pass further batches."""
+        """Whether all records of the time window are captured, and the markers of their transactions."""
         return self.end_offset is not None and not self._open
 
     def captured_batch(self, header: BatchHeader, batch: BytesLike) -> bytes | None:

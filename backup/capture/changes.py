@@ -1,13 +1,13 @@
-"""What a capture does to the parts of records that its rules name.
+"""The functions by which a capture masks the fields of records: replace, hash, shape and drop.
 
     --mask 'orders*:value.customer=hash'      RULE=CHANGE, with RULE as in moldau.console.masks
 
-| change  | makes of a value                                                        | equal values stay equal |
+| change  | the masked value                                                        | equal values stay equal |
 |---------|-------------------------------------------------------------------------|-------------------------|
 | replace | `***`                                                                   |                         |
 | hash    | 32 hexadecimal digits; of a number, a number of up to 15 digits         | yes                     |
 | shape   | other letters, of the same case, and other digits; all else stays;      | yes                     |
-|         | bytes that are not text are replaced                                     |                         |
+|         | bytes that are not text are replaced                                    |                         |
 | drop    | nothing: the field or the header is gone, a whole key or value is empty |                         |
 
 `hash` and `shape` depend on a secret key. A reader that has the key can test whether a guessed value is right, but
@@ -32,9 +32,8 @@ NUMBER_SIZE: Final = 6
 MASK_KEY_SIZE: Final = 32
 """The smallest size of the key of the hashes, in bytes."""
 BINARY: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""Control characters that do not occur in text. Bytes with one of them are numbers, or fields of Avro or Protobuf,
-which a change of letters and digits would leave readable.
-"""
+"""Control characters that do not occur in text. Bytes with one of them are a number, or a message of Avro or Protobuf.
+Other letters and digits would not hide their contents."""
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 

@@ -28,7 +28,7 @@ UNFINISHED_SUFFIX: Final = ".unfinished"
 
 
 class CaptureTooLarge(Exception):
-    """The capture file would be larger than its limit."""
+    """Raised if the capture file would be larger than its limit."""
 
 
 class ZipStore:

@@ -46,7 +46,7 @@ SCHEMAS_TOPIC: Final = "_schemas"
 
 
 class NothingToCapture(Exception):
-    """No topic of the cluster, or no record, matches the rules of the capture."""
+    """Raised if no topic of the cluster, or no record, matches the rules of the capture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
