@@ -57,17 +57,19 @@ class Cluster(Conveniences):
         client: str | None = None,
         capture: Path | str | None = None,
     ) -> None:
-        """
-        `port`: of node 1, and the other nodes have the next ones; without it free ports are chosen.
-        `settings`: of every node, in Kafka's words.
-        `secure`: clients log in by SCRAM under TLS, and ACLs are in force.
+        """Describe the cluster; a `with` block or `start` starts it.
+
+        `nodes`: the number of nodes.
+        `port`: the port of node 1; the other nodes have the following ports. If it is None, free ports are chosen.
+        `settings`: settings of every node, under Kafka's names.
+        `secure`: whether clients log in by SCRAM under TLS, and ACLs are in force.
         `users`: the users of a secure cluster besides `admin`, which may do everything; by default alice and bob.
-        `control`: whether the nodes take faults and a moved clock (`faults`, `clock`); each request takes longer then.
+        `control`: whether the nodes take faults and a moved clock (`faults`, `clock`); each request then takes longer.
         `max_version`: the release of Apache Kafka whose API versions and features a single node offers, such as "2.8".
-        `memory`: whether a single node keeps everything in memory, as it does by default.
+        `memory`: whether a single node keeps everything in memory; by default it does.
         `keep`: whether data and logs stay when the cluster ends; by default if the variable `MOLDAU_KEEP` is 1.
-        `client`: the library for the conveniences, by the name that pip knows.
-        `capture`: a file of `moldau capture` whose topics and positions of groups the one node begins with.
+        `client`: the client library for the conveniences, by its name for pip; by default one that is installed.
+        `capture`: a file of `moldau capture`, with whose topics and committed offsets a single node begins.
         """
         if not isinstance(nodes, int) or nodes < 1:
             raise ValueError(f"nodes is {nodes!r}: a cluster has at least one node")

@@ -82,10 +82,9 @@ class Conveniences(ABC):
         )
 
     def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """The committed records of a topic, partition by partition. Without `count` they are the records that exist
-        now; with `count` the method waits until there are that many. Raises AssertionError if there are not after
-        `timeout_s`.
-        """
+        """The committed records of a topic, partition by partition. Without `count` these are the records that exist
+        now. With `count` the method waits until there are at least that many, and raises AssertionError after
+        `timeout_s` seconds."""
         if not isinstance(count, int | None):
             raise TypeError(
                 f"the count is {count!r}: a number is needed, or nothing for the records that are there now"
@@ -97,9 +96,9 @@ class Conveniences(ABC):
         written in the order of their timestamps, with their keys, headers, partitions and timestamps. Returns the
         number of records.
 
-        `speed`: how many seconds of the records' timestamps pass in one real second; None to write without pauses.
-        `clock`: the clock of the cluster (`kafka.cluster.clock`), which is moved forward by the time between two
-        records. Raises ValueError.
+        `speed`: the number of seconds of the records' timestamps that pass in one real second; None to write without
+        pauses. `clock`: the clock of the cluster (`kafka.cluster.clock`), which is moved forward by the time between
+        two records; None to leave it unchanged. Raises ValueError.
         """
         if speed is not None and not speed > 0:
             raise ValueError(f"speed is {speed!r}: a number above 0 is needed, such as 60 for a minute a second")
@@ -122,8 +121,10 @@ class Conveniences(ABC):
         self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> Iterator[list[Record]]:
         """A context manager that checks that records are written to a topic within its block: exactly `count`, or at
-        least one. It gives a list, which has the records after the block. Raises AssertionError if the records are not
-        there `timeout_s` after the block, or if there are more.
+        least one. It yields a list, which has the records when the block has ended.
+
+        The check waits up to `timeout_s` seconds after the block. Raises AssertionError if there are fewer or more
+        records.
         """
         begins = self.client.ends(topic)
         found: list[Record] = []

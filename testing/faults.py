@@ -25,7 +25,7 @@ TRIGGERS: Final = ("once", "times", "on_call", "every_time", "probability", "see
 
 
 class FaultRefused(Exception):
-    """The control interface of a node refuses a request, or the node does not answer; the text says why."""
+    """Raised if the control interface of a node refuses a request, or the node does not answer. The text says why."""
 
 
 class Event(NamedTuple):
@@ -84,7 +84,7 @@ class Fault:
 
 
 class Faults:
-    """Puts faults into force on the nodes of a cluster. `nodes` gives the nodes."""
+    """Puts faults into force on the nodes of a cluster. `nodes` is called for the current nodes."""
 
     def __init__(self, nodes: Callable[[], Sequence[Node]]) -> None:
         self._nodes = nodes
@@ -155,9 +155,8 @@ class Faults:
     # Disks
 
     def slow_disk(self, seconds: float, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Make each sync take `seconds` longer. `path`: only syncs of files whose path contains this text, such as
-        `orders-0`.
-        """
+        """Make each sync take `seconds` longer. With `path`, only syncs of files whose path contains this text, such as
+        `orders-0`, take longer."""
         return self.add({"delay_ms": round(seconds * 1000)}, node=node, disk="sync", path=path, **trigger)
 
     def full_disk(self, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
@@ -231,9 +230,8 @@ class Clock:
         """Whether the clock was moved. It cannot be moved back."""
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move the clock of all running nodes forward. What is due then happens soon; expired segments are deleted when
-        this returns. Raises `FaultRefused`.
-        """
+        """Move the clock of all running nodes forward. Whatever is due then happens soon; expired segments are already
+        deleted when the method returns. Raises `FaultRefused`."""
         step_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         for node in running_nodes(self._nodes()):
             _asked(node, "POST", "/v1/clock", {"advance_ms": round(step_s * 1000)})

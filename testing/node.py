@@ -38,7 +38,7 @@ PORT_TAKEN: Final = "Address already in use"
 
 
 class NodeFailed(Exception):
-    """A node did not start, ended by itself, or did not stop. The text has the last lines of its log."""
+    """Raised if a node did not start, ended by itself, or did not stop. The text has the last lines of its log."""
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(f"{message}\n{log}" if log else message)
@@ -92,7 +92,7 @@ class Node:
         return os.fstat(self._log.fileno()).st_size
 
     def log_since(self, position: int, lines: int = LOG_LINES) -> str:
-        """The last lines of the log after the position `position` (bytes); at most `lines` of them."""
+        """At most `lines` of the last lines of the log after a position (bytes)."""
         end = self.log_size
         begin = max(position, end - LOG_READ_MAX)
         text = os.pread(self._log.fileno(), end - begin, begin).decode("utf-8", "replace")

@@ -31,9 +31,8 @@ LIBRARIES: Final = {
 
 
 def texts_of(settings: object) -> dict[str, str]:
-    """The settings of nodes or topics, with texts as values. Raises TypeError for anything but a mapping from names to
-    plain values.
-    """
+    """Convert the values of settings of nodes or topics to texts. Raises TypeError for anything but a mapping from
+    names to plain values."""
     if not isinstance(settings, Mapping):
         raise TypeError(f'settings is {settings!r}: a dictionary is needed, such as {{"num.partitions": 3}}')
     for name, value in settings.items():
@@ -45,7 +44,7 @@ def texts_of(settings: object) -> dict[str, str]:
 
 
 def users_of(users: Sequence[str] | None, *, secure: bool) -> tuple[str, ...] | None:
-    """The users of a cluster besides `admin`; None if it is not secure. Raises ValueError and TypeError."""
+    """The users of a cluster besides `admin`; None if the cluster is not secure. Raises ValueError and TypeError."""
     if not secure:
         if users is not None:
             raise ValueError("users are those of a secure cluster: add secure=True")

@@ -89,11 +89,11 @@ class AiokafkaClient:
         return self._run(self._committed(group))
 
     def allow(self, permission: Permission) -> None:
-        """Raise `NoClient`: aiokafka has no requests for ACLs."""
+        """Raise `NoClient`, because aiokafka has no requests for ACLs."""
         raise NoClient("aiokafka cannot create ACLs: pip install confluent-kafka, or kafka-python")
 
     def take_back(self, permissions: Sequence[Permission]) -> None:
-        """Do nothing: there are none."""
+        """Do nothing, because `allow` has created no ACL."""
 
     def close(self) -> None:
         self._run(self._close())

@@ -13,7 +13,7 @@ Headers = Mapping[str, Text] | Sequence[tuple[str, Text]]
 
 
 class NoClient(ImportError):
-    """No client library is installed that can do what the test requests."""
+    """Raised if no client library is installed that can do what the test requests."""
 
 
 class Partition(NamedTuple):
@@ -77,9 +77,8 @@ class Client(Protocol):
         """The last stable offset of each partition of a topic; empty for a topic that does not exist."""
 
     def read(self, topic: str, begins: Mapping[int, int], ends: Mapping[int, int], timeout_s: float) -> list[Record]:
-        """The committed records of a topic, partition by partition: in each partition from its offset in `begins` (0 if
-        it has none there) up to its offset in `ends`, exclusive.
-        """
+        """The committed records of a topic, partition by partition. `begins` has the first offset of each partition (0
+        if a partition is missing there), and `ends` the offset before which to stop."""
 
     def committed(self, group: str) -> dict[Partition, int]:
         """The committed offsets of a group, by partition."""
@@ -116,9 +115,8 @@ def not_acknowledged(topic: str) -> TimeoutError:
 
 
 def as_bytes(given: object, what: str) -> bytes | None:
-    """A text as bytes in UTF-8; bytes and None are returned unchanged. Raises TypeError for any other type, with a text
-    that calls the argument `what`.
-    """
+    """Encode a text in UTF-8; bytes and None are returned unchanged. Raises TypeError for any other type; `what` names
+    the argument in its message."""
     if isinstance(given, str):
         return given.encode()
     if given is None or isinstance(given, bytes):

@@ -15,9 +15,8 @@ from typing import NoReturn
 
 
 class SimulatedCrash(BaseException):
-    """The power of the host was cut. `except Exception` does not catch it; calls of the disk while it propagates have
-    no effect.
-    """
+    """Raised if the power of the host is cut. `except Exception` does not catch it; calls of the disk while it
+    propagates have no effect."""
 
 
 class Operation(Enum):

@@ -32,9 +32,8 @@ class Inode:
     modified_ms: int = 0
     linked: bool = True
     hole_start: int | None = None
-    """The start of the first write that a failed sync dropped; None if there is none, or once the file was truncated to
-    that size. For checks.
-    """
+    """The start (bytes) of the first write that a failed sync dropped. None if no write was dropped, or if the file was
+    truncated to that position or below since. For checks."""
 
     def write(self, data: BytesLike, position: int) -> None:
         end = position + len(data)
@@ -110,9 +109,8 @@ class Inode:
         self.cache = cache
 
     def crash(self, random: Random) -> None:
-        """Apply to the platter those pending writes that survive a loss of power. The kind of loss is drawn first, so
-        that each typical one is frequent.
-        """
+        """Simulate a loss of power: only some of the pending writes reach the platter. The kind of loss is drawn first,
+        so that each typical kind is frequent."""
         pending = self._before_lost_cut(random)
         shape = random.random()
         if shape < 0.2:

@@ -74,7 +74,7 @@ def virtual_functions(wall_ns: Callable[[], int], generator: random.Random) -> d
 
 
 class RealityTouched(BaseException):
-    """Simulated code used the real world. `except Exception` does not catch it."""
+    """Raised if simulated code uses the real world. `except Exception` does not catch it."""
 
 
 # An audit hook cannot be taken back, so there is one for the process, which asks whether a guard stands.
@@ -102,9 +102,11 @@ class _VirtualTime:
 
 
 class RealityGuard:
-    """A context manager that guards only the thread that enters it. `report` is called with each violation before the
-    exception is raised, because the code that caused it may catch all exceptions. `virtual`: functions that replace
-    real ones, by names such as `time.monotonic`. A real function without a replacement raises.
+    """A context manager that makes the use of the real world raise `RealityTouched`, in the thread that enters it.
+
+    `report` is called with each violation before the exception is raised, because the code that caused it may catch all
+    exceptions. `virtual` has functions that replace real ones, by names such as `time.monotonic`. A real function
+    without a replacement raises.
     """
 
     def __init__(

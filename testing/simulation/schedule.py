@@ -27,11 +27,11 @@ _CANCELLED_TIMERS_MAX = 256
 
 
 class SimulationFailed(AssertionError):
-    """An error in the simulated system that none of its processes handled."""
+    """Raised for an error in the simulated system that none of its processes handled."""
 
 
 class SimulationStuck(SimulationFailed):
-    """The simulation cannot end: nothing is scheduled any more, or the limit of virtual time is reached."""
+    """Raised if the simulation cannot end: nothing is scheduled any more, or the limit of virtual time is reached."""
 
 
 class Schedule(ABC):

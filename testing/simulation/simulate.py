@@ -106,7 +106,7 @@ class Process:
 
 
 class SimulationError(AssertionError):
-    """The simulated cluster did not do what a story needs, such as creating a topic in time."""
+    """Raised if the simulated cluster did not do what a story needs, such as creating a topic in time."""
 
 
 class Simulation:
@@ -245,9 +245,8 @@ def simulate(
 def explore(
     main: Main, *, seconds: float, first_seed: int = 0, nodes: int = 3, settings: Mapping[str, object] | None = None
 ) -> int:
-    """Run `simulate` with one seed after the other for some real time. Returns the number of seeds. Raises what
-    `simulate` raises for the first seed that fails.
-    """
+    """Run `simulate` with one seed after the other for `seconds` of real time. Returns the number of seeds. Raises what
+    `simulate` raises for the first seed that fails."""
     end = time.monotonic() + seconds
     seed = first_seed
     while time.monotonic() < end:

@@ -58,7 +58,7 @@ _all_tasks = asyncio.all_tasks
 
 
 class ProcessEnded(BaseException):
-    """The current process has ended itself. This exception ends the callback that is still on the stack."""
+    """Raised if a process has ended itself, to end the callback that is still on the stack."""
 
 
 class SimulatedEnvironment:
