@@ -46,7 +46,7 @@ PLAIN_PYTHON: Final = "the hot path runs as plain Python"
 
 
 class AlreadyBuilding(Exception):
-    """Another process is compiling for this checkout."""
+    """Raised if another process is compiling for this checkout."""
 
 
 class BackgroundBuild:
@@ -106,9 +106,8 @@ class BackgroundBuild:
         return f"{PLAIN_PYTHON} this time: it is being compiled in the background for the next start (log: {LOG})"
 
     def outlook(self) -> str:
-        """Return the line that says what the next start will find, or an empty text if it will find nothing new.
-        Changes nothing.
-        """
+        """Return a line about compiled modules that are ready, or are being made, for the next start; empty if there
+        are none. Changes nothing."""
         if not self._folder.is_dir() or is_current(self._root):
             return ""
         if self._is_ready():

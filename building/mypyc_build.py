@@ -21,7 +21,7 @@ OUTPUT_LINES: Final = 40
 
 
 class CannotCompile(Exception):
-    """The extension modules cannot be built; the text gives the reason in one line."""
+    """Raised if the extension modules cannot be built. The text gives the reason in one line."""
 
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
@@ -82,9 +82,8 @@ def run(arguments: Sequence[str], directory: Path, failure: str) -> None:
 
 
 def error_line(lines: Sequence[str]) -> str:
-    """The line of a failed step's output that gives the reason: the first that contains "error:", or else the last
-    line.
-    """
+    """The line of a failed step's output that gives the reason: the first line that contains "error:", otherwise the
+    last one."""
     said = (line.strip() for line in lines)
     return next((line for line in said if "error:" in line.lower()), lines[-1].strip() if lines else "no output")
 

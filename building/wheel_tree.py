@@ -44,9 +44,8 @@ def copy_tree(root: Path, tree: Path) -> None:
 
 
 def compile_wheel(root: Path, tree: Path) -> None:
-    """Put the extension modules into `tree`, which `copy_tree` made. If the checkout at `root` has current ones, copy
-    them; otherwise compile them in `tree`. Raises `CannotCompile`.
-    """
+    """Put the extension modules into `tree`, which `copy_tree` made. Current ones are copied from the checkout at
+    `root`; otherwise they are compiled in `tree`. Raises `CannotCompile`."""
     if is_current(root):
         for name in (*EXTENSIONS, LIBRARY):
             shutil.copyfile(root / name, tree / name)
