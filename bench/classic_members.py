@@ -1,7 +1,7 @@
 """Members of a classic group whose partitions move cooperatively (KIP-429), on the wire and the same for both brokers.
 
-As the clients' assignors do, the leader gives a partition that moves to nobody until the generation after the one in
-which its owner has revoked it. A member learns of a rebalance by its heartbeat, every 3 s as clients send them.
+As in the clients' assignors, a partition that moves is assigned again only in the generation after its owner has
+revoked it. A member learns of a rebalance by its heartbeat, every 3 s as in clients.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ EMBEDDED_VERSION: Final = 1
 
 
 class ClassicMember:
-    """A member of a classic group that subscribes to one topic. `partitions_of_topic` gives their number as the leader
-    sees it: a real one learns it from metadata.
-    """
+    """A member of a classic group that subscribes to one topic. `partitions_of_topic` returns the number of the topic's
+    partitions, which a real leader reads from metadata."""
 
     def __init__(self, port: int, group_id: str, topic: str, partitions_of_topic: Callable[[], int]) -> None:
         self.group_id = group_id
@@ -43,7 +42,7 @@ class ClassicMember:
         self.owned: frozenset[int] = frozenset()
         self.is_leader = False
         self.must_rejoin = asyncio.Event()
-        """Set by a leader's owner if the metadata of the topic has changed."""
+        """Set from outside to make the leader join again, as after a change of the topic's metadata."""
         self._topic = topic
         self._port = port
         self._partitions_of_topic = partitions_of_topic

@@ -1,7 +1,9 @@
-"""A consumer that reads a tiered topic from its beginning, and the copy of that topic, beside what obstore alone moves.
+"""The rates of a consumer that reads a tiered topic from its beginning, and of the copy of that topic, beside the rates
+of obstore alone.
 
-The broker, obstore and the raw client take turns in each round, with one S3 server on this machine. obstore alone reads
-the very objects that the broker has copied, in the better of two ways, and stores the very files that it copies.
+The broker, obstore and the raw client take turns in each round, with one S3 server on this machine. obstore alone
+downloads the objects that the broker has copied, in the better of two ways, and uploads the files that the broker
+copies.
 """
 
 from __future__ import annotations

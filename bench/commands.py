@@ -23,9 +23,8 @@ COMMAND: Final = str(Path(sys.executable).with_name("moldau"))
 
 
 def measure(bench: Bench, form: RunForm) -> list[Figure]:
-    """Measure the help of each command, of which the slowest counts, and the list of topics, beside kcat if it is
-    installed.
-    """
+    """Measure the help of each command, and take the slowest one. Measure the list of topics, beside kcat if it is
+    installed."""
     compile_packages()
     helps: dict[str, list[float]] = {each.name: [] for each in SUBCOMMANDS}
     listed: list[float] = []

@@ -1,7 +1,7 @@
-"""`__consumer_offsets` under commits that never end: what is left on the disk, and how long a coordinator loads it.
+"""`__consumer_offsets` under a steady load of commits: its size on disk, and the time in which a coordinator loads it.
 
-Clients commit by OffsetCommit, one offset a request, over connections with several requests in flight. The cleaner
-runs meanwhile, as the broker's settings have it. Then the broker is stopped and started.
+Clients commit by OffsetCommit, one offset a request, over connections with several requests in flight. The cleaner runs
+meanwhile, with the broker's settings. Then the broker is stopped and started.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast the log cleaner is, and what it takes: the same files cleaned by both brokers, which are warm by then."""
+"""The speed and the resource usage of the log cleaner: both brokers are warmed up, then clean the same files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The brokers under load, side by side: warmed up, taking turns run by run, with what each spends meanwhile."""
+"""The brokers under load, side by side. They are warmed up and run in turns, and their resource usage is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Several clients in one thread, each led by a generator: it yields requests for brokers and is sent their replies."""
+"""Runs several clients in one thread. Each client is a generator that yields requests for brokers, and receives their
+replies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`moldau serve --cores 2` beside one process of the same machine: loads over eight partitions, in turns.
 
 Each connection goes to the leader of its partition, as a client does. Both subjects run this broker, so that the peer
-of these figures is Moldau on one core. A machine of two cores has the load generator on them too.
+of these figures is Moldau on one core. On a machine with two cores the load generator uses these cores, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The latency from a producer to a consumer, one record at a time: measured by kafka-e2e-latency, and by raw requests.
 
-The tool gives percentiles in whole milliseconds. The raw loop does the same with a finer clock and next to no client: a
-fetch waits at the end of the log, a produce under acks=all follows it, and the reply that brings the record ends it.
+The tool gives percentiles in whole milliseconds. The raw loop has a finer clock, and a client that costs next to
+nothing. In each round a fetch waits at the end of the log, then a record is produced with acks=all, and the fetch's
+reply with the record ends the round.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
 """`moldau erase` of 1,000 keys from a topic of three replicas, beside the log cleaner over the same bytes.
 
-Three topics, one after the other, have the same bytes. From one the records of 1,000 keys are erased, of the others the
-policy becomes `compact`: of the second the cleaner keeps one record in ten, of the third it drops as many records as
-were erased, so that it writes as many bytes as the erasure. Each time ends when all three replicas have done their
-work. Meanwhile produce requests leave at set times; their p99 stands beside that of a time without any work. Each of
-these begins when the disk has written what came before.
+Three topics with the same bytes are measured one after the other:
 
-The time of the erasure is that of the command without that of the same command as a dry run: both search the topic,
-beside the same produces.
-`--case` says how many gigabytes a topic has.
+    erased          the records of 1,000 keys are erased
+    compacted       the cleaner keeps one record in ten
+    compacted alike the cleaner drops as many records as were erased, so that it writes as many bytes as the erasure
+
+A measured time ends when all three replicas have done their work. Meanwhile produce requests leave at set times, and
+their p99 is compared with the p99 while nothing else happens. A measurement begins when the disk has written all
+earlier data.
+
+The time of the erasure is that of the command, minus that of the same command as a dry run, because both search the
+topic. `--case` is the number of gigabytes of a topic.
 """
 
 from __future__ import annotations
@@ -52,9 +55,8 @@ SEGMENT_SIZE_MAX: Final = 128 << 20
 QUIET_TIMES: Final = 3
 SETTLE_S_MAX: Final = 60.0
 UNWRITTEN_MB_MAX: Final = 8.0
-"""The most unwritten page cache (MB) at which the disk counts as idle, if three samples are below it. Other programs
-always have some.
-"""
+"""The limit on dirty pages in the page cache (MB). The disk counts as idle if three samples are below it. Other
+programs always have some dirty pages."""
 MEMORY: Final = Path("/proc/meminfo")
 SEGMENTS_MIN: Final = 16
 """The least number of segments of a topic: the cleaner leaves the last segment as it is, which must be a small part."""

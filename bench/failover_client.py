@@ -86,17 +86,17 @@ class FailoverClient(threading.Thread):
     def __init__(self, ports: Mapping[int, int], topic: str, partitions: Sequence[int]) -> None:
         super().__init__(daemon=True)
         self.latest = dict.fromkeys(partitions, 0.0)
-        """By partition, when it was acknowledged last."""
+        """The time of the last acknowledgement, by partition."""
         self.longest = dict.fromkeys(partitions, 0.0)
-        """By partition, the longest time between two acknowledgements since `forget_times`."""
+        """The longest time between two acknowledgements since `forget_times`, by partition."""
         self._ports = ports
         self._topic = topic
         self._leaders: dict[int, PartitionLeader] = dict.fromkeys(partitions, NO_LEADER)
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, Connection] = {}
-        """For the question who leads: nothing is to wait behind a record there."""
+        """Connections for requests for the leaders, which must not wait behind a record."""
         self._silent: dict[int, None] = {}
-        """Nodes that did not answer when they were asked last."""
+        """The nodes that did not answer the last request for the leaders."""
         self._refused_at = 0.0
         self._is_ending = False
 

@@ -1,6 +1,5 @@
-"""The chart of the README and of docs/performance.md: twelve rows of the kept run, the ones that Apache Kafka wins
-among them. `python -m bench --front` measures the groups of these rows alone.
-"""
+"""The chart of the README and of docs/performance.md: twelve rows of the kept run, including those that Apache Kafka
+wins. `python -m bench --front` measures only the groups of these rows."""
 
 from __future__ import annotations
 

@@ -109,11 +109,11 @@ class GroupConsumer(threading.Thread):
         self.commits_count = 0
         self.lost_count = 0
         self._sent_at = dict.fromkeys(range(PARTITIONS), 0.0)
-        """By partition, when the last record was sent that has been read."""
+        """The time at which the last record that has been read was sent, by partition."""
         self._committed: dict[int, int] = {}
-        """By partition, the last offset whose commit was acknowledged."""
+        """The last offset whose commit was acknowledged, by partition."""
         self._committed_at = 0.0
-        """When the last acknowledged commit was asked for."""
+        """The time at which the last acknowledged commit was requested."""
         self._asked_at = 0.0
         self._to_look = threading.Event()
         self._consumer = Consumer(
@@ -128,9 +128,8 @@ class GroupConsumer(threading.Thread):
         )
 
     def await_all(self, since: float) -> float:
-        """Wait until records after `since` of every partition were read and a commit of them is acknowledged. Returns
-        that time.
-        """
+        """Wait until records of every partition that were sent after `since` are read, and a commit of them is
+        acknowledged. Returns the time then (s, of the monotonic clock)."""
         deadline = time.monotonic() + PATIENCE_S
         while min(*self._sent_at.values(), self._committed_at) <= since:
             if time.monotonic() > deadline:

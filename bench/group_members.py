@@ -1,8 +1,8 @@
 """Many members of groups on one node: how soon a group is stable, and what heartbeats cost.
 
-The members are ours, on the wire, and the same for both brokers. As a client does, one of a consumer group sends a
-heartbeat in the interval that the broker asks for, and another one at once when its assignment has changed; those of a
-classic group are in `bench/classic_members.py`.
+The members are raw requests of this module, the same for both brokers. Like a client, a member of a consumer group
+sends a heartbeat in the interval that the broker returns, and another one at once when its assignment has changed.
+Members of classic groups are in `bench/classic_members.py`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class GroupMember(Protocol):
         """The partitions that the member owns."""
 
     async def join(self) -> None:
-        """Join the group. Returns when the member is in it."""
+        """Join the group. Returns when the group has accepted the member."""
 
     def begin_heartbeats(self, delay_s: float) -> None:
         """Send heartbeats from now on."""

@@ -1,7 +1,7 @@
 """A thousand clients that connect under TLS in one moment, as after a network failure, while others produce.
 
-A client is served when its first request after the handshake is answered; one that is turned away connects again. The
-produces leave at a set rate over connections that exist before, so that a latency counts from the set time.
+A client is done when its first request after the handshake is answered. A client that is turned away connects again.
+The produces leave at a set rate over connections that exist before, and their latencies count from the set times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`moldau follow-table`: how long after it is produced a record is in the table, and the rate of one process.
+"""`moldau follow-table`: the time until a produced record is in the table, and the rate of one process.
 
-The table is one of Apache Iceberg in a directory, with the default interval between commits. The time until a record is
-in the table is that from its timestamp to the snapshot that has it; of a snapshot the oldest record counts.
+The table is an Apache Iceberg table in a directory, with the default interval between commits. The time is measured
+from a record's timestamp to the snapshot with the record, for the oldest record of each snapshot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDED_S_MAX: Final = 60.0
 
 
 def measure(bench: Bench, form: RunForm) -> list[Figure]:
-    """`form.case` selects by name: `measure_lag` or `rate`."""
+    """Measure the cases that `form.case` selects: `lag` and `rate`."""
     server = bench.new_server(OURS, extra=("log.retention.ms=-1",))
     server.format()
     figures: list[Figure] = []
@@ -59,7 +59,7 @@ def measure(bench: Bench, form: RunForm) -> list[Figure]:
 
 
 def lag_figures(runs: list[tuple[float, float, int]]) -> list[Figure]:
-    """The figures of the runs that `measure_lag` returned."""
+    """Make figures from the results of `measure_lag`."""
     lags, cpus = [run[0] for run in runs], [run[1] for run in runs]
     note = f"{runs[0][2]:,} records of {VALUE_SIZE:,} B, {RATE / 1e6:.0f} MB/s; the default interval between commits"
     return [

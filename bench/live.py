@@ -1,8 +1,8 @@
-"""A table with the segments behind it as one relation: the time until its first row, and a scan of all its rows beside
-scans of the table alone and of these segments alone.
+"""A table and the segments behind it as one relation: the time until its first row, and a scan of all its rows, beside
+a scan of the table alone and a scan of these segments alone.
 
-Each measurement is a process of its own on one core, which decodes in its only thread. The first of its passes warms it
-up; the three scans of a pass follow one another, and are compared with each other alone.
+Each measurement is a process of its own on one core, which decodes in its only thread. The first pass warms it up. The
+three scans of a pass follow one another, and are only compared with each other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ScanPass(NamedTuple):
 
 
 def measure(bench: Bench, form: RunForm) -> list[Figure]:
-    """`form.case` selects by name: `append` or `upsert`."""
+    """Measure the modes that `form.case` selects: `append` and `upsert`."""
     server = bench.new_server(OURS, extra=("log.retention.ms=-1",))
     server.format()
     figures: list[Figure] = []

@@ -1,7 +1,8 @@
 """The load generator: sends encoded requests over several connections, in a closed loop or at set times.
 
-It uses very little CPU time itself, so that on a small machine the broker is measured and not the client: requests are
-built before, replies are counted and their error codes looked at. Its own CPU time is part of the outcome.
+It uses very little CPU time itself, so that on a small machine the broker is measured and not the client. Requests are
+encoded before the run; of a reply only the end and the error code are read. The generator's own CPU time is part of the
+outcome.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ ROWS: Final = LoadingRows("offset loading", "a million offset records", "offsets
 
 
 def measure(bench: Bench, form: RunForm) -> list[Figure]:
-    """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
+    """Start brokers in turns that were killed with the same log, and measure the loading and other requests
+    meanwhile."""
     groups = group_names(GROUPS_COUNT)
     return figures_of_groups(bench, form, ROWS, groups, offsets_log(groups))
 
@@ -58,7 +59,7 @@ def figures_of_groups(
 
 
 def group_names(count: int) -> list[str]:
-    """Yield names of groups that are all in one partition."""
+    """Return `count` names of groups that are all in one partition."""
     names = (f"group-{number}" for number in range(100 * count))
     kept = (name for name in names if partition_of(name, OFFSETS_PARTITIONS) == 0)
     return [*islice(kept, count)]

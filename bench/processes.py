@@ -73,8 +73,8 @@ def memory(pid: int) -> Memory:
 
 
 def peak_memory_mb() -> float:
-    """The most resident memory that this process had since its program began. `ru_maxrss` would not do: for a program
-    that another one started it is at least what that one had when it started it."""
+    """The peak of the resident memory of this process (MB) since its program began. `ru_maxrss` is not used, because it
+    includes the memory of the parent process at the time of the exec."""
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert peak is not None
     return int(peak[1]) * 1024 / 1e6

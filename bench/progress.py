@@ -23,7 +23,7 @@ class Progress:
         self._groups = groups
         self._taken_s = 0.0
         self._expected_s = 0
-        """What was expected of the groups that are over."""
+        """The expected duration (s) of the groups that have ended."""
 
     def progress_line(self, group: MeasurementGroup) -> str:
         """The line that is printed before a group."""

@@ -1,8 +1,8 @@
 """The latency that a client measures beside the one in the broker's metrics, for the same requests.
 
 Each produce waits until its records are on disk (`log.flush.interval.messages=1`), so that nearly all of its time
-passes in the broker. The client's p99 is exact; the broker's is what Prometheus would compute from TotalTimeMs: the
-histogram after the run less the one before it, with a straight line between two bounds.
+passes in the broker. The client's p99 is exact. The broker's is what Prometheus computes from TotalTimeMs: the
+difference of the histograms after and before the run, interpolated linearly between two bounds.
 """
 
 from __future__ import annotations

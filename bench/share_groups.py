@@ -1,7 +1,7 @@
 """A share group: the rate at which its consumers get and acknowledge records, and the latency of an acknowledgement.
 
-The consumers are ours, on the wire, and the same for both brokers: each acknowledges what it has acquired in its next
-ShareFetch, as the consumers of Apache Kafka do, or in requests of its own.
+The consumers are raw requests of this module, the same for both brokers. Each acknowledges the records that it has
+acquired in its next ShareFetch, as the consumers of Apache Kafka do, or in requests of its own.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ async def serve(port: int, upstream_port: int) -> None:
 
 
 async def delayed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass bytes on, each `DELAY_S` after it came; then the end."""
+    """Pass each piece on `DELAY_S` seconds after it arrived, then close the connection."""
     loop = asyncio.get_running_loop()
     while data := await reader.read(PIECE_SIZE):
         loop.call_later(DELAY_S, writer.write, data)
@@ -76,7 +76,7 @@ async def delayed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def paced(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass bytes on, not faster than `RATE` since the connection was last idle; then the end."""
+    """Pass bytes on at most at `RATE` since the connection was last idle, then close the connection."""
     loop = asyncio.get_running_loop()
     free_s = 0.0
     while data := await reader.read(PIECE_SIZE):

@@ -1,8 +1,8 @@
 """The floor of a data source in Python: Spark reads ready batches, without planning, reading or decoding.
 
-A task returns the first batch that this source makes of the same task, again and again, until the number of rows is
-reached. So schema, sizes of batches and the number of tasks are those of the real scan, and the time is that of Spark:
-Arrow's stream from Python to the JVM, and the projection of its columns to rows there.
+A task repeats the first batch that Moldau's source makes for the same task until the number of rows is reached. So
+schema, sizes of batches and the number of tasks are those of the real scan. The time is that of Spark: Arrow's stream
+from Python to the JVM, and the projection of its columns to rows there.
 """
 
 from __future__ import annotations

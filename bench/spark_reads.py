@@ -106,7 +106,7 @@ class RoundTimes(NamedTuple):
 
 
 def measure(bench: Bench, form: RunForm) -> list[Figure]:
-    """`form.case` selects by name: a topic, `stream`, `echo_latencies_ms` or `objects`."""
+    """Measure the cases that `form.case` selects by name: a topic, `stream`, `latency` or `objects`."""
     settings = {"spark.jars": ",".join(map(str, connector_jars())), "spark.driver.memory": "2g"}
     figures: list[Figure] = []
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""Streaming queries of Spark with this source beside the same with its Kafka connector: rate from files, latency over a
-broker.
+"""Streaming queries of Spark that read with Moldau's source, beside the same queries with Spark's Kafka connector: the
+rate from files, and the latency over a broker.
 
-The latency is that of a record from its producer through a query to a consumer: the query copies it to another topic by
-the connector's sink, in both, so that only the sources differ.
+The latency is the time of a record from its producer through a query to a consumer. Both queries copy the records to
+another topic by the connector's sink, so that only the sources differ.
 """
 
 from __future__ import annotations

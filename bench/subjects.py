@@ -184,7 +184,8 @@ def find_peer() -> Toolchain | None:
 
 
 def warm_memory(directory: Path, size: int) -> None:
-    """Write and delete a scratch file: memory that was never used before takes writes at a tenth of the speed."""
+    """Write and delete a scratch file of this size, because memory that was never used before takes writes at a tenth
+    of the speed."""
     path = directory / "scratch"
     with path.open("wb", buffering=0) as scratch:
         for _ in range(size >> 20):

@@ -56,7 +56,7 @@ def measure(bench: Bench, form: RunForm) -> list[Figure]:
 
 
 def figures(name: str, size: int, runs: Sequence[tuple[float, float]], where: str) -> list[Figure]:
-    """`size`: the bytes of the objects. `runs`: the seconds of a scan and of obstore alone."""
+    """Make the figures of reads of `size` bytes of objects. `runs` has the times (s) of a scan and of obstore alone."""
     shares = [100 * alone / scan for scan, alone in runs]
     rates = [size / scan / 1e6 for scan, _ in runs]
     alone_rate = median(size / alone / 1e6 for _, alone in runs)

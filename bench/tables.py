@@ -40,7 +40,7 @@ BATCH_SIZE_MAX: Final = 4 << 20
 
 
 class Topic(NamedTuple):
-    """The size of a value, the codec, and how many records there are."""
+    """A topic of the measurement: the size of a value, the codec, and the number of records."""
 
     value_size: int
     codec: str
@@ -75,7 +75,7 @@ class Pass(NamedTuple):
 
 
 def measure(bench: Bench, form: RunForm) -> list[Figure]:
-    """`form.case` selects by name: `files` or `objects`."""
+    """Measure the parts that `form.case` selects: `files` and `objects`."""
     figures = of_files(bench, form) if form.case in "files" else []
     return figures + (table_objects.measure(bench, form) if form.case in "objects" else [])
 
@@ -154,7 +154,7 @@ def produce(running: RunningBroker, topic: Topic, count: int) -> None:
 
 
 def produce_records(address: str, topic: Topic, count: int) -> None:
-    """Add records of the form of a topic, in the batches that the client makes by default."""
+    """Add `count` records like those of `topic`, in the batches that the client makes by default."""
     from confluent_kafka import Producer
 
     values = list(json_documents(topic.value_size))

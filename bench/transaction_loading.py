@@ -34,7 +34,8 @@ STATES: Final = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT)
 
 
 def measure(bench: Bench, form: RunForm) -> list[Figure]:
-    """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
+    """Start brokers in turns that were killed with the same log, and measure the loading and other requests
+    meanwhile."""
     compile_packages()
     ids = transactional_ids()
     log = state_log(ids)
@@ -51,7 +52,7 @@ def measure(bench: Bench, form: RunForm) -> list[Figure]:
 
 
 def transactional_ids() -> list[str]:
-    """Yield transactional ids that are all in one partition."""
+    """Return transactional ids that are all in one partition."""
     names = (f"application-{number}" for number in range(8 * IDS_COUNT))
     return [name for name in names if partition_of(name, STATE_PARTITIONS) == 0][:IDS_COUNT]
 

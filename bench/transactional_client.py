@@ -2,11 +2,11 @@
 
     Fetch            with offsets: the records that the transaction consumes
     Produce          a batch for each partition, in one request to each leader, all at once
-    TxnOffsetCommit  with offsets: how far the group has come
+    TxnOffsetCommit  with offsets: the committed offset of the group
     EndTxn           the reply brings the producer's next epoch
 
-A broker that is still writing the markers of the transaction before refuses with CONCURRENT_TRANSACTIONS; the client
-asks again after a millisecond, and the time counts.
+A broker that is still writing the markers of the previous transaction answers with CONCURRENT_TRANSACTIONS. The client
+repeats the request after a millisecond, and that time is part of the latency.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ class TransactionalProducer:
 
     def __init__(self, client: Client, transactional_id: str, work: TransactionWork) -> None:
         self.commits_ns = array("Q")
-        """From an EndTxn to its reply."""
+        """The time (ns) from each EndTxn to its reply."""
         self.transactions_ns = array("Q")
-        """From the first request to the reply to EndTxn."""
+        """The time (ns) from the first request of each transaction to the reply to its EndTxn."""
         self.refusals = 0
-        """With CONCURRENT_TRANSACTIONS."""
+        """The number of answers with CONCURRENT_TRANSACTIONS."""
         self._id = transactional_id
         self._work = work
         self._offset = 0

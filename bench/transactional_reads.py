@@ -41,7 +41,7 @@ class IsolationPair(NamedTuple):
 
 
 def figures_of_reads(contenders: Sequence[Contender], form: RunForm) -> list[Figure]:
-    """`contenders` have the same transaction.version."""
+    """Measure the reads on `contenders`, which have the same transaction.version."""
     print(f"  {NAME}", flush=True)
     requests = REQUESTS_QUICK if form.is_quick else REQUESTS
 

@@ -94,7 +94,7 @@ class TransactionSubject(Protocol):
     def delete_topic(self, topic: str) -> None: ...
 
     def measure_usage(self, work: Callable[[], None]) -> CpuTime:
-        """Run `work`, and return its result and the resources that all processes of the subject used meanwhile."""
+        """Run `work`, and return the CPU time that all processes of the subject used meanwhile."""
         ...
 
 
@@ -146,9 +146,8 @@ def measure(bench: Bench, form: RunForm) -> list[Figure]:
 def figures_of_cases(
     subjects: Sequence[TransactionSubject], form: RunForm, prefix: str = "", share: int = 1
 ) -> list[Figure]:
-    """The cases that the form selects, the subjects in turns, with 1 / `share` of the transactions; the figures' names
-    begin with `prefix`.
-    """
+    """Measure the cases that the form selects, on the subjects in turns. Only 1 / `share` of the transactions run. The
+    names of the figures begin with `prefix`."""
     share *= QUICK_SHARE if form.is_quick else 1
     figures: list[Figure] = []
     for case in CASES:

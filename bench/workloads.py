@@ -1,6 +1,4 @@
-"""The loads of closed loops: their encoded requests, connections, requests in flight, and the bars that
-they are for.
-"""
+"""The loads of closed loops: their encoded requests, connections and requests in flight."""
 
 from __future__ import annotations
 

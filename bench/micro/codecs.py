@@ -1,8 +1,8 @@
 """The cost of the compiled codecs beside those of kafka-python and kio: `python bench/micro/codecs.py`.
 
-The median of many rounds, in microseconds of CPU a message; the three take turns, so that a busy machine slows all. The
-decoder of kio is compiled Rust, its encoder Python; kafka-python compiles its schemas into Python as we do. The last
-line is the table as JSON.
+Prints the CPU time (microseconds) of a message as the median of many rounds. The three run in turns, so that other work
+on the machine slows all of them. The decoder of kio is compiled Rust and its encoder Python; kafka-python, like this
+project, compiles its schemas into Python. The last line is the table as JSON.
 """
 
 from __future__ import annotations

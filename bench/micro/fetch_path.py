@@ -1,8 +1,8 @@
-"""What a fetch of 1 MiB costs besides the kernel's sending: `python bench/micro/fetch_path.py`.
+"""The cost of a fetch of 1 MiB without the kernel's sending: `python bench/micro/fetch_path.py`.
 
-The real connection, handler, log and output over a real file; `sendfile` itself is left out, in the event loop and in
-the thread that sends files: what it costs follows from the size and not from us. Microseconds of CPU a fetch, the
-lookups in the page cache included, as the median of many rounds. `--profile` says where the time goes instead.
+The connection, handler, log and output are the real ones, over a real file. `sendfile` is left out, in the event loop
+and in the thread that sends files, because its cost depends only on the size. Prints the CPU time (microseconds) of a
+fetch as the median of many rounds, including the lookups in the page cache. `--profile` prints a profile instead.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Wire(asyncio.Transport):
         self._ours, self._theirs = socket.socketpair()
         self._theirs.setblocking(False)
         self.is_paused = False
-        """The connection takes no request while a reply has not left whole: it sends a part in each iteration."""
+        """Whether a part of a reply has not left yet. The connection takes no request meanwhile, and sends a part in
+        each iteration."""
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass

@@ -1,11 +1,13 @@
-"""What heartbeats of group members cost a broker: `python bench/micro/heartbeat_path.py`.
+"""The cost of heartbeats of group members for a broker: `python bench/micro/heartbeat_path.py`.
 
-One node on a loop of this process, over real sockets and files. The members are a process of their own, each with a
-connection of its own, in groups of 10. One after the other sends a heartbeat that states nothing new, with a pause
-between two, so that the loop of the node waits for each: so it does beside 10,000 members that send one each 5 s.
-Microseconds of CPU a heartbeat, and those of the user part, as the median and the least of some rounds. With
+The node runs on the event loop of this process, over real sockets and files. The members are another process, each with
+a connection of its own, in groups of 10. One after the other sends a heartbeat that changes nothing. A pause between
+two heartbeats makes the node's event loop wait for each of them, as it does with 10,000 members that send one every 5
+s.
+
+Prints the CPU time (microseconds) of a heartbeat, and its user part, as the median and the minimum of some rounds. With
 `--classic` the groups are classic ones, with `--acls` the node has an authorizer. `--no-pause` leaves the pause out.
-`--profile` prints the profile instead.
+`--profile` prints a profile instead.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tests.conformance.brokers import CLUSTER_ID
 
 
 def formatted_node(properties: dict[str, str]) -> Node:
-    """A node that is not started, on directories that this formats."""
+    """Format the directories that the properties name, and make a node on them. The node is not started."""
     config, loop = checked_config(properties), asyncio.get_running_loop()
     environment = LocalEnvironment(loop)
     format_directories(
@@ -37,9 +37,11 @@ def formatted_node(properties: dict[str, str]) -> Node:
 
 
 async def measure_rounds(client_command: Sequence[str], what: str, *, requests: int, rounds: int) -> None:
-    """Print the CPU (microseconds) that this process spends on a request, as the median and the least of some rounds;
-    with `--profile` the profile of one round instead. The client is a process of this command: it reads the number of
-    requests of a round from a line, and prints a line when it has their answers.
+    """Print the CPU time (microseconds) of this process for a request, as the median and the minimum of some rounds.
+    With `--profile` print the profile of one round instead.
+
+    The process `client_command` sends the requests. It reads the number of requests of a round from a line of its
+    input, and prints a line when all are answered.
     """
     pipe = asyncio.subprocess.PIPE
     client = await asyncio.create_subprocess_exec(sys.executable, *client_command, stdin=pipe, stdout=pipe)

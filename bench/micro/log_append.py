@@ -1,6 +1,6 @@
 """The cost of appending a small idempotent batch: `python bench/micro/log_append.py [directory]`.
 
-The best of several rounds, in microseconds for each append, with the share of the write call itself.
+Prints the time (microseconds) of an append in the best of several rounds, and the share of the write call in it.
 """
 
 from __future__ import annotations

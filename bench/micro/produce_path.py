@@ -1,8 +1,8 @@
-"""What a small produce costs from received bytes to the bytes of its reply: `python bench/micro/produce_path.py`.
+"""The cost of a small produce from received bytes to the bytes of its reply: `python bench/micro/produce_path.py`.
 
-The real connection, handler, partition and log over a real file, without sockets and the loop. Microseconds of CPU a
-request, the write to the page cache included, as the median of many rounds; four idempotent producers take turns, five
-requests at a time. `--profile` says where the time goes instead.
+The connection, handler, partition and log are the real ones, over a real file, without sockets and the event loop. Four
+idempotent producers take turns, five requests at a time. Prints the CPU time (microseconds) of a request as the median
+of many rounds, including the write to the page cache. `--profile` prints a profile instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cost of a produce with acks=all at three brokers: `python bench/micro/replicated_path.py`.
 
-All three run on one loop of this process, over real sockets and files: what is left out is that processes take turns on
-a core, which doubles it. Microseconds of CPU a request, the client's few included, as the median and the least of some
-rounds.
+All three run on one event loop of this process, over real sockets and files. As processes that share a core they would
+cost twice as much. Prints the CPU time (microseconds) of a request, including the client's small part, as the median
+and the minimum of some rounds.
 """
 
 from __future__ import annotations

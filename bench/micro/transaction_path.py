@@ -1,9 +1,9 @@
-"""What transactions of ten producers cost a broker: `python bench/micro/transaction_path.py`.
+"""The cost of transactions of ten producers for a broker: `python bench/micro/transaction_path.py`.
 
-One node on a loop of this process, over real sockets and files; the producers are a process of their own. Each
-transaction has 100 records in three partitions. Microseconds of CPU a transaction, as the median and the least of some
-rounds. With `--offsets` each consumes 100 records and commits offsets of a group. `--profile` prints the profile
-instead.
+The node runs on the event loop of this process, over real sockets and files; the producers are another process. Each
+transaction has 100 records in three partitions. With `--offsets` it also consumes 100 records and commits offsets of a
+group. Prints the CPU time (microseconds) of a transaction as the median and the minimum of some rounds. `--profile`
+prints a profile instead.
 """
 
 from __future__ import annotations
