@@ -1,11 +1,11 @@
-"""The limits of messages: the memory that a decoded request takes, computed from its declaration, and long strings.
+"""Limits on messages: on the memory of a decoded request, computed from its declaration, and on the size of strings.
 
 A decoder compares the count of every array with the number of bytes that remain, because each item takes at least one
 byte. That check alone would let one byte of a large request become sixty bytes of Python objects, so the total is
 limited as well. The sizes in this module are upper bounds for CPython, a little above measured ones. A request that is
 too short to reach the limit, whatever it contains, is decoded without counting; nearly all requests are.
 
-Strings keep within their size, too. A byte that is not UTF-8 is read as U+FFFD, as in Apache Kafka.
+The size of a string is limited, too. A byte that is not UTF-8 is read as U+FFFD, as in Apache Kafka.
 
 DIVERGES: U+FFFD has three bytes, so such a string may become longer than a string may be. Here it is then malformed, so
 that every string that was read can be written; Apache Kafka takes it, and fails to write what contains it. A message of

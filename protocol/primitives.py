@@ -1,6 +1,6 @@
-"""What all codecs of the protocol use: the types of buffers; variable-length integers, which `struct` cannot read;
-CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots; and the tagged section at the end of
-every struct in a flexible version."""
+"""The parts that all codecs of the protocol share: the types of buffers; variable-length integers, which `struct`
+cannot read; CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots; and the tagged section at
+the end of every struct in a flexible version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What successive produce requests for one partition have in common, so that they need not be decoded.
+"""Recognises successive produce requests for one partition by their common bytes, so that they need not be decoded.
 
 They differ only in the correlation id, the sizes and the records:
 
