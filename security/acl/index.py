@@ -7,9 +7,9 @@ WRITE, DELETE or ALTER also allows DESCRIBE, and an ALLOW of ALTER_CONFIGS allow
 nothing.
 
 A literal name is looked up in a dictionary. Prefixes are kept sorted. Let P be the last prefix that does not sort after
-a name. Then every prefix of the name is also a prefix of P. So each prefix has a reference to the longest other prefix
-with which it begins, and its bits include the bits of all shorter ones. A bisection finds P, and following the
-references finds the longest prefix of the name.
+a name. Then every prefix of the name is also a prefix of P. Each prefix refers to the longest other prefix with which
+it begins, and its bits include the bits of that prefix. A bisection finds P, and following the references finds the
+longest prefix of the name.
 
 Networks (CIDR notation) are compared with the address one by one. Without ACLs for networks this costs nothing.
 """

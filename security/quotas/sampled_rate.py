@@ -3,9 +3,8 @@
 The period has `quota.window.num` windows of `quota.window.size.seconds` each. One more window is kept, which the
 beginning of the period may divide.
 
-The rate is the sum of the values divided by the time since the oldest window began. At the beginning, when not all
-windows have begun, all windows except the current one count with their full length, so that the first values do not
-give a high rate.
+The rate is the sum of the values divided by the time since the oldest window began. Windows that have not begun yet
+count with their full length, so that the first values do not give a high rate.
 """
 
 from __future__ import annotations

@@ -1,22 +1,21 @@
 """The SCRAM exchange (RFC 5802): its messages, the server's side, and the client's side.
 
-client first    gs2 header, then n=user,r=nonce and extensions       n,,n=alice,r=abc,tokenauth=true
-server first    r=nonces,s=salt,i=iterations                         r=abcdef,s=c2FsdA==,i=4096
-client final    c=gs2 header,r=nonces,p=proof                        c=biws,r=abcdef,p=...
-server final    v=signature, or e=error
+    client first    gs2 header, then n=user,r=nonce and extensions       n,,n=alice,r=abc,tokenauth=true
+    server first    r=nonces,s=salt,i=iterations                         r=abcdef,s=c2FsdA==,i=4096
+    client final    c=gs2 header,r=nonces,p=proof                        c=biws,r=abcdef,p=...
+    server final    v=signature, or e=error
 
 The messages are read strictly, because they arrive before authentication. The client proves that it knows a password,
 and verifies that the server knows it too.
 
 A client that cannot log in does not learn whether the user exists:
 
-    first message   for an unknown user, salt and iterations are derived from the name and a secret of the cluster;
-                    their form (iterations, size and alphabet of the salt) is that of a real credential, drawn so that
-                    each form has the same share of the unknown users as of the real ones. An unknown user keeps its
-                    form while the credentials stay; if credentials of other forms are added or removed, a small share
-                    of the unknown users gets another form.
-    proof           is computed for a credential that no proof satisfies; the error is that for a wrong password
-    work            is the same for both: what an unknown user needs is computed for each user
+    first message   The salt and the iterations of an unknown user are derived from its name and a secret of the
+                    cluster. Their form (iterations, size and alphabet of the salt) is that of a real credential. Each
+                    form has the same share of the unknown users as of the real ones. If credentials are added or
+                    removed, only a small share of the unknown users gets another form.
+    proof           It is computed for a credential that no proof satisfies. The error is that for a wrong password.
+    work            The work for an unknown user is also done for each known user.
 
 The same holds for the ids of delegation tokens, whose salts are random bytes, with one exception: the first login with
 a token on a node takes some milliseconds longer, because its credential is derived then. These ids cannot be guessed.
