@@ -66,8 +66,8 @@ class RestoredGroupOffsets:
         self._store.commit(self._reader.next_offset)
 
     def moved_offsets(self, ends: Mapping[TopicPartition, int], renames: Mapping[str, str]) -> list[MovedOffset]:
-        """Return the committed offsets that the restore changes, removes or moves: those past the end of their
-        partition, those of partitions that are not restored, and those of renamed topics.
+        """Return the committed offsets that the restore changes, removes or moves: offsets past the end of their
+        partition, offsets of partitions that are not restored, and offsets of renamed topics.
 
         `ends`: the end offsets of all restored partitions. `renames`: the new names of topics. Both are by the name in
         the backup.

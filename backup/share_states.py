@@ -1,8 +1,8 @@
 """Corrects the states of share groups in a restored log of `__share_group_state`.
 
-If the logs are cut at a requested time, a partition may end before the start offset of a share group, because the two
-logs have the timestamps of different clocks. The group would then skip new records up to its start offset, and new
-records whose offsets its state has as delivered. So such a state is cut at the end of its partition.
+If the logs are cut at a requested time, a partition may end before the start offset of a share group, because
+timestamps of the two logs are from different clocks. The group would then skip new records up to its start offset, and
+new records whose offsets its state has as delivered. So such a state is cut at the end of its partition.
 """
 
 from __future__ import annotations
