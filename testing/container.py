@@ -63,9 +63,8 @@ class KafkaContainer:
         return self
 
     def with_env(self, key: str, value: object) -> KafkaContainer:
-        """Set a variable of Apache Kafka's image: KAFKA_NUM_PARTITIONS is the setting num.partitions. Other variables
-        have no effect, and neither do those of the listeners.
-        """
+        """Set a variable of Apache Kafka's image: KAFKA_NUM_PARTITIONS is the setting num.partitions. Variables of the
+        listeners, and variables of other names, have no effect."""
         if key.startswith("KAFKA_"):
             words = key.removeprefix("KAFKA_").lower()
             name = words.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")

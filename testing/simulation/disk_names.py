@@ -1,4 +1,4 @@
-"""The names of files on a simulated disk: those that processes see, and those that are durable.
+"""The names of files on a simulated disk: the names that processes see, and the names that are durable.
 
 A change of names (create, rename, unlink, make a directory) is pending until one of its directories is synced. Of the
 pending changes a crash keeps a prefix of their order.

@@ -55,9 +55,8 @@ and the files beside them.
 
 
 def virtual_functions(wall_ns: Callable[[], int], generator: random.Random) -> dict[str, Callable[..., Any]]:
-    """Functions that replace the clocks of the module `time` by virtual time, and the functions of the module `random`
-    by those of `generator`, by names such as `time.monotonic`.
-    """
+    """Make functions that replace functions of the modules `time` and `random`, by names such as `time.monotonic`. The
+    clocks show virtual time, and the random functions are those of `generator`."""
 
     def wall_s() -> float:
         return wall_ns() / 1_000_000_000

@@ -109,8 +109,7 @@ class SimulatedEnvironment:
 
     async def offload(self, work: Callable[[], T]) -> T:
         """Run work in one of a few virtual threads. The seed chooses whether the whole work happens at the beginning or
-        at the end of its duration, so the tests find callers that rely on what the work sees of events in between.
-        """
+        at the end of its duration. So tests find callers that rely on events in between."""
         future: SimulatedFuture[T] = self._loop.create_future()
         self._waiting.append((work, future))
         self._start()
