@@ -24,9 +24,8 @@ LIBRARY: Final = library_name(GROUP)
 
 
 def compiled_files(root: Path = ROOT) -> Iterator[Path]:
-    """The extension modules for this Python in the checkout. They may include modules whose source does not exist any
-    more, or is not in the list of the hot path any more.
-    """
+    """The extension modules for this Python in the checkout, even if a source does not exist any more, or is not in the
+    list of the hot path any more."""
     for package in PACKAGES:
         yield from sorted((root / "moldau" / package).rglob(f"*{EXTENSION_SUFFIX}"))
 
