@@ -10,8 +10,9 @@ from typing import Final
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)
-"""The ports of nodes. They are below the ports that systems use for outgoing connections. So no outgoing connection takes
-the port of a node that a test has ended and will start again, and no client is connected to itself at such a port."""
+"""The ports of nodes. They are below the ports that systems use for outgoing connections. So no outgoing connection
+takes the port of a node that a test has ended and will start again, and no client is connected to itself at such a
+port."""
 STEP: Final = 997
 """The distance in `PORTS` between the first ports of processes with successive ids."""
 _numbers = count(int.from_bytes(os.urandom(2)))
