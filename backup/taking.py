@@ -1,8 +1,8 @@
 """Takes a backup: reuses pieces of earlier backups, copies the rest, and writes the manifest last.
 
-    list log ends ─▶ reuse stored pieces ─▶ cut ─▶ put ─▶ … ─▶ manifest
-                          └── unfinished/<id>.json, written at intervals: the next run reuses the pieces
-                              of a killed run like those of an earlier backup
+list log ends ─▶ reuse stored pieces ─▶ cut ─▶ put ─▶ … ─▶ manifest
+                      └── unfinished/<id>.json, written at intervals: the next run reuses the pieces
+                          of a killed run like those of an earlier backup
 """
 
 from __future__ import annotations
