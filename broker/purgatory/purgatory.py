@@ -63,7 +63,7 @@ LOG_END_OFFSET: Final = Watch.LOG_END_OFFSET
 HIGH_WATERMARK: Final = Watch.HIGH_WATERMARK
 LAST_STABLE_OFFSET: Final = Watch.LAST_STABLE_OFFSET
 LOW_WATERMARK: Final = Watch.LOW_WATERMARK
-"""A module-level name for the enum member, because looking it up in the class takes as long as a call."""
+"""Module-level names for the members of `Watch`, because a lookup in the class takes as long as a call."""
 
 
 class CommitWait(ABC):
@@ -358,11 +358,11 @@ class Purgatory:
         self._watchers.pop(partition, None)
 
     def await_commit(self, partition: Partition, wait: CommitWait) -> None:
-        """End `wait` once all records before its offset in the leader's log are committed, or once the replica does not
-        lead any more; at once if either is so now.
+        """Call `wait.settled` once all records before `wait.end_offset` in the leader's log are committed, or once this
+        replica no longer leads. If one of the two is so already, it is called before this returns.
 
-        The error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas than min.insync.replicas are in sync at the
-        commit.
+        The error is NONE after a commit, or NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas than min.insync.replicas
+        are in sync then. Any other error means that this replica no longer leads.
         """
         if wait.end_offset <= partition.high_watermark:
             wait.settled(partition.commit_error)
@@ -387,11 +387,11 @@ class Purgatory:
             self._loop.call_soon(self._check_scheduled)
 
     def hold_actions(self) -> None:
-        """Postpone checks until `try_complete_actions`, because more keys may change before."""
+        """Postpone the checks of operations until `try_complete_actions`, so that several changes cause one check."""
         self._is_holding = True
 
     def try_complete_actions(self) -> None:
-        """Check the operations whose keys have changed now.
+        """End the postponement of `hold_actions`, and check the operations whose keys have changed.
 
         If an attempt raises an exception, which is a bug, it is raised here. The remaining operations are then checked
         in the next event loop iteration.
@@ -428,12 +428,13 @@ class FollowerFetch(Protocol):
 
 
 class FollowerWaits:
-    """Limits the waits of followers' fetches. They are short while this broker becomes leader of partitions.
+    """Limits how long the fetches of followers wait. The limit is short after this broker has become leader of
+    partitions.
 
-    A follower has one fetch in progress to each leader. While that fetch waits for replica.fetch.wait.max.ms, the
-    follower sends no other. So a partition that this broker has just begun to lead would be fetched, and its acks=all
-    requests be answered, only half a second later. Therefore a broker that begins to lead answers the waiting fetches,
-    and keeps waits short until its followers had time to add the partition.
+    A follower has one fetch in progress to each leader. While that fetch waits, for up to replica.fetch.wait.max.ms,
+    the follower sends no other. So it would fetch a partition that this broker has just begun to lead only up to half a
+    second later, and acks=all requests to the partition would wait as long. Therefore the waiting fetches are answered
+    soon, and later fetches wait briefly until the followers had time to add the partition.
 
         begins to lead ──▶ waiting fetches end in `SHORT_WAIT_MS`
                        ──▶ for `NEW_LEADER_PERIOD_MS`, each fetch waits `SHORT_WAIT_MS` at most
@@ -472,9 +473,11 @@ class FollowerWaits:
 
 
 class AppendedRecords(CommitWait):
-    """The records of a Produce request in one partition, and the answer for that partition, which waits until the
-    records are committed, or durable. It is not a NamedTuple: a compiled NamedTuple crashes at its definition if it
-    names a compiled class of a module that is not imported yet.
+    """The records that a Produce request appended to one partition, and the answer for that partition. The wait ends
+    when the records are committed.
+
+    It is not a NamedTuple: a compiled NamedTuple crashes at its definition if it names a compiled class of a module
+    that is not imported yet.
     """
 
     __slots__ = ("answer", "operation", "partition")
@@ -492,8 +495,11 @@ class AppendedRecords(CommitWait):
 
 
 class DelayedProduce(WatchingOperation):
-    """The wait of one Produce request under acks=all. The answer for a partition becomes an error if its records are
-    not known to be committed, or are committed with fewer in-sync replicas than min.insync.replicas.
+    """The wait of one Produce request under acks=all. Its reply is completed when the records of every partition are
+    committed or have failed, or at the timeout.
+
+    The answer for a partition becomes an error if its records are not known to be committed, or are committed with
+    fewer in-sync replicas than min.insync.replicas.
     """
 
     __slots__ = ("_add_leaders", "_has_failed", "_open", "_open_count", "_response", "reply")

@@ -117,8 +117,8 @@ class DeadLetterWriter:
         self._failed_attempts = 0
 
     async def run(self) -> bool:
-        """Write the dead letters. Returns True once the queue has them, or if it cannot take them. Returns False if
-        they are not wanted any more.
+        """Write the dead letters. Returns True once the queue has all of them, or if it cannot take them; False if
+        `is_wanted` has returned False before that.
         """
         while self._next_offset <= self._letter.last_offset and self._is_wanted():
             queue = self._queue()

@@ -45,8 +45,8 @@ class SharePartitionRegistry:
         return self._of.get(key)
 
     def get(self, key: ShareKey) -> SharePartitionRunner | ErrorCode:
-        """The runner of a share partition, which begins to load if it is new. Returns an error code instead if this
-        broker does not lead the partition.
+        """The runner of a share partition. If it is new, it is created and begins to load. Returns an error code
+        instead if this broker does not lead the partition.
         """
         found = self._of.get(key)
         if found is not None:

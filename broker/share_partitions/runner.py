@@ -62,7 +62,7 @@ ERRORS: Final = {
 UNKNOWN_SERVER_ERROR.
 """
 READ_SIZE_MIN: Final = 64 * 1024
-"""The margin (bytes) that is added to the estimated size of a read."""
+"""The bytes that are added to the estimated size of a read, as a margin."""
 FENCING_ERRORS: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
@@ -120,9 +120,7 @@ class SharePartitionRunner:
         """
         self.is_loaded = False
         self.is_read = False
-        """Whether a fetch is reading records of this share partition. Other fetches leave the share partition out
-        meanwhile.
-        """
+        """Whether a fetch is reading records of this share partition. Meanwhile other fetches do not read from it."""
         self.record_size: float | None = None
         """The average size (bytes) of a record in the log, framing included, in the last read; None if it is
         unknown.
@@ -227,8 +225,8 @@ class SharePartitionRunner:
         return None if self.record_size is None else int(1.25 * records * self.record_size) + READ_SIZE_MIN
 
     def note_read(self, size: int, records: int) -> None:
-        """Note that a read of `size` bytes had `records` records, from which `read_size` estimates. `records` is 0 if
-        the first batch was larger than the read.
+        """Note that a read of `size` bytes returned `records` records, so that `read_size` can estimate the next one.
+        `records` is 0 if the first batch was larger than the read.
         """
         self.record_size = size / records if records else None
 
@@ -378,11 +376,11 @@ class SharePartitionRunner:
     # The end
 
     def fence(self, error: ErrorCode, message: str | None = None, *, is_left: bool = False) -> None:
-        """End the share partition: it delivers no more records. A later fetch loads it anew, if this broker leads the
-        partition.
+        """End the share partition: it delivers no more records, and forgets which records are in flight. If this broker
+        leads the partition, a later fetch loads the share partition anew.
 
-        `is_left`: whether it ends because the group has no session any more. Records in flight are forgotten, except
-        dead letters.
+        `is_left`: whether the reason is that the group has no session on this broker any more. Then the runner still
+        writes its dead letters.
         """
         if self.error is not None:
             return
