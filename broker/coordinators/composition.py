@@ -100,8 +100,8 @@ class BrokerCoordinators:
         self.registry = CoordinatorRegistry(coordinators, ports.flusher.flush)
 
     def on_topics_deleted(self, topics: Collection[Topic]) -> None:
-        """Have the group coordinator and the share coordinator delete what they keep of deleted topics: committed
-        offsets, subscriptions and share state. `topics` are not in the published image any more.
+        """Delete what the group coordinator and the share coordinator store about deleted topics: committed offsets,
+        subscriptions and share state. The published image must not have `topics` any more.
         """
         self.groups.on_topics_deleted((topic.name for topic in topics), (topic.id for topic in topics))
         self.share_coordinator.on_topics_deleted(topic.id for topic in topics)

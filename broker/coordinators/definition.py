@@ -34,7 +34,7 @@ class CommandReports(Protocol[RequestT_contra]):
 
     @property
     def is_open(self) -> bool:
-        """Whether the state machine is active: this broker still leads its partition. If not, `report` has no
+        """Whether this broker still leads the partition of the state machine. While it is False, `report` has no
         effect.
         """
 
@@ -53,8 +53,8 @@ def reject_command(command: object, reports: CommandReports[RequestT]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorDefinition(Generic[ShardT, RequestT, LoadedT]):
-    """The definition of a kind of coordinator. `Shards` runs one of its state machines for each partition of the topic;
-    `ShardT` is the class of these `StateMachine[RequestT, LoadedT]`.
+    """Defines one kind of coordinator. `Shards` runs one of its state machines for each partition of `topic`. `ShardT`
+    is the class of the state machines; it implements `StateMachine[RequestT, LoadedT]`.
     """
 
     topic: InternalTopic

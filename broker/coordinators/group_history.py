@@ -20,8 +20,8 @@ MEMBERS_MAX: Final = 250
 
 
 def reported_history(environment: Environment, shard: GroupShard, group_id: str, access: Access) -> History:
-    """The history of a group on this broker, by the wall clock. It has commits only to topics that the user of `access`
-    may describe.
+    """Collect the history of a group that this broker coordinates. All times are of the wall clock (ms). A commit is
+    included only if the user of `access` may describe its topic.
     """
     now_ms, wall_ms = environment.monotonic_ms(), environment.wall_ms()
     commits_ms = {

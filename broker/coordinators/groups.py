@@ -65,8 +65,8 @@ class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
             runner.shard.config = config
 
     def serves(self, feature: str, levels: Mapping[str, int]) -> bool:
-        """Whether clients may use the group protocol of a feature: the feature is on by the cluster's levels, and
-        `group.coordinator.rebalance.protocols` does not leave it out. Share groups follow their feature alone.
+        """Whether clients may use the group protocol of a feature. The level of the feature in `levels` must be above
+        0, and `group.coordinator.rebalance.protocols` must list the protocol. For share groups only the level counts.
         """
         protocol = PROTOCOLS.get(feature)
         return levels.get(feature, 0) > 0 and (protocol is None or protocol in self.config.rebalance_protocols)

@@ -41,8 +41,9 @@ class HeartbeatHook(FrameHook):
         environment: Environment,
         event_of: Callable[[RequestContext, object], RequestOfGroup | None],
     ) -> None:
-        """`event_of` makes the event of a request for the state machine; None if the request must not be answered
-        here."""
+        """`event_of` makes the event of a request for the state machine. It returns None for a request that this hook
+        must not answer.
+        """
         super().__init__(route)
         self._groups = groups
         self._environment = environment

@@ -45,8 +45,8 @@ class BatchedQuestions(Generic[DestinationT, QuestionT]):
         request_of: Callable[[Sequence[QuestionT]], object],
         answered: Callable[[Sequence[QuestionT], object], None],
     ) -> None:
-        """`key_of` gives the key by which a response tells the answers apart: a request carries each key at most once.
-        `request_of` makes the request of several questions. `answered` gets these questions, with the response or the
+        """`key_of` returns the key that identifies a question in a response. A request has each key at most once.
+        `request_of` makes the request for several questions. `answered` gets these questions, and the response or the
         `NoResponseReason`.
         """
         self._loop = loop
@@ -88,9 +88,7 @@ class BatchedQuestions(Generic[DestinationT, QuestionT]):
 
 
 def error_without(response: object) -> ErrorCode:
-    """The error for the questions of a request that got no response. `response` is the `NoResponseReason` that says
-    why.
-    """
+    """The error for the questions of a request that got no response; `response` is its `NoResponseReason`."""
     return (
         ErrorCode.COORDINATOR_NOT_AVAILABLE if response is NoResponseReason.NO_ADDRESS else ErrorCode.NETWORK_EXCEPTION
     )

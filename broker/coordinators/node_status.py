@@ -62,7 +62,7 @@ class ReportedStatus:
     bytes_in: float | None
     bytes_out: float | None
     lags: Sequence[WorstLag]
-    """The partitions that groups are furthest behind in, the largest lag first. A group has at most one."""
+    """For at most `LAGS_MAX` groups, the partition with the largest lag of the group. The largest lag comes first."""
 
     @classmethod
     def from_json(cls, text: str) -> ReportedStatus:
@@ -84,8 +84,8 @@ class NodeStatus:
         self._points.append(point)
 
     def set_lags(self, lags: Iterable[WorstLag]) -> None:
-        """Replace the lags by those of a new sample. `lags` has for each group the partition that it is furthest behind
-        in.
+        """Replace the lags by those of a new sample. `lags` has one entry for each group: the partition with the
+        group's largest lag.
         """
         self._lags = sorted((each for each in lags if each.records), key=lambda each: -each.records)
 

@@ -16,9 +16,7 @@ from moldau.storage.producers.verification import VerificationGuard
 
 
 class CoordinatorLog(Protocol):
-    """A partition of an internal topic that this broker leads, with what a coordinator reads from it and writes to
-    it.
-    """
+    """A partition of an internal topic that this broker leads, as a coordinator reads and writes it."""
 
     @property
     def index(self) -> int: ...
@@ -36,7 +34,7 @@ class CoordinatorLog(Protocol):
     def high_watermark(self) -> int: ...
 
     def append(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None = None) -> ErrorCode:
-        """Append one batch. It is appended whole, or refused with the error that is returned.
+        """Append one batch, whole or not at all. Returns NONE, or the error with which the log refuses the batch.
 
         `transaction` is given if the batch belongs to a producer's transaction, or ends it. The callbacks of `watch`
         may be called before this returns.
@@ -57,14 +55,15 @@ class CoordinatorLog(Protocol):
         """Note that the disk failed to read the log, so that another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
-        """Stored batches of at most `size_max` bytes, but at least one batch. The first is the batch that holds
-        `offset`. None if the log cannot be read. Raises OSError if the process has no free file descriptor."""
+        """The stored batches from the one that holds `offset` on: at most `size_max` bytes, but at least one batch.
+        Returns None if the log cannot be read. Raises OSError if the process has no free file descriptor.
+        """
 
 
 class LeaderLog:
     """The log of a `moldau.replication.partition.Partition`, as a `CoordinatorLog`.
 
-    `flush` syncs the log soon, if the settings of the log ask for that.
+    `flush` syncs a log soon; it is called after an append if the settings of the log ask for a sync.
     """
 
     def __init__(self, partition: Partition, flush: Callable[[Log], None], required_acks: int) -> None:

@@ -341,9 +341,9 @@ def bytes_of(piece: FileSlice) -> bytes:
 
 
 class LoadingProgress:
-    """The progress of a coordinator that loads partitions of its topic, for the log. The counts include all partitions
-    that are loading at the same time. They are reset to 0 when the next loading begins after the last partition was
-    loaded."""
+    """Logs how far a coordinator has loaded the partitions of its topic. One count of records covers all partitions
+    that load at the same time. It begins at 0 again when a partition begins to load while no other does.
+    """
 
     def __init__(self, topic: str, precise_ns: Callable[[], int]) -> None:
         self._topic = topic

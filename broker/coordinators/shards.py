@@ -61,8 +61,8 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         return self._row.required_acks
 
     def replace_row(self, row: CoordinatorDefinition[ShardT, RequestT, LoadedT]) -> None:
-        """Use another description of the coordinator, with the same topic, for the state machines that are made from
-        now on.
+        """Use another definition of the coordinator for the state machines that are created from now on. Its topic must
+        be the same.
         """
         assert row.topic == self.topic
         self._row = row
@@ -100,14 +100,14 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         return partition_of(key, self.topic.partitions if count is None else count)
 
     def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The `ShardRunner` to which requests about a key have to go: that of the partition that stores the key. If its
-        state machine is not loaded or not on this broker, the error with which such requests are refused.
+        """The `ShardRunner` of the partition that stores a key. If this broker does not lead the partition or has not
+        loaded it, returns the error with which requests about the key are refused.
         """
         return self.runner_at(self.partition_of(key))
 
     def runner_at(self, index: int) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The `ShardRunner` of a partition of the internal topic. If its state machine is not loaded or not on this
-        broker, the error with which requests to the partition are refused.
+        """The `ShardRunner` of a partition of the internal topic. If this broker does not lead the partition or has not
+        loaded it, returns the error with which requests to the partition are refused.
         """
         runner = self._runners.get(index)
         if runner is None:
@@ -140,8 +140,8 @@ _remembered_hash: Final = lru_cache(REMEMBERED_MAX)(_hash)
 
 
 def partition_of(key: str, partitions_count: int) -> int:
-    """The partition of an internal topic that stores a key. Its leader coordinates the key. It is computed as in
-    Apache Kafka's brokers: |hash| modulo the number of partitions.
+    """The partition of an internal topic that stores a key, and whose leader is the key's coordinator. It is |hash|
+    modulo the number of partitions, as in Apache Kafka's brokers.
     """
     code = java_hash(key)
     return 0 if code == INT32_MIN else abs(code) % partitions_count

@@ -62,7 +62,9 @@ class ShareCoordinator:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def runner_of(self, key: ShareKey) -> ShareStateRunner | ErrorCode:
-        """The loaded shard of a share partition, or the error with which requests about it are refused."""
+        """The `ShardRunner` that has the state of a share partition, or the error with which requests about it are
+        refused.
+        """
         return self.shards.runner_of(coordinator_key(key))
 
     def partition_of(self, key: ShareKey) -> int:

@@ -36,8 +36,8 @@ a record for each.
 def perform_initialization(
     persister: ShareStatePersister, command: InitializeStates, reports: CommandReports[ShardRequest]
 ) -> None:
-    """Initialize the state of the share partitions that a command names, and report to the group's state machine which
-    succeeded and which failed.
+    """Initialize the state of the share partitions that a command names. Report to the group's state machine which of
+    them succeeded and which failed.
     """
 
     def answered(answers: Answers) -> None:

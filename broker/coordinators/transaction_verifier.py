@@ -150,9 +150,9 @@ class TransactionVerifier:
 
 
 class RepeatedQuestion:
-    """Repeats a question while the coordinator completes the producer's previous transaction, for at most
-    `patience_ms`. The completion takes milliseconds; an error would make the client wait longer before it repeats its
-    request (`add.partitions.to.txn.retry.backoff.max.ms`).
+    """Repeats a question while the coordinator completes the producer's previous transaction, for at most `patience_ms`
+    (`add.partitions.to.txn.retry.backoff.max.ms`). The completion takes milliseconds; after an error the client would
+    wait longer before it repeats its request.
     """
 
     def __init__(self, asker: TransactionVerifier, question: TransactionQuestion, patience_ms: int) -> None:

@@ -35,9 +35,9 @@ def transaction_coordinator_definition(
     transaction_version: Callable[[], int],
     perform: Perform,
 ) -> TransactionRow:
-    """Describe the transaction coordinator to `Shards`. `next_producer_id` gives a new producer id, or None while this
-    broker has none. `transaction_version` gives the finalized level of that feature. `perform` sends the markers that a
-    state machine commands.
+    """The definition of the transaction coordinator for `Shards`. `next_producer_id` gives a new producer id, or None
+    while this broker has none. `transaction_version` gives the finalized level of that feature. `perform` sends the
+    markers that a state machine commands.
     """
 
     def new_shard(high_watermark: int, leader_epoch: int) -> TransactionShard:
