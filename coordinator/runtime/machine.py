@@ -28,15 +28,15 @@ class Waiter(NamedTuple):
 
 
 class MachineReply(NamedTuple):
-    """A response that the broker sends to the client that the token stands for."""
+    """A response, and the token of the client to which the broker sends it."""
 
     token: object
     response: object
 
 
 class TransactionEnd(NamedTuple):
-    """The content of a transaction marker. `coordinator_epoch` is that of the transaction coordinator that sent the
-    marker."""
+    """The content of a transaction marker. `coordinator_epoch` is the epoch of the transaction coordinator that sent
+    the marker."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -63,8 +63,9 @@ class TransactionWrite(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What the broker has to do after a step. It appends the records as one atomic batch, sends the replies, performs
-    the commands, and then reports the append to the machine (`Appended` or `AppendRefused`) before any other event.
+    """The effects of a step, which the broker carries out. It appends the records as one atomic batch, sends the
+    replies, performs the commands, and then reports the append to the machine (`Appended` or `AppendRefused`) before
+    any other event.
 
     A reply that must wait until the records are committed is not in this list. The step that handles the commit returns
     it.
@@ -138,8 +139,8 @@ class StateMachine(Protocol[RequestT_contra, LoadedT_contra]):
         """Apply a change of the log; its batch ends at `end_offset`."""
 
     def step(self, event: RequestT_contra | RuntimeEvent, now_ms: int, wall_ms: int) -> Effects:
-        """Decide about an event, and return the effects. `now_ms` is the time on the monotonic clock, on which
-        deadlines are, and `wall_ms` on the wall clock, which records carry."""
+        """Decide about an event, and return the effects. `now_ms` is the time on the monotonic clock; deadlines are
+        times on this clock. `wall_ms` is the time on the wall clock; it becomes the timestamp of the records."""
 
     def reply_at_once(self, event: RequestT_contra | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
         """Return the reply to a request that changes nothing but a deadline; None if the event needs a step."""

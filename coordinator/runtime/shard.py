@@ -48,7 +48,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     def __init__(self, committed_end_offset: int) -> None:
         self.is_loaded = False
-        """Whether the whole log is replayed. Changes that are replayed before come from an earlier leader's log."""
+        """Whether the whole log is replayed. Until then, `replay` gets changes that earlier leaders wrote."""
         self.committed_end_offset = committed_end_offset
         """The high watermark that was reported last."""
         self._unappended: Write[ChangeT, StepT] | None = None
@@ -77,7 +77,8 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def replay(self, change: ChangeT, end_offset: int) -> None:
-        """Apply a change of the log. It is a change of this machine or, before `Loaded`, of an earlier leader."""
+        """Apply a change that is in the log. Until `Loaded` it is a change of an earlier leader, afterwards a change of
+        this machine."""
 
     @abstractmethod
     def commit(self) -> None:

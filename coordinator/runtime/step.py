@@ -33,9 +33,9 @@ class Step(Generic[ChangeT]):
     the state that its decisions read."""
 
     now_ms: int
-    """The time of the step on the monotonic clock (ms), on which deadlines are."""
+    """The time (ms) of the step on the monotonic clock. Deadlines are times on this clock."""
     wall_ms: int
-    """The time of the step on the wall clock (ms), which records carry."""
+    """The time (ms) of the step on the wall clock. It becomes the timestamp of the records."""
     changes: list[ChangeT] = field(default_factory=list, kw_only=True)
     outcomes: list[Outcome[Self]] = field(default_factory=list, kw_only=True)
     replies: list[MachineReply] = field(default_factory=list, kw_only=True)
@@ -129,8 +129,8 @@ class Timers(Generic[KeyT]):
             self._push(key, deadline_ms)
 
     def postpone(self, key: KeyT, deadline_ms: int) -> bool:
-        """Move the deadline of a key to a later time. Returns whether it was moved: a key without a deadline, or with a
-        later one, stays as it is. `next_deadline_ms` stays the same, or was too early anyway."""
+        """Move the deadline of a key to a later time. Returns False, and changes nothing, if the key has no deadline or
+        a later one. A caller that waits until `next_deadline_ms` may continue to wait for that time."""
         former_ms = self._deadlines.get(key)
         if former_ms is None or former_ms > deadline_ms:
             return False
@@ -149,16 +149,15 @@ class Timers(Generic[KeyT]):
         return key in self._deadlines
 
     def next_deadline_ms(self) -> int | None:
-        """The time (ms) of the next deadline, or an earlier time, at which a deadline was due that has been moved or
-        cancelled; the caller asks again then. None if no deadline is set.
-        """
+        """The time (ms) at which the caller has to look for a due deadline (`pop_due`); None if no deadline is set. The
+        time may be earlier than the next deadline: if a deadline is moved or cancelled, its former time is dropped only
+        when it is reached."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> KeyT | None:
-        """Remove and return the key with the earliest deadline; None if no deadline is due. If `next_deadline_ms` is
-        due even after a result of None, the caller calls again.
-        """
+        """Remove and return the key with the earliest deadline; None if no due deadline is found. One call looks at a
+        limited number of entries. So after None the caller calls again as long as `next_deadline_ms` is due."""
         if not self._settle():
             return None
         queued, _, key = self._heap[0]
