@@ -58,10 +58,9 @@ def commit_transactional_offsets(
 
 
 def transactional_refusal(group: ClassicGroup | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """The error of a TxnOffsetCommit, which depends on its member id and generation; NONE if the commit is accepted. A
-    request without them (all requests before version 3) is always accepted. A request with them must come from a member
-    of the current generation, in any phase of a rebalance.
-    """
+    """The error of a TxnOffsetCommit; NONE if the commit is accepted. A request without member id and generation, as
+    all requests before version 3, is always accepted. A request with them must come from a member of the current
+    generation, in any phase of a rebalance."""
     generation, member_id = request.generation_id_or_member_epoch, request.member_id
     instance_id = request.group_instance_id
     if not request.group_id or not is_storable(request.group_id):

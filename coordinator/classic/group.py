@@ -13,7 +13,7 @@ the generation and starts a rebalance, which has two phases:
 * **Empty**: the group has no members. It may have offsets, and member ids that clients got and have not joined with
   yet.
 * **PreparingRebalance**: joins are parked until every member has joined, or the longest rebalance timeout is over;
-  members that have not joined by then are removed, save static ones. The first rebalance of an empty group lasts for
+  members that have not joined by then are removed, except static ones. The first rebalance of an empty group lasts for
   `group.initial.rebalance.delay.ms`, so that members which start together are in one generation.
 * **CompletingRebalance**: joins are answered with a new generation; syncs are parked until the leader sends the
   assignment and its record is committed.
@@ -420,8 +420,8 @@ def classic_group(groups: Mapping[str, Group], group_id: str) -> ClassicGroup | 
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all subscriptions, which are encoded by the consumer protocol; None if one of them cannot be
-    decoded."""
+    """The topics of all subscriptions; None if one of them cannot be decoded. The subscriptions are encoded as in the
+    consumer protocol."""
     topics: set[str] = set()
     for subscription in subscriptions:
         try:

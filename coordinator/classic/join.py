@@ -189,7 +189,8 @@ def normalise_join(event: Join) -> None:
 
 
 def join_error(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
-    """The error of a join that is refused in every state of the group; NONE if the state decides."""
+    """The error of a join that is refused whatever the state of its group: the request is invalid, or has a member id
+    although the group does not exist. NONE if the state decides."""
     error = invalid_join(step, event)
     if error is ErrorCode.NONE and event.request.member_id and group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -197,7 +198,8 @@ def join_error(step: GroupStep, group: ClassicGroup | None, event: Join) -> Erro
 
 
 def invalid_join(step: GroupStep, event: Join) -> ErrorCode:
-    """The error of a join that every group refuses; NONE if the request is valid."""
+    """The error of a join that is invalid for any group, because of its names, the size of its metadata or its session
+    timeout. NONE if it is valid."""
     request, config = event.request, step.config
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -402,8 +404,8 @@ class FormerMember(NamedTuple):
 
 
 def static_member_returns(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> None:
-    """Handle the join of a restarted static member: fence its former id, park the join, and do what `RETURN_ACTIONS`
-    says."""
+    """Handle the join of a static member that restarted: give the member a new id, which fences the former one, park
+    the join, and take the action of `RETURN_ACTIONS` for the group's state."""
     request = event.request
     former_leader_id = group.leader_id or ""
     former_id = group.static_members[request.group_instance_id or ""]

@@ -114,7 +114,8 @@ def heartbeat_error(step: GroupStep, group: ClassicGroup | None, request: Heartb
 
 
 def settled_heartbeat(step: GroupStep, group: ClassicGroup, event: Heartbeat) -> SettledHeartbeat | None:
-    """The heartbeat of a member of a stable group, which only prolongs its session; None for any other heartbeat."""
+    """The heartbeat as a `SettledHeartbeat`, if it comes from a member of a stable group and only prolongs the session;
+    None for any other heartbeat."""
     request = event.request
     member = group.members.get(request.member_id)
     if member is None:

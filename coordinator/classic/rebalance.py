@@ -183,11 +183,11 @@ def on_join_timeout(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def complete_join(step: GroupStep, group: ClassicGroup) -> None:
-    """End the join phase: remove the members that have not joined, save static ones, begin a generation and answer the
-    joins.
+    """End the join phase: remove the members that have not joined, except static ones, begin a generation and answer
+    the joins.
 
     The group moves to CompletingRebalance, or to Empty if no member is left. If only static members are left and none
-    has joined, the join phase lasts longer instead.
+    has joined, the join phase continues instead.
     """
     step.cancel(ClassicTimer.JOIN, group)
     for member in list(group.members.values()):
