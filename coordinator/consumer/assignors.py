@@ -49,7 +49,8 @@ no partition."""
 
 
 def assign_range(assigning: AssignorInput) -> Mapping[str, Assignment]:
-    """Compute the assignment of each member, by member id, by the rules of `range` in this module's docstring."""
+    """Compute each member's assignment by the rules of `range` (see the module). Returns the assignments by member
+    id."""
     subscribers: dict[bytes, int] = {}
     for member in assigning.members.values():
         for topic in member.topics:
@@ -78,7 +79,8 @@ def _range_order(assigning: AssignorInput, member_id: str) -> tuple[bool, str]:
 
 
 def assign_uniform(assigning: AssignorInput) -> Mapping[str, Assignment]:
-    """Compute the assignment of each member, by member id, by the rules of `uniform` in this module's docstring."""
+    """Compute each member's assignment by the rules of `uniform` (see the module). Returns the assignments by member
+    id."""
     if assigning.is_homogeneous:
         return _uniform_for_equals(assigning)
     topics = {member_id: member.topics for member_id, member in assigning.members.items()}

@@ -54,9 +54,8 @@ from moldau.protocol.primitives import MalformedMessage
 
 
 class ConsumerGroupForHeartbeat(NamedTuple):
-    """The consumer group of a heartbeat. If the heartbeat converts a classic group, also the changes that create the
-    consumer group from it.
-    """
+    """The consumer group of a heartbeat. If the heartbeat converts a classic group, `changes` creates the consumer
+    group from it."""
 
     group: ConsumerGroup
     changes: Sequence[Change] = ()
@@ -79,8 +78,9 @@ class ConsumerGroupForHeartbeat(NamedTuple):
 def consumer_group_for_heartbeat(
     step: GroupStep, known: Group | None, group_id: str, *, is_join: bool
 ) -> ConsumerGroupForHeartbeat | Refusal:
-    """The consumer group for a heartbeat. If `is_join`, the group is created if it does not exist, and a classic group
-    of this id is converted. Otherwise a group that does not exist is refused."""
+    """Find the consumer group of a heartbeat. A heartbeat that joins (`is_join`) creates the group if it does not
+    exist, and converts a classic group with this id. Returns a refusal if the group is of another kind, cannot be
+    converted, or does not exist."""
     if isinstance(known, ConsumerGroup):
         return ConsumerGroupForHeartbeat(known)
     if known is None and is_join:
@@ -131,7 +131,7 @@ def _upgraded(step: GroupStep, classic: ClassicGroup) -> ConsumerGroupForHeartbe
 
 
 class OwnAssignor(Exception):
-    """An assignment has data of an assignor of the clients, which would be lost."""
+    """The members use an assignor of their own: its assignment has user data, which an upgrade would lose."""
 
 
 def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGroup:

@@ -214,18 +214,18 @@ class ConsumerGroup:
         )
 
     def has_seen(self, image: CoordinatorImage) -> bool:
-        """Whether the subscribed topics were hashed at the version of this image, and the group epoch of that hash was
-        stored."""
+        """Whether the subscribed topics were hashed with this version of the metadata, and the record of the resulting
+        group epoch was stored."""
         return self.seen_image == image.version and self.epoch >= self.seen_epoch
 
     def note_seen(self, image: CoordinatorImage, epoch: int) -> None:
-        """Note that the subscribed topics were hashed at the version of this image, and that `epoch` is the group epoch
-        afterwards."""
+        """Note that the subscribed topics were hashed with this version of the metadata. `epoch` is the group epoch
+        that resulted."""
         self.seen_image, self.seen_epoch = image.version, epoch
 
     def subscriptions_with(self, member: ConsumerMember | None, updated: ConsumerMember | None) -> Subscriptions:
-        """The subscriptions after `member` becomes `updated`. `member` is None for a new member, `updated` for one that
-        leaves."""
+        """The subscriptions after `member` becomes `updated`. `member` is None if `updated` is a new member; `updated`
+        is None if `member` leaves."""
         by_name, by_regex, regexes = (Counter(counts) for counts in self.subscriptions)
         _recount(by_name, _topics(member), _topics(updated))
         old, new = pattern_of(member), pattern_of(updated)

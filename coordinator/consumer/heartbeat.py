@@ -301,9 +301,8 @@ def join_or_stay(
 
 
 def is_waiting(update: MemberUpdate) -> bool:
-    """Whether the member waits for an action of others: other members have to release partitions of its target, or the
-    target for its new subscription or for the group's epoch is not computed yet.
-    """
+    """Whether the member waits: for other members to release partitions of its target, for the target of the group's
+    epoch, or for the first resolution of its regular expression."""
     member = update.updated
     pattern = pattern_of(member)
     return (

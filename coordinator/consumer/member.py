@@ -86,8 +86,8 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def asks_the_same(self, other: ConsumerMember) -> bool:
-        """Whether another value of this member has the same subscription, assignor and protocols. The topics and the
-        classic protocols are compared by identity."""
+        """Whether `other` is a value of this member with the same subscription, assignor and protocols. The topics and
+        the classic protocols are compared by identity."""
         return (
             self.subscribed_topics is other.subscribed_topics
             and self.subscribed_regex == other.subscribed_regex

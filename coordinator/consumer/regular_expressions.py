@@ -108,10 +108,9 @@ def resolve_if_due(
 
 
 def on_regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolved) -> None:
-    """Store the topics of those regular expressions that members still use, and raise the group epoch if the topics
-    changed.
+    """Store the topics of the resolved expressions that members still use. Raise the group epoch if the topics changed.
 
-    Topic names that do not fit into a batch of the log are not stored, because the log would refuse them. The
+    Nothing is stored if the names of the topics have more than `member_metadata_bytes_max` characters in all. The
     resolution timer then continues to run, so that the next resolution does not begin too soon.
     """
     if event.size > step.config.member_metadata_bytes_max:

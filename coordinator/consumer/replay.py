@@ -1,9 +1,9 @@
 """Replay of the records of a consumer group. A consumer group changes only here, both in a loaded shard and while a
 shard loads.
 
-A coordinator may load its log while that is being compacted. Records that were superseded later are then missing, and
-the group comes right with the records that supersede them. So a tombstone removes a member or a group with all that it
-has, and a partition belongs to the member that was written last.
+A coordinator may load its log while the log is compacted. Records that later records supersede may then be missing, and
+the group is correct only after the later records. Therefore the tombstone of a member or of a group also removes
+everything that belongs to it, and a partition belongs to the member whose record was replayed last.
 
 DIVERGES: Apache Kafka 4.3.1 refuses to load a log in which the tombstone of a member or of a group comes before those
 of its partitions, targets and members (KAFKA-21102).
@@ -128,5 +128,5 @@ REPLAYS: Final[Mapping[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
     ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
     ConsumerGroupRegularExpressionKey: _replay_regex,
 }
-"""The function that replays each type of record. Only some types accept a tombstone for an existing group
-(`replay`)."""
+"""The function that replays each type of record. That of `ConsumerGroupMetadataKey` gets no tombstone, because `replay`
+handles it."""
