@@ -47,8 +47,8 @@ class GroupConfig(NamedTuple):
     waiting_heartbeat_interval_ms: int = 500
     """moldau.group.waiting.heartbeat.interval.ms"""
     target_size_at_once: int = 2_000
-    """The size of a target assignment (number of partitions and subscriptions) up to which it is computed in the step
-    of a request; an executor thread computes a larger one (`target.py`)."""
+    """The largest size of a target assignment that is computed in the step of a request. The size is the number of
+    partitions and subscriptions. A larger one is computed by an executor thread (`target.py`)."""
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
     """group.consumer.*"""
     share: ShareGroupSettings = ShareGroupSettings()

@@ -198,7 +198,8 @@ class SettledHeartbeat(NamedTuple):
 
     group: Group
     member: object
-    """The member as it was: another object, or one that the kind of the group compares."""
+    """The member at the time of the decision. The heartbeat is not settled any more if the group has another object for
+    the member."""
     epoch: int
     """The epoch of the member and its group, or the generation."""
     instance_id: str | None
@@ -239,7 +240,7 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
     """The timer that removes a member which sends no requests. It restarts with each request of the member."""
     is_ahead_of_log = False
     """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
-    replay. If the log refuses the batch of a step, such a group has not changed, and its timers are restored."""
+    replay: if the log refuses the batch of a step, they have not changed, and their timers are restored."""
 
     @abstractmethod
     def decide(self, step: GroupStep, group: GroupT, event: RequestOfGroup) -> bool:

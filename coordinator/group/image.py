@@ -28,7 +28,7 @@ class CoordinatorImage(Protocol):
 
     @property
     def version(self) -> int:
-        """The end offset of the metadata log that this image contains; -1 if it contains nothing."""
+        """The offset of the last metadata record that this image contains; -1 if it contains none."""
 
     @property
     def topics_changed_at(self) -> int:

@@ -117,8 +117,8 @@ class HeartbeatEvent(Protocol):
 def answer_heartbeat(
     step: GroupStep, event: HeartbeatEvent, decided: ResponseT | Refusal, refused: Callable[[Refusal], ResponseT]
 ) -> None:
-    """Send the response to a heartbeat once everything that it reports is committed. A refusal is sent at once, in the
-    response that `refused` makes of it."""
+    """Send the response to a heartbeat once everything that it reports is committed. If `decided` is a refusal, the
+    response that `refused` makes of it is sent at once."""
     if isinstance(decided, Refusal):
         client = Client(event.request.member_id, event.client_id, event.client_host)
         step.add_refusal_to_history(event.request.group_id, client, decided.error)

@@ -53,8 +53,8 @@ class GroupOffsets:
     """The number of changes of the offsets in force. A reader compares it with an earlier value to find out whether the
     offsets have changed."""
     removals: int = field(default=0, compare=False)
-    """The number of partitions that were removed. While it and the number of partitions stay the same, so do the
-    partitions and their order."""
+    """The number of partitions that were removed. While neither this number nor the number of partitions changes, the
+    partitions and their order are the same."""
 
     @property
     def is_empty(self) -> bool:
@@ -172,14 +172,14 @@ class OffsetStore:
         """The groups and partitions with committed records in open transactions, by producer id."""
 
     def append(self, change: StoreChange, end_offset: int) -> None:
-        """Add a change whose batch was appended. The batch ends at `end_offset`, and the change becomes committed with
-        it."""
+        """Add a change whose batch was appended. The change becomes committed when the log is committed up to
+        `end_offset`, the end of the batch."""
         self._uncommitted.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> list[OffsetFinding]:
-        """Make the changes in all batches up to this offset visible to readers. Returns those offsets that are lower
-        than their predecessors or skip deleted records. An offset of a transaction is compared when the transaction is
-        committed."""
+        """Make the changes in all batches up to this offset visible to readers. Returns a finding for each offset that
+        is lower than its predecessor or skips deleted records. An offset of a transaction is compared when the
+        transaction is committed."""
         told: list[OffsetFinding] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:

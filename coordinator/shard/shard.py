@@ -76,8 +76,8 @@ batches."""
 
 
 class ExpiryContinued(NamedTuple):
-    """The outcome of a batch of tombstones if more offsets may have expired. If the log refuses the batch, the next
-    search is that of the next interval."""
+    """The outcome of a batch of tombstones if more offsets may have expired: the search continues at once when the
+    batch is committed. If the log refuses the batch, the next search begins after the usual interval."""
 
     def on_committed(self, step: GroupStep) -> None:
         step.timers.schedule(EXPIRY_KEY, step.now_ms)
@@ -286,8 +286,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return step.replies[0] if step.replies else None
 
     def settled_heartbeat(self, event: RequestOfGroup) -> SettledHeartbeat | None:
-        """The heartbeat `event` for `prolong_session`, if it only prolongs the session of its member; otherwise None.
-        Nothing is changed, and no time is read."""
+        """The heartbeat `event` as a value for `prolong_session`, if it only prolongs the session of its member;
+        otherwise None. Nothing is changed, and no clock is read."""
         group = self._groups.get(event.group_id)
         if group is None:
             return None
@@ -359,7 +359,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     @property
     def begun_rebalances(self) -> Mapping[str, int]:
-        """The number of rebalances begun since this shard was loaded, by the kind of the group, save classic groups."""
+        """The number of rebalances begun since this shard was loaded, by the kind of the group. Classic groups are not
+        counted."""
         return self._rebalances.begun
 
     def group_counts(self) -> GroupCounts:
