@@ -76,9 +76,10 @@ def heartbeat(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> No
 
 
 def settled_heartbeat(step: GroupStep, group: ShareGroup, event: ShareHeartbeat) -> SettledHeartbeat | None:
-    """The heartbeat, if it only prolongs the session of its member: it states no field of the member, the member is at
-    the epoch of the group, and an earlier heartbeat found nothing to do for the group; otherwise None. `MemberUpdate`
-    would change nothing either.
+    """The heartbeat as a `SettledHeartbeat`, if it only prolongs the session of its member; otherwise None.
+
+    It must state no field of the member, the member must be at the epoch of the group, and an earlier heartbeat must
+    have found nothing to do for the group. `MemberUpdate` would change nothing then.
     """
     request = event.request
     member = group.members.get(request.member_id)
@@ -106,8 +107,8 @@ def settled_heartbeat(step: GroupStep, group: ShareGroup, event: ShareHeartbeat)
 
 
 def is_still_settled(group: ShareGroup, heartbeat: SettledHeartbeat) -> bool:
-    """Whether the heartbeat still changes nothing. The member is a value: while it is the same object, all of it is the
-    same."""
+    """Whether a repetition of this settled heartbeat still only prolongs the member's session. A member is an immutable
+    value, so comparing the objects compares all of its fields."""
     return (
         group.members.get(heartbeat.timer.member_id) is heartbeat.member
         and heartbeat.epoch == group.assignment_epoch == group.epoch

@@ -96,11 +96,9 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
 
 
 def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> None:
-    """Note all topics of the group as deleting before the group is deleted, and reply with their partitions. If the
-    deletion fails, their state is initialized again.
-
-    Topics whose deletion failed before are deleted again, if they exist.
-    """
+    """Note all topics of the group as deleting, before a DeleteGroups deletes the group, and reply with their
+    partitions. Topics whose deletion failed before are included if they exist. If the deletion fails, the states are
+    initialized again."""
     states: dict[bytes, frozenset[int]] = {}
     if isinstance(group, ShareGroup) and not group.members:
         known = group.state_topics

@@ -25,7 +25,7 @@ NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 
 def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], epoch: int) -> bool:
     """Write that the uninitialized share partitions of these topics are initializing, and command the initialization
-    when the record is committed. Returns whether there are any."""
+    when the record is committed. Returns whether there are such partitions."""
     new = partitions_to_initialize(step, group, topics)
     if not new:
         return False

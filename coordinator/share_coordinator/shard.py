@@ -242,8 +242,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
     # Reading
 
     def states(self) -> Iterator[tuple[ShareKey, ShareState]]:
-        """The state of every share partition after all records, including uncommitted ones, for the metrics and for
-        tests."""
+        """The state of every share partition after all records, including uncommitted ones, for tests."""
         return ((key, entry.state) for key, entry in self._entries.items())
 
 
@@ -358,8 +357,10 @@ def state_summary(entry: KeyEntry | None) -> StateAnswer:
 
 def snapshot_cold(step: StateStep) -> bool:
     """Write new snapshots of states whose last snapshot is old, at most `CHANGES_AT_ONCE` in one step. Returns False if
-    there may be more. Nothing is written if the last snapshot of every state was such a one: no state has changed
-    since, so new snapshots would make no further records redundant.
+    there may be more.
+
+    Nothing is written if the last snapshot of every state was such a one already, as in Apache Kafka: new snapshots
+    would make few further records redundant.
     """
     if all(entry.state.create_ms != entry.state.write_ms for entry in step.entries.values()):
         return True
