@@ -246,9 +246,9 @@ def largest_known_input(subtopology: Subtopology, counts: PartitionCounts) -> in
 def enforce_copartitioning(
     group: frozenset[str], fixed: frozenset[str], flexible: frozenset[str], counts: PartitionCounts
 ) -> GroupStatus | None:
-    """Give the repartition topics of a co-partition group one number of partitions, in `counts`. It is that of the
-    group's source topics; if the group has none, that of the repartition topics whose size the application fixes; if
-    there are none, the largest. Returns a status if the sizes contradict each other."""
+    """Give all repartition topics of a co-partition group the same number of partitions, in `counts`. The group's
+    source topics determine the number. If it has none, the repartition topics whose size the application fixes do; if
+    there are none of these, the largest topic does. Returns a status if the sizes contradict each other."""
     repartitions = {topic: counts.count_of(topic) for topic in sorted(group) if topic in fixed or topic in flexible}
     sources = {topic: counts.count_of(topic) for topic in sorted(group) if topic not in repartitions}
     if not group:

@@ -166,8 +166,9 @@ class StreamsGroup:
         self._state = None
 
     def find_owners(self) -> None:
-        """Find out anew which processes have each task, once the log is loaded. The log may lack the record by which a
-        member gave up a task before another member of its process got it, if it was compacted meanwhile."""
+        """Compute from the members which processes have each task, once the log is loaded. If the log was compacted
+        meanwhile, it may lack the record by which a member gave up a task before another member of its process got
+        it."""
         self.owners = TaskOwners()
         for member in self.members.values():
             self.owners.add(member)

@@ -217,8 +217,8 @@ class MemberUpdate:
     # 2. and 3. The topology
 
     def refusal_of_topology(self) -> Refusal | None:
-        """Set the topology of the group, or take that of the first member, and configure it for the topics of the
-        cluster. Returns a refusal if the topology is invalid."""
+        """Set `topology` to that of the group, or of its first member, and `configured` to the comparison of the
+        topology with the topics of the cluster. Returns a refusal if the topology is invalid."""
         refusal = self._choose_topology()
         if refusal is not None:
             return refusal

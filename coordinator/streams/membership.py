@@ -68,7 +68,7 @@ def compute_first_target(step: GroupStep, group: StreamsGroup) -> None:
     """Compute the first target of a group, at the end of the initial delay in which members could join.
 
     If this coordinator has not configured the topology, the next heartbeat computes the target, as in Apache Kafka.
-    This is so after the first heartbeat of a group, because the replay of its records creates the group object anew.
+    That is so if the group has had only one heartbeat, because the replay of its records creates the group object anew.
     """
     configured = group.configured
     if group.is_empty or group.epoch <= group.assignment_epoch or configured is None:

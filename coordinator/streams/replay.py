@@ -1,7 +1,8 @@
 """Replay of the records of a streams group. A streams group changes only here, both in a loaded shard and while a shard
 loads.
 
-A tombstone removes a member or a group with all that it has, for the reason in `coordinator/consumer/replay.py`.
+The tombstone of a member or of a group also removes everything that belongs to it; `coordinator/consumer/replay.py`
+says why.
 
 DIVERGES: Apache Kafka 4.3.1 refuses to load a log in which the tombstone of a member or of a group comes before those
 of its tasks, targets and members (KAFKA-21102).
