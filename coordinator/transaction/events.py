@@ -15,8 +15,8 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 OLD_PROTOCOL = 0
 NEW_PROTOCOL = 2
-"""The versions of the transaction protocol that a producer may use. In the new one a Produce adds its partition to the
-transaction (KIP-890)."""
+"""The versions of the transaction protocol that a producer may use. In version 2 a Produce request adds its partition
+to the transaction (KIP-890)."""
 EPOCH_BUMP_VERSION = 2
 """From this version of the transaction protocol on, each end of a transaction increases the producer epoch
 (KIP-890)."""
@@ -45,7 +45,7 @@ class TransactionConfig:
     load_buffer_size: int = 5_242_880
     """transaction.state.log.load.buffer.size"""
     commit_timeout_ms: int = 30_000
-    """request.timeout.ms: the time (ms) that a client waits for the commit of a record.
+    """request.timeout.ms: the time (ms) after which a request is answered with an error if its record is not committed.
 
     Apache Kafka instead waits for the timeout of the transaction.
     """

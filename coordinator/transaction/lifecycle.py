@@ -87,8 +87,8 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
 
 
 def init_producer_error(step: TransactionStep, event: InitProducerId) -> ErrorCode:
-    """The error of an InitProducerId that is refused whatever the state of the transactional id; NONE if the decision
-    depends on that state."""
+    """The error of an InitProducerId that is invalid by itself, because of its id, its epoch or its timeout. NONE if it
+    is valid; then the state of the transactional id decides."""
     if not event.transactional_id or not is_storable(event.transactional_id):
         # DIVERGES: for an id above 32,767 bytes Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception while it
         # builds the record.
@@ -323,8 +323,8 @@ def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
 
 
 def expire_transactional_ids(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
-    """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. Examines
-    the next ids of the iterator, and returns True if there are more to examine.
+    """Remove the transactional ids that no producer has used for `transactional.id.expiration.ms`. Examines the next
+    `EXAMINED_MAX` ids of the iterator. Returns whether there may be more to examine.
 
     If the log refuses the tombstones, the next search finds the ids again.
     """

@@ -101,7 +101,8 @@ class Transaction(NamedTuple):
     timeout_ms: int
     state: TransactionState
     updated_ms: int
-    """The wall-clock time (ms) of the last record. `start_ms` is the wall-clock time of the transaction's begin."""
+    """The wall-clock time (ms) of the last record. The transaction began at `start_ms`, which is a wall-clock time
+    too."""
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID
@@ -119,7 +120,7 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether clients can get no further epoch of the producer id."""
+        """Whether the epochs of the producer id that clients can get are used up."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property

@@ -63,7 +63,8 @@ class Transactions:
         self._pending: set[str] = set()
 
     def state_or_pending(self, transactional_id: str) -> StateAndClaim:
-        """The state of a transactional id by which the decision table is read: its committed state, or PENDING."""
+        """The row of the decision table for a transactional id: PENDING while a record of the id is not committed,
+        otherwise the id's committed state."""
         if transactional_id in self._pending:
             return PENDING
         return self.committed_state(transactional_id)
@@ -131,8 +132,7 @@ class TransactionStep(Step[TransactionChange]):
         self.write(TransactionChange(transactional_id, transaction))
 
     def answer_when_committed(self, waiter: Waiter, answer: ProducerIdAnswer) -> None:
-        """Send a producer id and epoch when the records of this step are committed, or the error if the log refuses the
-        records."""
+        """Send `answer` when the records of this step are committed, or the error if the log refuses them."""
         self.when_committed(ReplyWhenCommitted(waiter, answer, producer_refused_by_the_log))
 
     def note(self, transactional_id: str, text: str) -> None:
