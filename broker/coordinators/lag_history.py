@@ -21,7 +21,9 @@ UNKNOWN: Final = -1
 
 
 class LagHistory:
-    """The lag history of all groups. A point is the number of records that a group had not read in one minute."""
+    """The lag history of all groups. A point is the lag of a group in one minute: the number of records that it had not
+    read.
+    """
 
     def __init__(self) -> None:
         self._rings: dict[str, array[int]] = {}
