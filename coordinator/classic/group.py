@@ -260,8 +260,8 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a client with these protocols may become a member: all members must support at least one of the
-        protocols. An empty group takes any protocol."""
+        """Whether a client with these protocols may become a member: at least one of the protocols must be supported by
+        all members. An empty group takes any protocol."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type:
@@ -269,7 +269,8 @@ class ClassicGroup:
         return any(self._supporters[protocol.name] == len(self.members) for protocol in protocols)
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """The error of a request whose member id and instance id are not those of a member; NONE if they are."""
+        """Check the member id and the instance id of a request. Returns NONE if they belong to one member; otherwise
+        UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is None:

@@ -177,8 +177,8 @@ def joiner_of(group: ClassicGroup, event: Join) -> JoinerState | ErrorCode:
 
 
 def normalise_join(event: Join) -> None:
-    """Fill in the rebalance timeout if the request's version lacks it, and drop all protocols of one name but the
-    first."""
+    """Fill in the rebalance timeout if the request's version lacks it, and keep only the first protocol of each
+    name."""
     request = event.request
     if event.waiter.version < REBALANCE_TIMEOUT_VERSION:
         request.rebalance_timeout_ms = request.session_timeout_ms
@@ -247,7 +247,8 @@ def add_refusal_to_history(step: GroupStep, event: Join, error: ErrorCode) -> No
 
 
 def refuse_other_kind(step: GroupStep, event: Join) -> None:
-    """Refuse a join of a group whose kind accepts no classic member. The answer names no member, as Apache Kafka's."""
+    """Refuse a join of a group whose kind accepts no classic member. The response has no member id, as in Apache
+    Kafka."""
     add_refusal_to_history(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
 

@@ -58,7 +58,8 @@ def new_group_change(group: ClassicGroup) -> RecordChange:
 
 
 def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """Restart the session timer of a member, which sent a request or whose response was sent."""
+    """Restart the session timer of a member, because it sent a request, or because a delayed response was sent to
+    it."""
     step.schedule(ClassicTimer.SESSION, group, member.session_timeout_ms, member.member_id)
 
 

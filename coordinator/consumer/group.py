@@ -186,8 +186,8 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def has_room(self, limit: int, member_id: str, instance_id: str | None) -> bool:
-        """Whether a group of at most `limit` members admits the member. One that takes the place of a static member
-        needs no further room.
+        """Whether a group of at most `limit` members admits the member. A member that takes the place of a static
+        member needs no further room.
 
         DIVERGES: a full group of Apache Kafka 4.3.1 refuses it, and the static member cannot restart until the session
         of its former self ends (KAFKA-20601, mended after 4.3.1).

@@ -102,7 +102,7 @@ def settled_response(
 
 
 def settled_heartbeat(step: GroupStep, group: ConsumerGroup, event: ConsumerHeartbeat) -> SettledHeartbeat | None:
-    """The heartbeat, if it only prolongs the session of its member; otherwise None."""
+    """The heartbeat as a `SettledHeartbeat`, if it only prolongs the session of its member; otherwise None."""
     if not is_settled(step, group, event):
         return None
     request, settings = event.request, settings_of(step, event.request.group_id)

@@ -225,9 +225,9 @@ RequestT = TypeVar("RequestT", bound=RequestOfGroup)
 class GroupKind(ABC, Generic[GroupT, RequestT]):
     """One kind of group: what the shard does with the groups, requests and records of this kind.
 
-    `decide` decides on a request about an existing group of the kind. If the group does not exist, or `decide` does not
-    handle the request, the kind whose protocol the request belongs to decides by `decide_first`: it may create the
-    group, convert it, or refuse the request.
+    `decide` decides on a request about an existing group of the kind. If the group does not exist, or its `decide` does
+    not handle the request, `decide_first` of another kind decides: the kind to whose protocol the request belongs. It
+    may create the group, convert it, or refuse the request.
     """
 
     group_class: type[Group]
@@ -259,7 +259,8 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         return
 
     def settled_heartbeat(self, step: GroupStep, group: GroupT, event: RequestOfGroup) -> SettledHeartbeat | None:
-        """The heartbeat `event`, if it only prolongs the session of its member; None for all other requests."""
+        """The heartbeat `event` as a `SettledHeartbeat`, if it only prolongs the session of its member; None for all
+        other requests."""
         return None
 
     def is_settled(self, group: GroupT, heartbeat: SettledHeartbeat) -> bool:

@@ -93,7 +93,7 @@ def usable_targets(event: TargetComputed, group: AssignedGroup) -> dict[str, Any
     """The computed targets of the members that the group still has; None if the group must not use them.
 
     Targets of an earlier epoch than the group's may be used although members have changed, because targets of the
-    group's epoch will follow. Targets of the group's own epoch are the last ones, so they must be for exactly its
+    group's epoch will follow. No others follow targets of the group's own epoch, so these must be for exactly its
     members: a static member may have been replaced without a new epoch.
     """
     is_newer = group.assignment_epoch < event.epoch <= group.epoch

@@ -102,8 +102,8 @@ def on_topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted)
 
 
 def expire_offsets(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
-    """Write tombstones for expired offsets of all groups. Returns False if more offsets have expired than fit into one
-    batch, so that the caller calls again."""
+    """Write tombstones for expired offsets of all groups. Returns False if at least `records_max` were written before
+    all groups were examined, so that the caller calls again."""
     for group in list(step.groups.values()):
         if len(step.changes) >= records_max:
             return False

@@ -80,8 +80,7 @@ def offsets_of(
 
 def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
     """Whether the topic of a committed offset was deleted and created again under the same name, so that the ids
-    differ. A zero id is unknown and differs from no id.
-    """
+    differ. False if one of the ids is zero, which means that it is not known."""
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
 
 

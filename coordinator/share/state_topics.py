@@ -85,8 +85,8 @@ def merged_topics(one: Topics, other: Topics) -> dict[bytes, TopicState]:
 
 
 def on_states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
-    """Note which share partitions the share coordinator has initialized, so that they may be assigned, and for which it
-    failed.
+    """Note the share partitions that the share coordinator has initialized, which may now be assigned, and those whose
+    initialization failed.
 
     DIVERGES: if the initialization of one share partition fails, Apache Kafka begins that of all others anew too.
     """
@@ -153,8 +153,8 @@ class Initialization(NamedTuple):
             step.command(self.command._replace(offsets=offsets))
 
     def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
-        """Restore the former times if the log has no record of this initialization, so that the next heartbeat tries
-        again. If the log may have the record, a heartbeat after the retry interval tries again."""
+        """If the log has no record of this initialization, restore the former times in `initialized_ms`, so that the
+        next heartbeat tries again. If the log may have the record, a heartbeat after the retry interval tries again."""
         group = step.groups.get(self.command.group_id)
         if error in APPENDED or not isinstance(group, ShareGroup):
             return

@@ -329,8 +329,8 @@ def read(step: StateStep, request: ReadState) -> None:
 
 
 def store_update(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) -> None:
-    """Write an update of a state, or a snapshot instead if the state has `updates_per_snapshot` updates since its last
-    one."""
+    """Write an update of a state. If the state has had `updates_per_snapshot` updates since its last snapshot, write a
+    snapshot instead."""
     if entry.updates_count < step.config.updates_per_snapshot:
         merged = combined_batches((), update.batches, update.start_offset)
         step.write(ShareStateChange(key, update._replace(batches=merged)))

@@ -136,8 +136,8 @@ def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) 
 
 
 class EnteredGroup(NamedTuple):
-    """The group that a request enters, and the changes that create it. A new group is not in the shard before its
-    records are replayed."""
+    """The group of a heartbeat, and the changes that create it. A new group is not in the shard before its records are
+    replayed."""
 
     group: StreamsGroup
     changes: list[Change]
