@@ -26,7 +26,7 @@ LATEST_TIMESTAMP: Final = -1
 """The timestamp in a ListOffsets request that asks for the end of a log; `EARLIEST_TIMESTAMP` asks for its start."""
 BACKOFF_S: Final = 0.1
 RETRY_WARNING_DELAY_S: Final = 5.0
-"""The time (s) of repetitions after which the client warns once, because a silent program seems to hang."""
+"""The time (seconds) for which a request is repeated before the client prints a warning."""
 RETRIABLE_ERRORS: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -48,9 +48,7 @@ RETRIABLE_ERRORS: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""The errors that pass once leaders, coordinators and metadata have moved. The client repeats a request that failed
-with one of them.
-"""
+"""The error codes after which the client refreshes its metadata and repeats the request."""
 
 
 class RefusedByBroker(Refused):
@@ -71,7 +69,7 @@ class TransientError(Exception):
 
 
 class TopicDescription(NamedTuple):
-    """A topic as the cluster's metadata describe it."""
+    """The id of a topic and the leaders of its partitions, from the metadata of the cluster."""
 
     topic_id: bytes | None
     leaders: Mapping[int, int]
@@ -89,8 +87,8 @@ class Cluster:
         self._topics: dict[str, TopicDescription] = {}
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicDescription]:
-        """Request the metadata of the topics with these names (None: all topics). Topics that do not exist are left
-        out. Raises `Refused` if no broker answers."""
+        """Request the ids and the partition leaders of topics. `names`: the topics; None requests all. Topics that do
+        not exist are left out. Raises `Refused` if no broker answers."""
         return self.retry("metadata", lambda: self._ask_topics(names))
 
     def leader_of(self, key: TopicPartition) -> BrokerConnection:
@@ -133,11 +131,12 @@ class Cluster:
         raise problem
 
     def retry(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. Metadata
-        are refreshed before each repetition.
+        """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. Before
+        each repetition the connections are closed and the metadata are dropped.
 
-        A warning says what is repeated after `RETRY_WARNING_DELAY_S`. Raises `BrokersUnavailable` with the last problem
-        after `timeout_s` (None: the request timeout of the settings).
+        `what`: the name of the operation in messages. After `RETRY_WARNING_DELAY_S` a warning is printed. `timeout_s`:
+        the time (seconds) for all repetitions; None uses the request timeout of the settings. After it
+        `BrokersUnavailable` is raised, with the last problem.
         """
         wait_s = timeout_s or self.settings.request_timeout_ms / 1000
         began = time.monotonic()
@@ -166,9 +165,11 @@ class Cluster:
     def offsets_at(
         self, keys: Iterable[TopicPartition], timestamp: int, *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """For each partition, the offset of the first record whose timestamp is at or after `timestamp` (ms); -1 if
-        there is no such record. For `EARLIEST_TIMESTAMP` it is the log start offset, for `LATEST_TIMESTAMP` the end of
-        the log. Raises `Refused`.
+        """Request the offset of each partition for a timestamp (ms): the offset of the first record at or after it, or
+        -1 if there is no such record.
+
+        For `EARLIEST_TIMESTAMP` it is the log start offset. For `LATEST_TIMESTAMP` it is the high watermark, or the
+        last stable offset if `is_committed`. Raises `Refused`.
         """
         wanted = list(keys)
         return self.retry("offsets", lambda: self._ask_offsets(wanted, timestamp, is_committed))
@@ -219,8 +220,8 @@ class Cluster:
 
 
 def check_error(code: int, what: str) -> None:
-    """Raise `TransientError` or `Refused` if the error code of a response is not 0. `what` names the topic, partition
-    or other object in the message."""
+    """Raise `TransientError` or `Refused` if the error code of a response is not 0. `what`: the topic, partition or
+    other object that the message names."""
     if code in RETRIABLE_ERRORS:
         raise TransientError(f"{what}: {error_name(code)}")
     if code:

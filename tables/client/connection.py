@@ -1,5 +1,4 @@
-"""One connection to a broker: one request after another and its response, after TLS and SASL if the settings ask for
-them."""
+"""A connection to a broker: TLS and SASL if the settings ask for them, then one request at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ CERTIFICATE_ALERTS: Final = (
 """The alerts of TLS (RFC 8446, section 6.2) about a certificate, as OpenSSL names them."""
 CONNECTION_CLOSED_TEXT: Final = "the broker closed the connection"
 RESPONSE_WAIT_EXTRA_MS: Final = 10_000
-"""The time (ms) that the client waits for a response beyond the time for which the broker may hold the request."""
+"""The time (ms) that is added to the timeout of a request that the broker may hold for some time."""
 
 
 class Disconnected(OSError):
@@ -176,7 +175,8 @@ class BrokerConnection:
 
 
 def certificate_alert(problem: ssl.SSLError) -> str:
-    """Explain in words the broker's TLS alert about the client's certificate; empty for any other problem."""
+    """Return the broker's TLS alert about the client's certificate as words. Returns an empty text for any other
+    problem."""
     _, is_alert, words = (problem.reason or "").partition("_ALERT_")
     return words.lower().replace("_", " ") if is_alert and words in CERTIFICATE_ALERTS else ""
 

@@ -29,7 +29,8 @@ ACKS_ALL: Final = -1
 
 
 class OutgoingRecord(NamedTuple):
-    """A record for the producer, such as one that a row of a table becomes."""
+    """A record to be written to a topic. If `partition` is None, the hash of the key determines the partition. Records
+    without a key go to another partition with each request."""
 
     topic: str
     partition: int | None
@@ -76,8 +77,8 @@ class TopicProducer:
         self.count = 0
         """The number of records that were acknowledged."""
         self.has_begun = False
-        """Whether the transaction of the producer has begun, or a request that begins it may have arrived. Records of
-        it may be in a log, also if none was acknowledged."""
+        """Whether the transaction may have begun, because a request that begins it was sent. The log may then have
+        records of the transaction, even if `count` is 0."""
 
     def send(self, record: OutgoingRecord) -> None:
         """Add a record to the next batch of its partition. If the batch is full, it is sent first. Raises `Refused`,
