@@ -1,5 +1,5 @@
-"""The decoded rows of a chunk, as both decoders produce them (the compiled one and the one by numpy), and the column of
-their headers."""
+"""The decoded records of a chunk as columns, which the compiled decoder and the numpy decoder both produce, and the
+decoding of record headers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Decompressing the batches of a slice, one behind the other, into a buffer that is used again.
+"""Decompresses the batches of a slice into one buffer, one behind the other. The buffer is reused for the next batches.
 
-`moldau.protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event
-loop. A task has an interpreter for itself, so one call of a codec's library decompresses a whole batch, without a copy
-and without new memory. The Python packages of the codecs have no such call, but the C libraries inside them do: they
-are called by ctypes. Data that does not fit, is corrupt, or has an unusual form is decompressed by
+`moldau.protocol.compression` decompresses in pieces of a few KiB, so that a broker does not hold its event loop. A task
+has no event loop: it decompresses a whole batch by one call, without a copy and without new memory. The Python packages
+of the codecs have no such call, so the C libraries inside them are called through ctypes.
+
+Data that does not fit into the buffer, is corrupt, or has an unusual form is decompressed by
 `moldau.protocol.compression`, which has the limits and the messages. If no library is found, all data is decompressed
 there.
 """
@@ -55,8 +56,8 @@ LIBRARIES: Final = {
     Codec.LZ4: ("lz4.frame._frame", "liblz4.so.1", LZ4_FUNCTIONS),
     Codec.ZSTD: ("zstandard._cffi", "libzstd.so.1", ZSTD_FUNCTIONS),
 }
-"""For each codec, the extension module that contains its library, the library of the system, which is used if the
-module's library cannot be used, and the functions of the library that are called."""
+"""For each codec: the extension module that contains its C library, the library of the system to use if that one cannot
+be used, and the functions that are called."""
 
 
 class Frames(Protocol):
@@ -105,7 +106,7 @@ class Expander:
 
 
 class Lz4Frames:
-    """Frames of LZ4. The objects that a call needs are made once, because most batches are small."""
+    """A decompressor of LZ4 frames. Its ctypes objects are made once, because most batches are small."""
 
     def __init__(self, library: CDLL) -> None:
         self._decompress = library.LZ4F_decompress
@@ -132,7 +133,7 @@ class Lz4Frames:
 
 
 class ZstdFrames:
-    """Frames of Zstandard."""
+    """A decompressor of Zstandard frames."""
 
     def __init__(self, library: CDLL) -> None:
         from zstandard import ZstdError, get_frame_parameters

@@ -38,21 +38,22 @@ class LastOfKeys:
 
     def __init__(self) -> None:
         self.rows: list[pa.RecordBatch] = []
-        """The last record of each key; unless `is_exact`, some more of keys in several partitions."""
+        """The last record of each key. If not `is_exact`, a key that is in several partitions may have several records.
+        """
         self.is_exact = False
         """Whether each key is in `rows` once."""
         self._superseded: list[_Superseded] = []
 
     def superseded_records(self) -> list[pa.RecordBatch]:
-        """The key, partition, offset and timestamp of each record that is the last of its key in its partition, but is
-        superseded by a row of a higher partition.
-        """
+        """Return the key, partition, offset and timestamp of each superseded record. Such a record is the last of its
+        key in its partition, but a higher partition has a record of the key that is at least as late."""
         return [each.records() for each in reversed(self._superseded)]
 
     def add_superseded_rows(
         self, partition: int, keys: pa.Array, places: NDArray[np.int64], rows: NDArray[np.bool_]
     ) -> None:
-        """Note that these rows of a chunk are superseded. `places`: the offsets and the timestamps of all its rows."""
+        """Note the superseded records of a chunk. `keys`: the keys of all its records. `places`: their offsets and
+        their timestamps (microseconds). `rows`: the mask of the superseded records."""
         self._superseded.append(_Superseded(partition, keys, places, rows))
 
 
@@ -81,11 +82,14 @@ def can_select_by_keys() -> bool:
 def last_of_keys(
     slices: Sequence[Slice], columns: Sequence[str], are_fit: Callable[[NDArray[np.int64]], bool]
 ) -> LastOfKeys:
-    """Read the last record of each key.
+    """Read the last record of each key of one topic.
 
-    `slices`: those of one topic, each partition in order. `columns`: among them `key` and `timestamp`. `are_fit`: tells
-    from their timestamps (microseconds) whether all of some records may be rows of the table. Raises
-    `CannotSelectByKeys` if a record may not, or has no key; and what `batches_with_records` and `expand_batch` raise.
+    `slices`: the slices of the topic; those of one partition are in order. `columns`: they include `key` and
+    `timestamp`. `are_fit`: returns for the timestamps (microseconds) of some records whether all of these may be rows
+    of the table.
+
+    Raises `CannotSelectByKeys` if some may not, if a record has no key, or if a key cannot be remembered. Also raises
+    what `batches_with_records` and `expand_batch` raise.
     """
     partitions: dict[int, list[Slice]] = {}
     for each in slices:

@@ -1,8 +1,8 @@
 """Reads the batches of a slice from the newest to the oldest, and keeps only the last record of each key.
 
-A record is chosen if no newer record has its key. The keys are remembered by the offset map of the log cleaner
-(storage/compaction/offset_map.py): it stands for a key by 128 bits with a secret salt, and finds, hashes and compares
-the keys in the encoded records, so that only the chosen records are decoded.
+A record is chosen if no newer record has its key. The offset map of the log cleaner (storage/compaction/offset_map.py)
+remembers the keys: it stores a salted hash of 128 bits for each key. It reads the keys from the encoded records, so
+that only the chosen records are decoded.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ many as fit into the processor's caches."""
 
 
 KEPT_ROWS_MAX: Final = 1 << 16
-"""The most rows of a column of topics that is kept for the next batches."""
+"""The most rows of a column `topic` that `repeated_text` keeps for the next batches."""
 
 
 class Decoder(NamedTuple):
@@ -106,7 +106,8 @@ def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:
 
 @lru_cache(maxsize=2)
 def repeated_text(text: str, count: int) -> pa.Array:
-    """An array of the same text. It is kept, because the batches of a read are of about the same size."""
+    """Make an array that repeats a text. The last two arrays are cached, because the batches of a read have about the
+    same size."""
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 

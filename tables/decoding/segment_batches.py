@@ -2,11 +2,11 @@
 
 Records that are not compressed stay in the bytes that were read: a chunk refers to them.
 
-The aborted transactions of a slice are found from the markers that follow in the files. If a segment has no transaction
-index, either it has no aborted transaction, or the index was lost. So for a transactional batch that no index names, a
-task that reads committed records from files searches for the marker itself: it reads the headers from that batch on,
-also in the following segments, and remembers every marker that it passes. Each header is read at most twice, and only
-in topics with transactions.
+A read of committed records leaves out the batches of aborted transactions, which the transaction indexes name. If a
+segment has no such index, either no transaction was aborted, or the index was lost. So for a transactional batch that
+no index names, a task that reads files searches for the marker of the transaction. It reads the headers from that batch
+on, also in the following segments, and remembers each marker that it passes. Each header is read at most twice, and
+only in topics with transactions.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from moldau.tables.origins.port import BatchSource, FileInPieces, FoundBatch, Se
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
 READ_SIZE = 4 << 20
-"""The bytes that are read from a file at once; a larger batch is read as a whole."""
+"""The number of bytes that are read from a file at once. A batch that is larger is read as a whole."""
 CHUNK_SIZE = 2 << 20
-"""The decompressed bytes of a chunk, which may exceed them by one batch: the columns that the compiled decoder writes
-then stay in the processor's caches."""
+"""The size (decompressed bytes) from which on a chunk gets no further batch. The columns of a chunk of this size stay
+in the processor's caches while the compiled decoder writes them."""
 
 
 class BatchBody(NamedTuple):
@@ -126,8 +126,8 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
 
 
 def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
-    """Yield the stored batches of a slice that have records. Control batches and batches without records are left out,
-    and batches of aborted transactions if the slice excludes them. Raises what `batches_of` raises."""
+    """Yield the stored batches of a slice that have records. Control batches and empty batches are left out. Batches of
+    aborted transactions are left out if the slice reads only committed records. Raises what `batches_of` raises."""
     aborted = AbortedBatches(wanted) if wanted.aborted else None
     markers = AbortMarkers(wanted) if wanted.finds_markers else None
     for found in batches_of(wanted):

@@ -23,9 +23,11 @@ _FIELDS: Final = {"key": KEYS, "value": VALUES}
 def decode_spans(
     chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str], choose: Choose | None = None
 ) -> DecodedRows:
-    """Decode the records of a chunk with offsets in [start_offset, end_offset) into these columns. With `choose`, which
-    needs the columns `key` and `timestamp`, the values of the chosen records alone are copied. Raises
-    `MalformedMessage`."""
+    """Decode the records of a chunk with offsets in [start_offset, end_offset) into these columns.
+
+    `choose` selects the records of the result before their values are copied. It needs the columns `key` and
+    `timestamp`. Raises `MalformedMessage`.
+    """
     capacity = sum(max(0, min(each.header.records_count, each.end - each.start)) for each in chunk.bodies)
     offsets = np.empty(capacity, np.int64)
     timestamps = np.empty(capacity, np.int64) if "timestamp" in columns else None

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
-"""The last time (ms) that a column of microseconds can hold, in the year 294247. Kafka stores any number of 64 bits. A
-later time, such as the nanoseconds of a producer that should have written milliseconds, is shown as the nearest time
-that the column can hold."""
+"""The last time (ms) that a column of microseconds can hold, in the year 294247. Kafka stores any number of 64 bits as
+a time. A later time is shown as the nearest one that the column can hold. A producer that writes nanoseconds instead of
+milliseconds makes such times."""
 
 
 def microseconds_of(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:

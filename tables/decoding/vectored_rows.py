@@ -1,4 +1,4 @@
-"""Decodes a chunk by numpy, if the other decoder is not compiled: every field of all its records at once."""
+"""Decodes a chunk with numpy: each field of all its records at once. It is used if the compiled decoder is missing."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class _VectoredChunk:
 
 
 def binary_column(data: bytes, position: Integers, size: Integers) -> pa.Array:
-    """Make a binary column of the fields at these ascending positions of a buffer, with these sizes. A size of -1 is
-    null.
+    """Make a binary column of fields of a buffer. `position`: the ascending positions of the fields; `size`: their
+    sizes, -1 for null.
 
     The buffer is treated as an array of alternating gaps and fields, so that Arrow can take the fields in one pass over
     memory.
