@@ -25,8 +25,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
 
 
 class AmbiguousTopic(TopicDataset):
-    """The dataset of a view whose name stands for several topics, because SQL compares names without case. Each scan of
-    it is refused, because the query does not say which topic is meant."""
+    """The dataset of a view whose name stands for several topics, because SQL ignores the case of names. A scan is
+    refused, because the query does not say which topic is meant."""
 
     def __init__(self, one: TopicDataset, topics: Sequence[str]) -> None:
         super().__init__(one._scan)
@@ -40,8 +40,9 @@ class AmbiguousTopic(TopicDataset):
 
 
 def ambiguous_views(views: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the topics of each view whose name is not unique, by the name of the view in lower case. `views`: the view
-    of each topic. A table of the cluster (`DESCRIPTIONS`) counts as a topic."""
+    """Find the names of views that stand for several topics, because SQL ignores the case of names. Returns their
+    topics by the name of the view in lower case. `views`: the view of each topic. A table of the cluster
+    (`DESCRIPTIONS`) counts as a topic."""
     found: dict[str, list[str]] = {view: [table] for view, table in DESCRIPTIONS.items()}
     for topic, view in sorted(views.items()):
         found.setdefault(view.lower(), []).append(topic)
@@ -57,8 +58,8 @@ def ambiguous_name_message(topics: Sequence[str]) -> str:
 
 
 def dataset_of(place: Place, topic: str, arguments: Mapping[str, Any], *, is_chosen: bool) -> TopicDataset:
-    """The dataset of a topic. If the caller has not named the topic (`is_chosen`) and no sampled value gives a type,
-    the values stay bytes. Raises what `dataset` raises."""
+    """Open the dataset of a topic. `is_chosen`: whether the caller has named the topic. If not, and if no sampled value
+    gives a type, the values stay bytes. Raises what `dataset` raises."""
     try:
         return dataset(place, topic, **arguments)
     except NoSample:
@@ -74,16 +75,19 @@ def duckdb(
     names: Mapping[str, str] | Sequence[str] | str | None = None,
     **arguments: Any,
 ) -> DuckDBPyConnection:
-    """Register each topic of a place as a view of a DuckDB connection. If `con` is None, make a connection in memory.
-    Returns the connection.
+    """Register each topic of a place as a view of a DuckDB connection, and return the connection. If `con` is None,
+    make a connection in memory.
 
-    A view has the name of its topic (in double quotes if it has dots or dashes). Names of SQL have no case, so a query
-    of a view whose name several topics have is refused. `names`: a topic, several topics, or a mapping from topic to
-    view; only these are registered. Tables that describe the cluster are views, too: `moldau_topics`,
-    `moldau_segments`, `moldau_offsets`, `moldau_groups`, `moldau_transactions`. Nothing is read before a query. A query
-    reads the records that exist then: the columns that it names, and the partitions, offsets and times that its WHERE
-    leaves. `arguments` are those of `moldau.read_topic`. With schema="sample" a sample is taken of each topic. If the
-    sample of a topic that is not in `names` gives no type, its values stay bytes. Raises `Refused` and OSError.
+    A view has the name of its topic (in double quotes if it has dots or dashes). SQL ignores the case of names, so a
+    query of a view whose name several topics have is refused. Tables that describe the cluster are views, too:
+    `moldau_topics`, `moldau_segments`, `moldau_offsets`, `moldau_groups`, `moldau_transactions`.
+
+    `names`: a topic, several topics, or a mapping from topic to view; only these topics are registered. `arguments` are
+    those of `moldau.read_topic`. With schema="sample" a sample is taken of each topic. If the sample of a topic that is
+    not in `names` gives no type, its values stay bytes.
+
+    A query reads the records that exist at that time: only the columns that it names, and only the partitions, offsets
+    and times that its WHERE allows. Raises `Refused` and OSError.
     """
     import duckdb as library
 

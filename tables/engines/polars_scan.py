@@ -36,7 +36,7 @@ def polars(place: Place, topic: Topic = None, **arguments: Any) -> LazyFrame:
 
 
 def lazy_frame(scan: Scan) -> LazyFrame:
-    """Make a lazy frame whose every collect runs the scan anew. Raises `Refused`."""
+    """Make a lazy frame that runs the scan anew for each collect. Raises `Refused`."""
     from polars import DataFrame
     from polars.io.plugins import register_io_source
 

@@ -26,7 +26,7 @@ from moldau.tables.values.parquet_statistics import columns_with_statistics
 CELL_MAX: Final = 40
 """The most characters of a cell in a table of text."""
 TABLE_ROWS_MAX: Final = 1000
-"""The most rows of a table of text. Its columns are as wide as the widest cell, so it is printed as a whole."""
+"""The most rows of a table of text. They are kept until the end, because each column is as wide as its widest cell."""
 PARTIAL: Final = ".partial"
 """The suffix of an output file that is not complete yet."""
 
@@ -41,8 +41,9 @@ class RowWriter(Protocol):
 
 @contextmanager
 def output_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open an output file that gets its name only when it is complete. A device or a pipe, such as /dev/stdout, is
-    written to as it stands, and the file that a symbolic link names stays behind the link. Raises OSError."""
+    """Open an output file under a temporary name, and rename it once it is complete. A device or a pipe, such as
+    /dev/stdout, is opened itself. If the path is a symbolic link, the file to which it points is replaced. Raises
+    OSError."""
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream
@@ -195,8 +196,8 @@ def with_field_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_parsed_others(value: Any) -> Any:
-    """Return a decoded value, in which the properties that have no field in the schema (`OTHERS`) are parsed from JSON
-    text, at each depth."""
+    """Parse the JSON text in each field `OTHERS` of a decoded value, at each depth, and return the value. Such a field
+    has the properties that the schema does not name."""
     if isinstance(value, dict):
         return {
             name: json.loads(each) if name == OTHERS and each is not None else with_parsed_others(each)

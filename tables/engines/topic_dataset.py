@@ -1,8 +1,8 @@
 """A topic as a dataset of PyArrow. Its scanners take columns and a filter, and each scan is planned anew.
 
 DuckDB and Polars scan a dataset by passing their columns and predicates to `scanner`. DataFusion asks for the fragments
-of a dataset and scans each of them; a topic has one fragment. A topic has no partitioning and no rows by number, which
-a dataset of files has: the methods for these refuse.
+of a dataset and scans each of them; a topic has one fragment. Methods that need row numbers, another schema or the
+batches of each fragment raise `Refused`, because only a dataset of files has these.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from moldau.tables.refusals import Refused
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""The offset that means earliest in the connector's JSON; `LATEST_TIMESTAMP` means latest."""
+"""The offset that means earliest in the connector's JSON; `LATEST` means latest."""
 
 ByPartition: TypeAlias = Mapping[TopicPartition, int]
 

@@ -94,8 +94,8 @@ def client_settings(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class StoreAddress(NamedTuple):
-    """The address and the settings of a tiered storage. They mean what a broker's settings `moldau.tiered.storage`,
-    `.endpoint`, `.region` and `.timeout.ms` mean."""
+    """The address of a tiered storage, and its settings as in a broker: `moldau.tiered.storage` is the URL, and
+    `.endpoint`, `.region` and `.timeout.ms` below that name are the other fields."""
 
     url: str
     """The absolute path of a directory, or the URL of an object store."""
@@ -113,7 +113,8 @@ _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """The limits of a streaming trigger as in Spark's Kafka connector: offsets over all partitions."""
+    """The limits of a streaming trigger, as in Spark's Kafka connector: two numbers of offsets over all partitions, and
+    a delay."""
 
     offsets_max: int | None = None
     offsets_min: int | None = None

@@ -39,9 +39,8 @@ from moldau.tables.options.option_values import (
 from moldau.tables.refusals import Refused, did_you_mean, warn
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
-"""The kind of query for which options are parsed: `either` while Spark has asked for the columns and not said which
-kind follows.
-"""
+"""The kind of query for which options are parsed. `either` is for Spark's request for the columns, before it says
+whether the query is a batch or a stream."""
 _KNOWN: Final = (
     "path",
     "paths",
@@ -157,8 +156,9 @@ NOTHING_GIVEN: Final = ReadOptions()
 
 
 def parse_options(options: Mapping[str, str], use: Use = "batch", base: ReadOptions = NOTHING_GIVEN) -> ReadOptions:
-    """Parse the options that are given, on top of `base`. Upper and lower case in their names do not matter. The
-    defaults of start and end depend on `use`, and are not taken from `base`. Raises `Refused`."""
+    """Parse the options of a read. `base` has the values of the options that are not given; the start and the end are
+    not taken from it, and their defaults depend on `use`. Upper and lower case in the names do not matter. Raises
+    `Refused`."""
     given = {name.lower(): value for name, value in options.items()}
     brokers = names_in(given.get("kafka.bootstrap.servers", "")) or base.brokers
     _refuse_unknown(given, use, has_brokers=bool(brokers))
