@@ -57,7 +57,7 @@ class BlockingStorage:
         return self._begin(self._storage.get(key, position, size)).result()
 
     def start_get_whole(self, key: str, size_max: int) -> Future[BytesLike]:
-        """Start to read a small object as a whole, or its first `size_max` bytes, and return the future at once."""
+        """Start to read a small object, at most its first `size_max` bytes. Returns the future at once."""
         return self._begin(self._storage.get(key, 0, size_max))
 
     def start_get(self, key: str, position: int, size: int) -> Future[Sequence[BytesLike]]:
@@ -65,7 +65,7 @@ class BlockingStorage:
         return self._begin(self._storage.get_parts(key, position, size))
 
     def list_directories(self, prefixes: Sequence[str]) -> list[str]:
-        """List the prefixes one level below some prefixes, for many of these at once."""
+        """List the prefixes one level below each of `prefixes`, by several requests at a time."""
         return self.start_listing_directories(prefixes).result()
 
     def start_listing_directories(self, prefixes: Sequence[str]) -> Future[list[str]]:

@@ -65,7 +65,7 @@ partition."""
 
 @dataclass(slots=True)
 class KnownTopic:
-    """A topic as the cluster's metadata describe it."""
+    """The id of a topic and the leaders of its partitions, from the metadata of the cluster."""
 
     name: str
     topic_id: bytes
@@ -74,8 +74,7 @@ class KnownTopic:
 
 
 class ClusterMetadata:
-    """The topics of a cluster, from the metadata log (`names`: only these topics). `refresh` reads the metadata that
-    are new since its last call."""
+    """The topics of a cluster, from the metadata log. `names`: the topics to keep; None keeps all."""
 
     def __init__(self, fs: FileSystem, names: Iterable[str] | None = None) -> None:
         self._fs = fs
@@ -89,8 +88,9 @@ class ClusterMetadata:
         """Whether the metadata of a log directory could be read."""
 
     def refresh(self, log_directories: Sequence[str]) -> None:
-        """Read the metadata log in the directory in which it ends latest. If it is damaged, or if only the user of the
-        node may read it, warn and forget all metadata. Raises OSError."""
+        """Read the metadata that are new since the last call, from the directory whose metadata log ends at the highest
+        offset. If the log is damaged, or this user may not read it, print a warning and drop all metadata. Raises
+        OSError."""
         places = [f"{each}/{DIRECTORY}" for each in log_directories if self._fs.exists(f"{each}/{DIRECTORY}")]
         if not places:
             return

@@ -250,11 +250,13 @@ def orphan_indexes(fs: FileSystem, directory: str, listed: Sequence[ListedSegmen
 
 
 def former_log_start(fs: FileSystem, directory: str, listed: Sequence[ListedSegment], epochs_start: int | None) -> int:
-    """The offset at which the log began when all its files existed: that of the first segment, or that of the first
-    leader epoch if it is earlier. A broker that moves the start of a log also truncates its leader epochs. So if the
-    first leader epoch is earlier than the first segment, the offsets between them are in remote segments, or their
-    segments are lost. But retention renames segments a moment before the broker writes the epochs: while renamed files
-    exist, the result is the offset of the first segment.
+    """The start of the log by its leader epochs, if it is before the first segment; otherwise the offset of that
+    segment.
+
+    A broker that moves the start of a log also truncates its leader epochs. So if the first leader epoch begins before
+    the first segment, the offsets between them are in remote segments, or their segments are lost. But retention
+    renames segments a moment before the broker writes the epochs: while renamed files exist, the result is the offset
+    of the first segment.
     """
     first = listed[0].base_offset if listed else 0
     if epochs_start is None or (listed and epochs_start >= first):

@@ -53,8 +53,8 @@ def is_same_file(now: FileStamp, segment: StoredSegment) -> bool:
 
 
 def damage_at_end(segment: StoredSegment, last_offset: int) -> str | None:
-    """Return how the indexes of a sealed .log file show that batches are missing at its end; None if they do not show
-    it. In a log with gaps such a loss can be found in no other way.
+    """Look for batches that the indexes of a sealed .log file name and the file does not have. Returns a description of
+    the loss; None if there is none. In a log with gaps no other check finds such a loss.
 
     `last_offset`: the last offset of the last batch, below 0 if there is no batch. If the file has been replaced
     meanwhile the result is None, because the indexes are those of another file.

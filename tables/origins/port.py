@@ -61,7 +61,7 @@ class SegmentPart(NamedTuple):
     start_position: int
     end_position: int
     last_offset: int | None
-    """The last offset of the last batch, if it is known.
+    """The last offset of the last batch; None if it is not known.
 
     A task compares it with the batch that it finds, because in a replaced file another batch may end at this position.
     """
@@ -123,11 +123,11 @@ class BatchSource(SegmentSource, Protocol):
 
 @runtime_checkable
 class RemoteSegmentSource(SegmentSource, Protocol):
-    """A `SegmentSource` whose bytes take long to arrive, so that they are requested before a task opens a segment."""
+    """A `SegmentSource` of remote storage. Bytes of its segments are requested before a task opens them."""
 
     def request_ahead(self, wanted: Slice, *, must: bool) -> bool:
-        """Request the beginning of a slice that a task opens soon. Without `must` nothing is requested, and the result
-        is False, while as many requests are under way as the source allows."""
+        """Request the first bytes of a slice that a task opens soon. Returns whether they were requested. With `must`
+        they always are. Otherwise nothing is requested while as many requests are under way as the source allows."""
 
     def drop_ahead(self, wanted: Slice) -> None:
         """Cancel the requests of `request_ahead` for a slice that no task opens any more."""
@@ -209,7 +209,8 @@ class PartitionOrigin(Protocol):
 
     @property
     def log_start_known(self) -> int:
-        """The log start offset that the origin has stored. No record before it may be read from any origin."""
+        """The log start offset that is stored in the origin; 0 if none is. A record before it may not be read from any
+        origin."""
 
     @property
     def high_watermark(self) -> int:
@@ -246,14 +247,16 @@ class PartitionOrigin(Protocol):
         """
 
     def start_cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> None:
-        """Start to read what `cuts` with the same arguments needs, if that takes long. `cuts` follows soon."""
+        """Start the remote reads that `cuts` with the same arguments needs, if there are any. The caller calls `cuts`
+        soon after."""
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The first offset below the high watermark whose record is at or after `timestamp_ms`; None if
         there is none."""
 
     def largest_timestamp(self, segment: StoredSegment) -> int | None:
-        """The largest timestamp (ms) of a segment, from its index; None if the index does not give it."""
+        """The largest timestamp (ms) of the records of a segment, from its index; None if the index does not give it.
+        """
 
     def has_changed(self) -> bool:
         """Whether a segment was deleted or replaced since the listing. A plan may then be based on other files."""

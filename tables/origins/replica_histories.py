@@ -35,7 +35,8 @@ from moldau.tables.refusals import HistoriesDiffer
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFiles:
-    """A replica whose high watermark is checkpointed, with what its files say about its history."""
+    """The files of a replica, with its leader epochs and the base offsets of its segments. Its high watermark is
+    checkpointed."""
 
     fs: FileSystem
     directory: str
@@ -109,9 +110,8 @@ def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
 
 
 class ReplicaChoice(NamedTuple):
-    """The replicas with the chosen history, the one to read first; and the other replicas, each with a message for the
-    user.
-    """
+    """The replicas with the chosen history, of which the first is read, and the other replicas, each with a message for
+    the user."""
 
     same: list[ReplicaFiles]
     others: list[tuple[ReplicaFiles, str]]

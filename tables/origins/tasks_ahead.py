@@ -1,4 +1,4 @@
-"""Requests the bytes of tasks that no thread has begun, from the sources that are far away (`RemoteSegmentSource`).
+"""Requests bytes from remote sources (`RemoteSegmentSource`) for tasks that no thread has begun.
 
 Tasks begin approximately in their order. `begin` requests the slices of a task and of all tasks before it, then those
 of later tasks, as far as the sources allow. `end` cancels the requests of a task that is not read any more.
@@ -38,7 +38,7 @@ class TasksAhead:
                 self._next += 1
 
     def end(self, task: Any) -> None:
-        """Cancel the requests of a task whose bytes nothing takes any more."""
+        """Cancel the requests of a task that is not read any further."""
         number = self._numbers[id(task)]
         with self._lock:
             if number not in self._requested:
@@ -65,7 +65,7 @@ class TasksAhead:
 
 
 def distant_slices(task: Any) -> Iterator[Any]:
-    """Yield the slices of a task that are far away. Tasks of tables that the plan has made have no slices."""
+    """Yield the slices of a task whose source is remote. A task that consists of rows has no slices."""
     for each in task:
         if isinstance(each, Slice) and isinstance(each.source, RemoteSegmentSource):
             yield each

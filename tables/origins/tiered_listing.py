@@ -53,8 +53,8 @@ class TieredListing(NamedTuple):
     segments: list[TieredSegment]
     """The segments that no other segment replaces, by start offset."""
     incomplete: list[SegmentObject]
-    """An object of each segment that has no manifest, because it is being copied or removed, or its
-    manifest is lost."""
+    """One object of each segment that has no manifest. Such a segment is being copied or removed, or its manifest is
+    lost."""
 
 
 def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePartition) -> TieredListing:

@@ -30,8 +30,8 @@ _start_offset = attrgetter("start_offset")
 WALK_SIZE = 1 << 20
 """The bytes of one request for batches in which a record is searched for."""
 INDEX_SIZE = 4 << 20
-"""The most bytes of a small object that are requested together with its manifest. A larger one is requested again, with
-the size that the manifest states."""
+"""The most bytes of a small object that are requested at the same time as its manifest. If the manifest states a larger
+size, the object is requested again with that size."""
 
 
 class TieredPartition:
@@ -225,7 +225,7 @@ class TieredPartition:
 
 
 class ObjectResponses(NamedTuple):
-    """The answers to the requests for a small object and for the manifest that describes it."""
+    """The futures of two requests: for a small object, and for the manifest that describes it."""
 
     manifest: Future[BytesLike]
     data: Future[BytesLike]
@@ -250,8 +250,7 @@ TIME_ENTRY: Final = Struct(">qi")
 
 
 class RemoteOffsetIndex:
-    """The offset index of a remote segment: an entry has an offset of a batch, and the position at which the batch
-    begins."""
+    """The offset index of a remote segment. An entry has an offset of a batch, and the position of that batch."""
 
     def __init__(self, key: str, data: bytes, start_offset: int) -> None:
         """Parse an offset index. Raises `CorruptObject`."""
@@ -283,7 +282,7 @@ class RemoteOffsetIndex:
 
 
 def indexed_offset(key: str, data: bytes, start_offset: int, timestamp_ms: int) -> int:
-    """The offset, according to a time index, from which on to search for the first record at or after `timestamp_ms`.
+    """Find in a time index the offset at which to begin the search for the first record at or after `timestamp_ms`.
     Raises `CorruptObject`."""
     offset = start_offset
     for timestamp, delta in TIME_ENTRY.iter_unpack(whole_entries(key, data, TIME_ENTRY.size)):

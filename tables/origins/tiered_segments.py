@@ -28,9 +28,9 @@ REQUESTS_AHEAD: Final = 4
 """The most requests that are under way or whose bytes are not read yet. Their bytes are the memory that a task needs
 for an object, besides what it decodes."""
 BEGUN_MAX: Final = 8
-"""The most requests of slices that no task has opened. They are begun while fewer than these are under way in all. A
-store that answers after 20 ms with 100 MB/s a connection needs eight for what a task decodes; one that is near is as
-fast with two."""
+"""The most requests for slices that no task has opened. A further one is begun only while fewer than this number are
+under way. A storage that answers after 20 ms, with 100 MB/s for each connection, needs eight to keep a task busy. A
+storage that is near is as fast with two."""
 
 
 class TieredSegments(NamedTuple):
@@ -67,7 +67,7 @@ class SegmentRequests:
         self._under_way = 0
 
     def begin(self, wanted: Slice, *, must: bool) -> bool:
-        """Begin the first requests of a slice (`RemoteSegmentSource.request_ahead`)."""
+        """Begin the first requests of a slice. Parameters and result: see `RemoteSegmentSource.request_ahead`."""
         with self._lock:
             if not must and max(self._under_way, len(self._begun)) >= BEGUN_MAX:
                 return False
@@ -81,7 +81,7 @@ class SegmentRequests:
         return True
 
     def drop(self, wanted: Slice) -> None:
-        """Cancel what `begin` has begun for a slice and no task has taken."""
+        """Cancel the requests that `begin` has begun for a slice and that no task has taken."""
         for each in first_ranges(wanted):
             with self._lock:
                 begun = self._begun.pop(each, None)
@@ -89,7 +89,7 @@ class SegmentRequests:
                 begun.cancel()
 
     def answer(self, wanted: ObjectRange) -> Future[Sequence[BytesLike]]:
-        """Return the request for some bytes that was begun, or a new one."""
+        """Return the future of the request for these bytes: of the request that `begin` has begun, or of a new one."""
         with self._lock:
             begun = self._begun.pop(wanted, None)
         return self._send(wanted) if begun is None else begun
@@ -116,7 +116,7 @@ def first_ranges(wanted: Slice) -> list[ObjectRange]:
 
 @lru_cache(maxsize=STORAGES_MAX)
 def requests_to(address: StoreAddress) -> SegmentRequests:
-    """Return the requests to the storage at an address, which the tasks of a process share. Raises
+    """Return the object that sends the requests to the storage at an address. All tasks of a process share it. Raises
     `InvalidStorageUrl`."""
     return SegmentRequests(storage_at(address))
 

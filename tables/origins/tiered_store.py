@@ -57,8 +57,8 @@ class TieredStore:
         """The partitions of a second topic that has the same name as a topic in `_found`."""
 
     def partitions(self) -> Mapping[TopicPartition, RemotePartition]:
-        """The partitions in the storage of the topics that are read, or of all topics if the storage lacks one of
-        these."""
+        """The partitions in the storage: those of the topics that are read, or of all topics if one of these is not in
+        the storage."""
         if self._found is None:
             self._found = self._partitions()
         return self._found
