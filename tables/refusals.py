@@ -33,7 +33,7 @@ class HistoriesDiffer(Refused):
 
 
 class IsolationDiffers(Refused):
-    """An export that began with one isolation level would continue with the other one."""
+    """An export or a table that was begun with one isolation level would be continued with the other one."""
 
 
 class SnapshotChanged(DataLost):

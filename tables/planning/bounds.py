@@ -47,9 +47,8 @@ def ranges_of(
 
 
 def check_names_all(side: str, choice: OffsetChoice, wanted: Iterable[TopicPartition]) -> None:
-    """Raise `Refused` unless offsets or times in JSON are given for every partition and for no other, as Spark's Kafka
-    connector requires.
-    """
+    """Check that offsets or times in JSON are given for every partition and for no other, as Spark's Kafka connector
+    requires. `side`: `starting` or `ending`. Raises `Refused`."""
     name = f"{side}Offsets"
     if isinstance(choice, Timestamps):
         if isinstance(choice.times, int):
@@ -139,8 +138,9 @@ def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
 def report_data_loss(
     options: ReadOptions, message: str, kind: type[DataLost] = DataLost, otherwise: str = "reads what is there"
 ) -> None:
-    """Raise `DataLost`, or warn if failOnDataLoss=false, so that the query reads the records that exist. `kind`: the
-    subclass of `DataLost` to raise. `otherwise` says in the message what the query does with failOnDataLoss=false."""
+    """Raise `DataLost`; with failOnDataLoss=false print a warning instead, so that the query reads the records that
+    exist. `kind`: the subclass of `DataLost` to raise. `otherwise`: the end of the message, which says what the query
+    does with failOnDataLoss=false."""
     if options.fails_on_data_loss:
         raise kind(f"{message}; failOnDataLoss=false {otherwise}")
     warn(message)

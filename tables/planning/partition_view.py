@@ -26,7 +26,8 @@ class OriginRange(NamedTuple):
 
 
 class PartitionView:
-    """A partition as all its origins (sources of segments) together have it."""
+    """One partition over all its origins (sources of segments): its offsets, and the origin from which each offset is
+    read."""
 
     def __init__(self, offers: Sequence[PartitionOrigin], *, is_committed: bool = False) -> None:
         """`offers` is not empty, and has the cheapest origin first.
@@ -63,13 +64,13 @@ class PartitionView:
 
     @property
     def size(self) -> int:
-        """The bytes of the segments in the origin that has the most, from which the number of tasks is computed."""
+        """The bytes of the partition's segments in the origin that has the most bytes. The number of tasks is computed
+        from it."""
         return max(sum(segment.size for segment in each.segments) for each in self.offers)
 
     def last_stable_offset(self) -> int:
-        """The last stable offset at the high watermark, according to the origin with the highest high watermark. Other
-        origins are not asked, because they may have the beginning of a transaction without knowing whether it is open.
-        """
+        """The last stable offset, from the origin with the highest high watermark. The other origins are not used: they
+        may have the beginning of a transaction without its end."""
         return max(self.log_start_offset, self.newest.last_stable_offset())
 
     def offset_at(self, timestamp_ms: int) -> int | None:

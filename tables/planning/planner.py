@@ -52,14 +52,15 @@ Spark does not tell how many cores its executors have. More tasks cost more: one
 CPU.
 """
 SLICE_SIZE_MIN: Final = 1 << 20
-"""The least bytes of a slice if a task has several slices, so that the tasks of a small read become equally large. The
-slices of a large read are as large as its tasks, because more slices would take more reads of indexes."""
+"""The least bytes of a slice if a task has several slices. The tasks of a small read are packed from such slices, so
+that they become equally large. A slice of a large read is as large as a task, because each slice takes a read of an
+index."""
 TASKS_MAX: Final = 20_000
 """The most tasks of a read. A larger read gets larger tasks instead."""
 PIECES_AHEAD: Final = 16
 """The pieces whose indexes are requested from remote storage before they are needed."""
 PLANS_MAX: Final = 10
-"""The most times that a plan is made. It is made again if files changed meanwhile."""
+"""The most times that a plan is made. A plan is made again if files changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ class Planner:
         return self._settled(self._plan)
 
     def plan_of(self, choose: Callable[[list[PartitionView]], list[OffsetRange]]) -> Plan:
-        """Make the plan for the ranges that `choose` returns, instead of the ranges of the options. Raises what `plan`
-        and `choose` raise."""
+        """Make a plan for the ranges that `choose` returns for the listed partitions, instead of the ranges of the
+        options. Raises what `plan` and `choose` raise."""
 
         def made(views: list[PartitionView]) -> Plan:
             ranges = choose(views)
@@ -213,9 +214,8 @@ class Planner:
 
 
 def warn_of_bucket(view: PartitionView) -> None:
-    """Warn about segments without a manifest whose offsets no origin has, and about partitions that only a tiered
-    storage has.
-    """
+    """Warn about a tiered storage: about segments without a manifest whose offsets no origin has, and about partitions
+    that no other origin has."""
     for offer in view.offers:
         for each in offer.incomplete:
             if not view.has_offset(each.start_offset):
@@ -232,9 +232,8 @@ def warn_of_bucket(view: PartitionView) -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """A context in which Python's cyclic garbage collector is paused. A plan makes millions of objects, none of them in
-    a cycle. The collector would examine them again and again, which takes a quarter of the CPU of a large plan.
-    """
+    """Pause Python's cyclic garbage collector inside the `with`. A plan makes millions of objects, none of them in a
+    cycle. Examining them again and again takes a quarter of the CPU of a large plan."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -253,9 +252,9 @@ def topics_of(selection: TopicSelection) -> list[str] | None:
 
 
 def open_origins(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None) -> list[Origin]:
-    """Open the log directories and tiered storages that the options name, as sources of segments. A directory with the
-    manifest of a cluster is a tiered storage. `metadata`: the metadata of the cluster, if the caller keeps them;
-    otherwise they are read anew. Raises `Refused`, `RemoteStorageError` and OSError."""
+    """Open the log directories and tiered storages that the options name, as sources of segments. A directory that has
+    the manifest of a cluster is a tiered storage. `metadata`: the metadata of the cluster if the caller keeps them;
+    None reads them anew. Raises `Refused`, `RemoteStorageError` and OSError."""
     directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
     found: list[Origin] = []
@@ -359,8 +358,8 @@ def slices_of(
 def pieces_of(
     group: Sequence[OffsetRange], slice_size: int, filters: PushedFilters
 ) -> Iterator[tuple[OffsetRange, OriginRange]]:
-    """Yield the pieces of some ranges, each with its range. The reads of indexes that the next `PIECES_AHEAD` pieces
-    need are started before."""
+    """Yield the pieces of some ranges, each with its range. For the next `PIECES_AHEAD` pieces the reads of remote
+    indexes are already started."""
     pieces = ((wanted, piece) for wanted in group for piece in wanted.view.pieces(*wanted[1:]))
     ahead: deque[tuple[OffsetRange, OriginRange]] = deque()
     for each in pieces:
@@ -376,7 +375,7 @@ def pieces_of(
 
 
 def report_lost_segments(wanted: OffsetRange, options: ReadOptions) -> None:
-    """Report data loss if a segment of a range is missing whose index is there."""
+    """Report data loss for each segment of a range whose index exists while its records do not."""
     view, start_offset, end_offset = wanted
     for place in view.offers if view.may_have_gaps else ():
         for base in place.lost_segments:
@@ -454,7 +453,7 @@ INTERNAL_TOPIC_CREATION_TEXTS: Final = {
     "__consumer_offsets": "group, so that there is none yet, or its partitions are in other places",
     "__transaction_state": "transactional id, so that there is none yet, or its partitions are in other places",
 }
-"""For each internal topic, the end of the error message if it is missing: the event at which a cluster creates it."""
+"""For an internal topic that is missing, the end of the error message: it says for what a cluster creates the topic."""
 
 
 def selected_partitions(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:

@@ -1,7 +1,7 @@
 """The predicates of a query that are pushed down into the read: bounds on partition, offset and timestamp.
 
-All of them must hold. They are evaluated exactly: the planner leaves out partitions, offsets and segments, the tasks
-leave out rows.
+A row must satisfy all of them. They are evaluated exactly: the planner leaves out partitions, offsets and segments, and
+the tasks leave out rows.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@
 ```
 The digest is over the first offset and the size of each segment below the high watermark; of the segment that holds the
 high watermark the bytes below it count. So appending, rolling and copying change nothing; retention and compaction do.
-With `segment_list`, [first offset, bytes] of each segment, the segments before those that a query reads may go.
+
+With `segment_list`, which has [first offset, bytes] of each segment, a query is refused only if segments from its start
+on have changed.
 """
 
 from __future__ import annotations
@@ -138,8 +140,8 @@ def segments_from(segments: SegmentList, offset: int) -> SegmentList:
 
 
 def check_unchanged(snapshot: Snapshot, view: PartitionView, start_offset: int) -> str | None:
-    """Return how a partition differs from a snapshot, for a query that reads from `start_offset` on. Return None if it
-    does not differ.
+    """Compare a partition with a snapshot, for a query that reads from `start_offset` on. Returns a text on how it
+    differs; None if it does not differ.
 
     Raises `Refused` if the snapshot does not have the partition, and `SnapshotChanged` if it has another topic of the
     same name.
@@ -153,7 +155,7 @@ def check_unchanged(snapshot: Snapshot, view: PartitionView, start_offset: int) 
 
 
 def partition_in(snapshot: Snapshot, view: PartitionView) -> PartitionSnapshot:
-    """Return what a snapshot says of a partition. Raises `Refused` if it does not have the partition, and
+    """Return the state of a partition in a snapshot. Raises `Refused` if the snapshot does not have the partition, and
     `SnapshotChanged` if it has another topic of the same name."""
     known = snapshot.partitions.get(view.key)
     if known is None:

@@ -18,9 +18,8 @@ from moldau.tables.planning.planner import Planner
 from moldau.tables.refusals import TopicRecreated
 
 CHECKPOINT_OFFSETS_WAIT_S: Final = 15.0
-"""The time (s) that a query waits until the files show the offsets of its checkpoint. Brokers write high watermarks
-every five seconds, and the offsets may have come from a broker.
-"""
+"""The time (seconds) that a query waits until the files show the offsets of its checkpoint. Brokers write high
+watermarks every five seconds, and the offsets may have come from a broker."""
 ASK_S: Final = 0.5
 
 Offsets = Mapping[TopicPartition, int]
@@ -104,7 +103,8 @@ class StreamPlanner:
         return key not in self._views or self._views[key].high_watermark >= offset
 
     def carried(self, offsets: Offsets, topic_ids: TopicIds) -> dict[TopicPartition, int]:
-        """Return the offsets without those of recreated topics, whose current id differs from `topic_ids`."""
+        """Return the offsets without those of topics that were created again since: their current id differs from
+        `topic_ids`."""
         gone = {topic for topic, known in topic_ids.items() if self.topic_ids.get(topic, known) != known}
         return {key: offset for key, offset in offsets.items() if key[0] not in gone}
 

@@ -1,5 +1,5 @@
-"""A scan: the columns, the filter and the bounds of a read of a table. It is planned when its reader is made, which
-reads Arrow batches by several threads."""
+"""A scan: the columns, the filter and the bounds of a read of a table. Its reader decodes Arrow batches in several
+threads. The read is planned when the reader is made."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scan(ABC):
-    """The choice of what is read from a table, and how. Nothing is opened before `reader` is called."""
+    """The columns, the filter and the bounds of a read of a table. Nothing is opened before `reader` or `batches` is
+    called."""
 
     columns: tuple[str, ...]
     """The names of the columns. A scan without columns still counts its rows."""
@@ -62,9 +63,8 @@ class Scan(ABC):
 
     @abstractmethod
     def planned(self, columns: tuple[str, ...], pushed: PushedFilters | None) -> TableReader:
-        """Return the reader that plans and reads these columns. Its batches may have further columns. Raises
-        `Refused`.
-        """
+        """Make the reader of these columns, which plans the read and reads its tasks. Its batches may have further
+        columns. Raises `Refused`."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,7 +77,8 @@ class Scan(ABC):
         return pa.schema([known[name] for name in self.columns])
 
     def restricted(self, columns: tuple[str, ...] | None, wanted: pc.Expression | None) -> Self:
-        """Return the scan with fewer columns, and with a further filter."""
+        """Return a scan with fewer columns and a further filter. None for `columns` keeps the columns, None for
+        `wanted` adds no filter."""
         both = wanted if self.filter is None else self.filter if wanted is None else self.filter & wanted
         return replace(self, columns=self.columns if columns is None else columns, filter=both)
 
@@ -197,5 +198,5 @@ def offsets_within(start: int | None, end: int | None) -> PushedFilters:
 
 
 def size_of(task: Any) -> int:
-    """The bytes of the segments of a task; 0 for a task that consists of rows, which the plan has made."""
+    """The bytes of the segments of a task; 0 for a task that consists of rows."""
     return sum(getattr(each, "size", 0) for each in task)

@@ -89,9 +89,8 @@ def topic_scan(
 def decoding_of(
     scan: TopicScan, registry: str | None, schema: GivenSchema | None, sample_rows: int, on_error: OnError
 ) -> ColumnDecoding | None:
-    """Return the decoding of the values of a scan, which names a value that it cannot decode by topic, partition and
-    offset. Return None if the values stay as they are. Raises what `topic_scan` raises.
-    """
+    """Make the decoding of the values of a scan. Its errors name a value by topic, partition and offset. Returns None
+    if the values are not decoded. Raises what `topic_scan` raises."""
     check_on_error(on_error)
     if registry is None and schema is None:
         if on_error == "keep":
@@ -163,23 +162,25 @@ def read_topic(
     | `place`        | log directories, tiered storages, bootstrap addresses: each offset comes from the cheapest     |
     | `start`, `end` | see `Bound`: an offset, a time, or offsets by partition                                        |
     | `columns`      | the columns to decode, in this order; `headers` of records only if it is named                 |
-    | `filter`       | rows for which it is true; what it says of partition, offset and timestamp prunes the plan     |
+    | `filter`       | keeps the rows for which it is true; its bounds on partition, offset and timestamp prune the   |
+    |                | plan                                                                                           |
     | `snapshot`     | what `moldau spark snapshot` prints: the read ends there, and is refused if files have changed |
     | `table`        | records, latest, batches, offsets, groups, transactions, topics, segments                      |
     | `batch_rows`   | the most rows of a batch                                                                       |
-    | `threads`      | they decode ahead of the caller: one a core by default, four at most; 0 decodes in the caller  |
+    | `threads`      | how many decode ahead of the caller (default: one for each core, at most four); 0 decodes in   |
+    |                | the thread of the caller                                                                       |
     | `progress`     | called with a `Progress` in the thread of the caller, for each batch                           |
     | `options`      | further options of the data source, by name: `failOnDataLoss`, security of brokers             |
-    | `registry`     | a URL or a directory of schemas: `value` becomes JSON, decoded as its frame says, which is     |
-    |                | before the value or in a header of the record                                                  |
-    | `schema`       | `value` has this type: `sample` takes it from `sample_rows` of the values; a JSON Schema, the  |
+    | `registry`     | a URL or a directory of schemas: `value` becomes JSON, decoded by the schema that its frame    |
+    |                | names; the frame is before the value or in a header of the record                              |
+    | `schema`       | the type of `value`: `sample` takes it from `sample_rows` of the values; or a JSON Schema, the |
     |                | path of one, or a type of Arrow. Without `registry` the values are plain JSON                  |
     | `on_error`     | a value that cannot be decoded ends the read (`fail`), is null (`null`), or is null with its   |
     |                | bytes in the column `misfit` (`keep`)                                                          |
 
-    Rows of a partition come in the order of their offsets. Computed batches that wait take 64 MiB; a reader that is
-    dropped ends its threads. Raises `Refused`, `DataLost` (both name topic, partition and offset), `MalformedMessage`
-    (it names file and position) and OSError, when it is called or from the reader.
+    Rows of a partition come in the order of their offsets. At most 64 MiB of computed batches wait for the caller. A
+    reader that is dropped ends its threads. Raises `Refused`, `DataLost` (both name topic, partition and offset),
+    `MalformedMessage` (it names file and position) and OSError, when it is called or from the reader.
     """
     return topic_scan(
         place,
