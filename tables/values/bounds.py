@@ -49,7 +49,8 @@ StopIteration if there is none."""
 
 @cache
 def scanner(parse_float: Callable[[str], object] | None = None) -> Scan:
-    """Make a `Scan`. `parse_float`: see `parse_json`."""
+    """Return the function with which Python's `json` parses one value at a position of a text. `parse_float`: see
+    `parse_json`."""
     scan: Scan = json.JSONDecoder(parse_float=parse_float).scan_once  # type: ignore[attr-defined]
     return scan
 
@@ -75,10 +76,11 @@ def value_count_error(size: int) -> HostileValue:
 
 
 def parse_json(data: bytes | memoryview, parse_float: Callable[[str], object] | None = None) -> Any:
-    """Parse JSON that is not nested too deeply. `parse_float`: makes the value for the text of a number that is no
-    integer; None makes floats. Raises `HostileValue`, and ValueError for a text that is not JSON.
+    """Parse JSON that is not nested too deeply. `parse_float`: a function that makes a value from the text of a number
+    with a fraction or an exponent; None makes floats. Raises `HostileValue`, and ValueError for a text that is not
+    JSON.
 
-    The number of values need not be checked: each value within a JSON value takes two bytes.
+    The number of values is not checked, because each value within a JSON value takes two bytes.
     """
     data = bytes(data)
     if has_many_brackets(data) and json_depth(data) > DEPTH_MAX:

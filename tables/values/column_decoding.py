@@ -35,16 +35,16 @@ def values(
 ) -> pa.ChunkedArray:
     """Decode values that a schema registry has framed (Avro, Protobuf, JSON) by the schemas that their frames name.
 
-    `rows` are rows with the column, or the column itself. `registry` is a URL or a directory. `returns` is the type of
-    the result, a struct whose fields are matched by name. A record of Avro or Protobuf that has none of these fields is
-    of another type, and cannot be decoded. If `returns` is None, the result is JSON. A null value gives null.
+    `rows`: rows with the column `column`, or the column itself. `registry`: a URL or a directory. `returns`: the type
+    of the result, a struct whose fields are matched by name; None returns JSON. A record of Avro or Protobuf that has
+    none of these fields is of another type, and cannot be decoded. A null value gives null.
 
-    A frame may be in a header of the record if the rows have the column `headers`, as `read_topic` gives it. For the
-    column `key` the header of keys counts, for any other column that of values.
+    A frame may be in a header of the record if the rows have the column `headers`, as `read_topic` gives it. The column
+    `key` has the frames of keys, any other column those of values.
 
     A value that cannot be decoded raises `ValueNotDecoded`, which names its topic, partition and offset if the rows
     have them; with on_error="null" it becomes null. In both cases a registry that does not answer raises
-    `RegistryNotReached`, and a library that is not installed raises `Refused`: no value is known to be wrong then.
+    `RegistryNotReached`, and a library that is not installed raises `Refused`, because the values may be valid.
     """
     import pyarrow as pa
 
@@ -80,7 +80,8 @@ def is_headers(kind: pa.DataType) -> bool:
 
 
 def check_on_error(on_error: str, *, keeps: bool = True) -> None:
-    """Raise `Refused` if `on_error` is none of `OnError`, or if it is `keep` and no column can keep such a value."""
+    """Raise `Refused` if `on_error` is not one of `OnError`. `keep` is refused without `keeps`: it needs rows that get
+    a column for the values that were not decoded."""
     if on_error == "keep" and not keeps:
         raise Refused("on_error: keep needs the rows of a read (read_topic), which get a column for such values")
     if on_error not in ("fail", "null", "keep"):

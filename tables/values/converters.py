@@ -22,7 +22,7 @@ from moldau.tables.values.registry import ValueNotDecoded
 
 Converter = Callable[[Any], Any]
 EXACT_MAX: Final = 1 << 53
-"""The integer from which on a double may stand for the text of another integer."""
+"""The integer below which a double holds every integer exactly."""
 
 
 class ConvertedType(NamedTuple):

@@ -25,7 +25,7 @@ INSTALL: Final = "pip install 'moldau[schemas]'"
 SCHEMAS_MAX: Final = 500
 """The most schemas that are kept in memory. If there are more, all are dropped and fetched again."""
 ASKED_AGAIN_S: Final = 10
-"""The time (s) after which a schema that could not be had is asked for again."""
+"""The time (seconds) after which a schema that the source did not have is requested again."""
 NAMED_MAX: Final = 10
 """The most fields in the message of an error."""
 NOT_HELD: Final = (TypeError, ValueError, OverflowError)
@@ -44,12 +44,13 @@ class NoDecoder(NamedTuple):
 
     reason: str
     until_s: float
-    """The time until which the schema is not asked for again: it may be registered meanwhile."""
+    """The time (seconds of a monotonic clock) until which the schema is not requested again. It may be registered
+    meanwhile."""
 
 
 class FramedValueDecoder:
     """Decodes framed values. Each schema is fetched once, unless there are more than `SCHEMAS_MAX`. A schema that the
-    source does not have yet, because its registry lags behind another one, is asked for again after `ASKED_AGAIN_S`."""
+    source does not have is requested again after `ASKED_AGAIN_S`, because a registry may lag behind another one."""
 
     def __init__(self, source: SchemaSource, now_s: Callable[[], float] = monotonic) -> None:
         """`now_s`: a monotonic clock."""
@@ -60,9 +61,8 @@ class FramedValueDecoder:
     def decode(self, value: bytes, wanted: Set[str] = frozenset()) -> object:
         """Decode one framed value.
 
-        A record of Avro or Protobuf without any of the `wanted` fields is of another type: its frame names another
-        schema, or another message of the schema. `ValueNotDecoded` is raised for it. Also raises what the method
-        `decoder` and the function `decode_payload` raise.
+        `wanted`: names of fields. A record of Avro or Protobuf that has none of them is of another type, and raises
+        `ValueNotDecoded`. Also raises what the method `decoder` and the function `decode_payload` raise.
         """
         framed = split_frame(value)
         decoder = self.decoder(framed.schema_id)
@@ -106,8 +106,8 @@ def decode_payload(decoder: Decoder, framed: FramedPayload) -> object:
 
 
 def decoder_of(schema: Schema, schema_id: SchemaId) -> Decode:
-    """Make the function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read, and
-    `Refused` if its library is not installed, which says nothing about the value."""
+    """Make the function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read.
+    Raises `Refused` if the library for the schema is not installed: its values may be valid."""
     kinds = {"AVRO": avro_decoder, "PROTOBUF": protobuf_decoder, "JSON": json_decoder}
     if schema.kind not in kinds:
         raise ValueNotDecoded(f"schema {schema_id} is of type {schema.kind}, not one of {', '.join(kinds)}")

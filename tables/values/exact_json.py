@@ -1,8 +1,8 @@
-"""JSON that is written again with the digits that its numbers had when it was parsed. A float keeps about 17 digits,
-and makes 1.1 of `1.10`.
+"""Keeps the digits of numbers if JSON is parsed and written again. A float keeps about 17 digits, and makes 1.1 of
+`1.10`.
 
-A number that a float would not write as it was is parsed into an `ExactNumber`. `exact_text` makes numbers of these
-texts again.
+A number that a float would change is parsed into an `ExactNumber`, which is a text. `exact_text` makes numbers of these
+texts after the JSON was written.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from typing import Any, Final
 
 MARK: Final = os.urandom(8).hex()
-"""The beginning of a text that stands for a number. It is random, so that no text of a record begins with it."""
+"""The beginning of each `ExactNumber`. It is random, so that no text of a record begins with it."""
 _MARKED: Final = re.compile(f'"{MARK}([^"]*)"')
 
 
 class ExactNumber(str):
-    """The text that stands for a number: `MARK`, and the digits."""
+    """A text in place of a number: `MARK`, then the digits."""
 
     @property
     def digits(self) -> str:
@@ -31,12 +31,12 @@ def exact_number(digits: str) -> float | ExactNumber:
 
 
 def exact_text(written: str) -> str:
-    """Return a JSON text that `json` has written, with numbers in place of the texts that stand for them."""
+    """Return a JSON text that `json` has written, with a number in place of each `ExactNumber`."""
     return _MARKED.sub(r"\1", written) if MARK in written else written
 
 
 def plain_value(value: Any) -> Any:
-    """Return a parsed value with floats in place of the texts that stand for numbers, at each depth."""
+    """Return a parsed value with a float in place of each `ExactNumber`, at each depth."""
     if isinstance(value, dict):
         return {key: plain_value(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -77,7 +77,8 @@ def header_name(column: str) -> str:
 
 
 def framed_data(data: bytes | None, headers: Iterable[tuple[str, bytes | None]], column: str) -> bytes | None:
-    """Return the key or the value of a record with its frame. `column`: as in `header_name`."""
+    """Return a key or a value together with its frame: a `HeaderFramed` if a header has the frame, otherwise `data`
+    itself. `column`: as in `header_name`."""
     name, frame = header_name(column), None
     for each, value in headers:
         if each == name:
@@ -86,8 +87,9 @@ def framed_data(data: bytes | None, headers: Iterable[tuple[str, bytes | None]],
 
 
 def framed_column(data: Any, headers: Any, column: str) -> list[bytes | None]:
-    """Return the keys or values of rows with their frames. `data`: the Arrow array of the bytes. `headers`: the Arrow
-    array of the headers, lists of (key, value); None if the headers are not known. `column`: as in `header_name`."""
+    """Return the keys or values of rows together with their frames, as `framed_data` does. `data`: the Arrow array of
+    the bytes. `headers`: the Arrow array of the headers, lists of (key, value); None if the headers are not known.
+    `column`: as in `header_name`."""
     found: list[bytes | None] = data.to_pylist()
     if headers is None or headers.null_count == len(headers):
         return found

@@ -22,7 +22,7 @@ PARTS: Final = ("key", "value", "headers")
 HIDDEN_TEXT: Final = "***"
 """The text that replaces a hidden value."""
 DROP_VALUE: Final = object()
-"""The result of a change that removes the value. A whole key or value then becomes empty."""
+"""The result of a change that removes a field or a header. A whole key or value becomes empty."""
 INTERNAL: Final = "__"
 
 Change: TypeAlias = Callable[[Any], object]

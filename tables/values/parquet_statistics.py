@@ -1,6 +1,6 @@
-"""The columns of a Parquet file that have statistics: all but floats.
+"""Chooses the columns of a Parquet file that get statistics: all but floats.
 
-The least and the greatest value leave NaN out. Engines that rely on them miss a row that is NaN
+The least and the greatest value of a column do not count NaN. Engines that rely on them miss a row that is NaN
 (findings/parquet_nan_depends_on_row_groups.sh), or read it as another number
 (findings/datafusion_reads_nan_as_another_number.sh).
 """

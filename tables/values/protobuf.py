@@ -26,7 +26,8 @@ from moldau.tables.values.frames import message_path
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 PATHS_MAX: Final = 1_000
-"""The most message types, by their path, that are remembered for a schema, because a frame can name any path."""
+"""The most message types of a schema that are remembered by their path. There is a limit because a frame can name any
+path."""
 JSON_TYPES: Final = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 """The message types that represent JSON, and can contain themselves."""
 _IN_LIBRARIES: Final = re.compile(r"google/(?:protobuf|type)/[a-z_]+\.proto")
@@ -42,9 +43,9 @@ class JsonValue:
 
 
 class ProtobufSchema:
-    """The files of a Protobuf schema, in two descriptor pools. In the second pool enums are integers, because with the
-    enums of proto2 the library would put a number without a name among the unknown fields, and out of its position in a
-    list."""
+    """The files of a Protobuf schema, in two descriptor pools. In the second pool, which decodes, enums are integers.
+    With an enum of proto2 the library would move a number without a name from its position in a list to the unknown
+    fields."""
 
     def __init__(self, schema: Schema) -> None:
         """Parse the schema. Raises `ValueNotDecoded`, ImportError, and TypeError of the library if the files do not fit

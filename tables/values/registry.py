@@ -309,9 +309,9 @@ class _LimitedHttps(HTTPSHandler):
 
 
 def error_code(answer: HTTPError) -> object:
-    """Return the `error_code` in the answer of a registry that does not have a schema; None for any other answer. A 404
-    without an `error_code` comes from another kind of server, or means that the path is wrong.
-    """
+    """Return the `error_code` in a response 404 of a registry, which then does not have the schema. Returns None for
+    any other response. A 404 without an `error_code` comes from another kind of server, or means that the path is
+    wrong."""
     if answer.code != HTTPStatus.NOT_FOUND:
         return None
     try:

@@ -39,8 +39,8 @@ GivenSchema: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | pa.DataTy
 SAMPLE: Final = "sample"
 SAMPLE_ROWS: Final = 10_000
 PROPERTIES_MAX: Final = 200
-"""The most property names of the objects at one place of a sample. If the objects have more names, these are taken for
-the keys of a map."""
+"""The most property names of the objects at one place of a sample. If there are more, the names are taken for the keys
+of a map."""
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 

@@ -136,9 +136,8 @@ def names_differing_by_case(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def ambiguous_paths(kind: pa.DataType) -> list[str]:
-    """Return the fields of a struct whose names equal the path of a nested field, such as `a.b` if there is also a
-    struct `a` with a field `b`. Iceberg cannot distinguish the two.
-    """
+    """Return the fields of a struct whose names are also the path of a nested field, such as `a.b` if there is a struct
+    `a` with a field `b`. Iceberg cannot distinguish the two."""
     dotted = [each.name for each in kind if "." in each.name]
     if not dotted:
         return []
@@ -179,8 +178,7 @@ def list_of(of_one: pa.DataType) -> pa.DataType:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that the decoders use for a column, given the type in the schema of a stored table. It has 32-bit
-    offsets."""
+    """Convert the type of a column in a stored table into the type that the decoders use, which has 32-bit offsets."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):

@@ -195,7 +195,7 @@ def codec_names(numbers: NDArray[np.int32]) -> pa.Array:
 def is_aborted(
     wanted: Slice, found: NDArray[np.void], base: NDArray[np.int64], attributes: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """A mask of the batches with records of the aborted transactions of the slice."""
+    """Return a mask of the batches that belong to the aborted transactions of the slice."""
     import numpy as np
 
     aborted = np.zeros(len(base), np.bool_)

@@ -82,7 +82,8 @@ class LatestReader(RecordsReader):
 
 
 def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
-    """Yield the slice, or its parts of about `size_max` bytes if its source is read by offsets."""
+    """Yield the parts of a slice, of about `size_max` bytes each, if its source is read by offsets. Otherwise yield the
+    slice."""
     from moldau.tables.origins.port import BatchSource
 
     if wanted.size <= size_max or not isinstance(wanted.source, BatchSource):

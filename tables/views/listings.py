@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class ListingReader:
-    """Reads the tables `topics` and `segments`, which have one row for each listed partition or segment. `tasks` makes
-    all rows, and each task is some of them."""
+    """Reads the tables `topics` and `segments`, which have one row for each listed partition or segment. A task
+    consists of rows that `tasks` has made."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options

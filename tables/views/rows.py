@@ -33,6 +33,6 @@ def batched(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, ...]]:
 
 
 def time_of(milliseconds: int | None) -> int | None:
-    """Convert a time into a value of Arrow's timestamp type, in microseconds, at most `TIME_MS_MAX`. None for -1, which
-    means no time."""
+    """Convert a time (ms) into a value of Arrow's timestamp type (microseconds), at most `TIME_MS_MAX`. Returns None
+    for None and for a negative time, which means that there is none."""
     return min(milliseconds, TIME_MS_MAX) * 1000 if milliseconds is not None and milliseconds >= 0 else None
