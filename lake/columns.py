@@ -1,16 +1,16 @@
 """Makes the rows of a table from the records of a topic: raw columns, or keys and values that are decoded in their
 forms.
 
-| column | type | |
-|---|---|---|
-| `key` | binary | or that of its form (`forms.py`) |
-| `partition`, `offset`, `timestamp` | int, long, timestamptz | the place and the time of the record; never null |
-| `headers` | list of (key, value) | if they are asked for |
-| `value` | binary | or that of its form: a record is a struct, a change event (`debezium.py`) its row |
+| column | type |
+|---|---|
+| `key` | binary, or the type of its form (`forms.py`) |
+| `partition`, `offset`, `timestamp` | int, long, timestamptz: the place and the time of the record; never null |
+| `headers` | list of (key, value), if headers were requested |
+| `value` | binary, or the type of its form; for a change event the type of its row |
 
 In a flat table the fields of structs are columns (`flattening.py`). A record that does not fit is a `Misfit`: its key
 or value is not of its form, has no schema, or does not have the type that the column has evolved to; or its timestamp
-is in no year that a table can have.
+is outside of the years 1 to 9999.
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ class TypedColumn:
         return [self.name, *([HEADERS] if self._form.reads_headers else [])]
 
     def decode(self, batch: pa.RecordBatch, *, may_become_null: bool = True) -> DecodedColumn:
-        """Decode the values of a batch of records. Values that cannot be decoded are returned as misfits, and without
-        `may_become_null` those that decode to null. Raises `RegistryNotReached`, or `Refused` if a library is missing;
-        in both cases the values may be valid."""
+        """Decode the values of a batch of records. A value that cannot be decoded is a misfit. A value that decodes to
+        null is a misfit unless `may_become_null`. Raises `RegistryNotReached`, or `Refused` if a library is missing; in
+        both cases the values may be valid."""
         values = self._values(batch)
         self._learn(values)
         misfits, deleted, found = {}, [], []
@@ -193,8 +193,8 @@ class TypedColumn:
         return DecodedColumn(column.flatten() if self._is_flat else [column], misfits, deleted)
 
     def meet(self, batch: pa.RecordBatch) -> None:
-        """Widen the type of the column for the schemas that the values of a batch of records name, without decoding
-        the values. Raises what `decode` raises."""
+        """Widen the type of the column for the values of a batch of records, by the schemas that they name. The values
+        are not decoded. Raises what `decode` raises."""
         values = self._values(batch)
         self._learn(values)
         for value in values:
@@ -274,8 +274,8 @@ class DecodedColumn(NamedTuple):
 
 
 class DecodedColumns:
-    """Makes rows with decoded keys or values. `schema` grows with the values that are met. The table must have this
-    schema before it gets rows that were made with it."""
+    """Makes rows with decoded keys or values. `schema` grows with the values that are met. The table must have the
+    grown schema before rows are written to it."""
 
     def __init__(self, *typed: TypedColumn, has_headers: bool) -> None:
         self._typed = {each.name: each for each in typed}

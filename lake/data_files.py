@@ -42,7 +42,7 @@ FILE_SIZE_MAX: Final = 256 << 20
 OPEN_MAX: Final = 24
 """The most open files. A row of a further partition closes the file that was opened first."""
 METRICS: Final = "write.metadata.metrics."
-"""The prefix of the properties of a table that say how its columns are described in manifests."""
+"""The prefix of the properties of a table that control how its columns are described in manifests."""
 
 
 @dataclass(slots=True)
@@ -56,8 +56,8 @@ class OpenFile:
     rows: list[pa.RecordBatch] = field(default_factory=list)
     runs: RunsBuilder = field(default_factory=RunsBuilder)
     values: dict[str, object] = field(default_factory=dict)
-    """The values of the fields of the file's partition, without that of the time. pyiceberg does not find those for
-    fields of structs (`findings/pyiceberg_added_files_lose_nested_partitions.sh`)."""
+    """The values of the partition fields of the file, other than the time. pyiceberg does not find the values of fields
+    within structs (`findings/pyiceberg_added_files_lose_nested_partitions.sh`)."""
     buffered_size: int = 0
     size: int = 0
 
@@ -176,10 +176,10 @@ class AttemptFiles:
 def described_file(io: FileIO, metadata: TableMetadata, location: str, footer: pq.FileMetaData) -> DataFile:
     """Describe a data file for a snapshot, without bounds that would hide a row of the file from readers.
 
-    pyiceberg 0.12 joins the bounds that the row groups of a column have. Parquet has none for a row group whose least
-    or greatest value is longer than 4 KiB, so a column with such a row group gets none. pyiceberg also fails if it has
-    to shorten a text after the letter U+D7FF, whose successor is not a letter: the texts are then described whole. It
-    warns of each float, which has no statistics, unless it is told to leave it out.
+    pyiceberg 0.12 joins the bounds that the row groups of a column have. Parquet writes none for a row group whose
+    least or greatest value is longer than 4 KiB. So a column with such a row group gets no bounds. pyiceberg also fails
+    if it has to shorten a text after the letter U+D7FF, whose successor is not a letter: texts are then described
+    whole. pyiceberg warns of each float column, because it has no statistics, unless a property excludes the column.
     """
     schema = metadata.schema()
     ids = parquet_path_to_id_mapping(schema)

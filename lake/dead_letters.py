@@ -46,9 +46,10 @@ class DeadLetters:
         return replace(ledger, mode="append", offsets={})
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
-        """The partition and offset of each dead letter at or after these offsets. They are left from a round whose rows
-        were not committed, because of a crash or of a lost response. Letters that were added for a round that was given
-        up are dropped. Raises `WriterReplaced`.
+        """Return the partition and offset of each dead letter at or after these offsets. The table has such letters
+        after a round whose rows were not committed, because of a crash or of a lost response.
+
+        Letters that were added for a round that was given up are dropped. Raises `WriterReplaced`.
         """
         self._letters = []
         begun = self._table.begin()

@@ -75,7 +75,7 @@ class ErasedOffsets:
         self.runs = {each: np.array(sorted(of), np.int64) for each, of in runs.items() if of}
 
     def among(self, rows: pa.RecordBatch) -> pa.Array:
-        """For each row, whether it is of an erased record, by its `partition` and `offset`."""
+        """Return a mask of the rows of erased records, by their `partition` and `offset`."""
         partitions, offsets = (np.asarray(rows.column(name)) for name in PLACE[:2])
         found = np.zeros(len(offsets), np.bool_)
         for partition, runs in self.runs.items():

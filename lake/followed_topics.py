@@ -111,8 +111,8 @@ class FollowedTopics:
             self.topics[name] = FollowedTopic(replace(self._choices, topic=name))
 
     def catch_up(self) -> None:
-        """Bring each table up to the records that can be read now, round by round. If there is only one topic, raises
-        what its follower raises."""
+        """Run rounds for each topic until its table has all records that can be read now, or the topic fails. If there
+        is only one topic, raises what its follower raises."""
         waiting = [each for each in self.topics.values() if not each.is_ended]
         while waiting and not self._is_stopping():
             waiting = [each for each in waiting if not self._is_stopping() and self._is_behind_after_a_round(each)]

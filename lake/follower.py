@@ -43,7 +43,7 @@ class FollowProgress:
     """The figures of a follower for the metrics and the progress messages."""
 
     offsets: dict[int, int] = field(default_factory=dict)
-    """The next offset of each partition that the table will take."""
+    """For each partition, the offset from which the next round reads."""
     ends: dict[int, int] = field(default_factory=dict)
     """The ends of the partitions in the log, by the last listing."""
     rows_count: int = 0
@@ -62,7 +62,7 @@ class FollowProgress:
 
     @property
     def lag(self) -> int:
-        """The number of offsets that can be read and that the table does not have."""
+        """The number of offsets that the places show and that the table does not have."""
         return sum(max(0, end - self.offsets.get(partition, 0)) for partition, end in self.ends.items())
 
 

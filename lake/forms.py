@@ -63,14 +63,14 @@ class ValueReading(NamedTuple):
 
 
 class Form(Protocol):
-    """A form of keys or values: decodes their bytes."""
+    """A form of keys or values: it tells the type of a value and decodes it."""
 
     reads_headers: bool
     """Whether a header of the record may have the frame of a value."""
 
     def read(self, data: bytes) -> ValueReading:
-        """Examine the bytes of a value. Raises `ValueNotDecoded` if they are not of this form. If it raises
-        `RegistryNotReached` or `Refused`, it is not known whether they are."""
+        """Examine the bytes of a value. Raises `ValueNotDecoded` if they are not of this form. Raises
+        `RegistryNotReached` or `Refused` if that cannot be told."""
 
 
 class NumberFormat(NamedTuple):
@@ -196,7 +196,8 @@ class JsonForm:
             self._take(schema)
 
     def learn(self, values: Iterable[bytes]) -> None:
-        """Make the schema from a sample of values, if there is none yet. Values without a type leave it open."""
+        """Make the schema from a sample of values, if there is none yet. If the sample gives no type, there is no
+        schema either."""
         if self.schema is None:
             with suppress(NoSample):
                 self._take(json_schema_of(_rows_of(values) if self._is_enveloped else values))

@@ -83,7 +83,7 @@ def _in_partitions(rows: Rows) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """The keys that the changes of a round concern."""
+    """The keys of the changes of a round, with the partition and the time of each change."""
 
     key_identities: pa.Array
     partitions: pa.Array
@@ -92,14 +92,14 @@ class ChangedKeys:
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """The least and the greatest value of each scalar field of the keys, by path."""
     others: Callable[[], pa.Array | None] = lambda: None
-    """Returns the identity and partition of each further change of a key, which is the last one of its partition and
-    older than that of another partition. It has replaced the row of its partition nevertheless."""
+    """Returns the further changes of these keys, each as its key's identity and its partition; None if there are none.
+    Such a change is the last one of its key in its partition, and older than that of another partition. It has
+    nevertheless replaced the row that came from its partition."""
 
     @classmethod
     def of(cls, rows: pa.Table, others: Callable[[], pa.Table | None] = lambda: None) -> ChangedKeys:
-        """The keys of changed rows. `rows` has each key once; `others` returns the older changes of the same keys in
-        other partitions; None if there are none. It is called only if they may matter.
-        """
+        """Make the keys of changed rows. `rows` has each key once. `others` returns the older changes of these keys in
+        other partitions, or None; it is called only if they may matter."""
         bounds = {}
         for path, leaf in scalar_fields_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
@@ -118,15 +118,13 @@ class ChangedKeys:
         return len(self.key_identities)
 
     def has(self, rows: Rows) -> pa.Array:
-        """For each row, whether its key is among these keys."""
+        """Return a mask of the rows whose key is among these keys."""
         return pc.is_in(key_identities(rows), value_set=self.key_identities)
 
     def are_older(self, rows: Rows) -> pa.Array:
-        """For each row of a table, whether the change of its key is older than the row. This is possible only if the
-        two come from different partitions: a key is in several if the topic was given more partitions. A change from
-        the row's own partition is always newer. Of two equal timestamps, the one in the higher partition counts as
-        later.
-        """
+        """Return a mask of the rows of a table that are later than the change of their key. A change from the row's own
+        partition is always later than the row. A key is in several partitions if the topic was given more of them. Of
+        two equal timestamps, the one in the higher partition counts as later."""
         changed = pc.index_in(key_identities(rows), value_set=self.key_identities)
         partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
         is_higher = pc.greater(rows.column("partition"), partitions)
@@ -176,7 +174,7 @@ NO_KEYS: Final = ChangedKeys(
 
 
 def check_key_type(kind: pa.DataType, path: str = KEY) -> Sequence[str]:
-    """The paths of the lists and maps in a key type, because keys with these have no identity."""
+    """Return the paths of the lists and maps in a key type. Keys with these have no identity."""
     if pa.types.is_struct(kind):
         return [each for inner in kind for each in check_key_type(inner.type, f"{path}.{inner.name}")]
     return [path] if pa.types.is_nested(kind) else []

@@ -127,7 +127,8 @@ class Layout:
 
 
 def layout_of(spec: PartitionSpec, schema: Schema, properties: Mapping[str, str]) -> Layout:
-    """Return the layout of a table. Raises `Refused` if the table is partitioned in a way that is not supported."""
+    """Return the layout of a table. Raises `Refused` if the table is partitioned in a way that is not supported: only a
+    unit of the time and the values of fields are."""
     unit, fields = None, []
     for each in spec.fields:
         path = schema.find_column_name(each.source_id)

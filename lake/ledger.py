@@ -49,7 +49,7 @@ class Ledger:
     writer: str
     """The id of the process that wrote this ledger."""
     offsets: Mapping[int, int]
-    """The next offset of each partition that the table will take."""
+    """For each partition, the offset from which the next round reads."""
     topic_id: str | None = None
     cluster_id: str | None = None
     taken: Mapping[int, RecordDigests] | None = None
@@ -74,7 +74,8 @@ class Ledger:
         return {name: value for name, value in named.items() if value is not None}
 
     def reaching(self, offsets: Mapping[int, int], taken: Mapping[int, RecordDigests] = NOTHING_TAKEN) -> Ledger:
-        """Return the ledger after a commit that reads up to `offsets`, and for which the records `taken` were read."""
+        """Return the ledger after a commit. `offsets`: the offsets up to which the commit reads. `taken`: the digests
+        of the records that were read for it."""
         known = self.taken
         if known is not None:
             known = {**known, **{each: known.get(each, RecordDigests()).plus(more) for each, more in taken.items()}}

@@ -95,8 +95,9 @@ class TopicTail:
             yield making.rows(batch)
 
     def changes(self, source: PinnedTable, files: Sequence[StoredFile]) -> tuple[pa.Table, ChangedKeys]:
-        """Return the last row of each key in the tail, unless the tail deletes it, and all keys of the tail. Keys whose
-        row in one of the table's `files` is later are left out. The result stays in memory from the first scan on."""
+        """Return the last row of each key in the tail, and all keys of the tail. A key that the tail deletes has no
+        row. A key is left out if its row in one of the table's `files` is later. The result stays in memory from the
+        first call on."""
         if self._settled is None:
             rows, keys = self._rows_and_keys(source.target)
             schema = source.metadata.schema()
@@ -234,7 +235,7 @@ def may_have_rows(pushed: PushedFilters, wanted: Slice) -> bool:
 
 
 def iceberg_predicate(pushed: PushedFilters) -> BooleanExpression:
-    """Convert bounds into an Iceberg predicate, by which files are left out."""
+    """Convert bounds into an Iceberg predicate, with which a scan leaves out files."""
     found: list[BooleanExpression] = []
     for name, (start, end) in (("partition", pushed.numbers), ("offset", pushed.offsets)):
         if start != ALL_VALUES[0]:
@@ -380,17 +381,18 @@ def table(
     |---------------------------------|--------------------------------------------------------------------------------|
     | `warehouse`, `name`             | the directory of `moldau follow-table`, and the topic or NAMESPACE.NAME        |
     | `catalog`, `catalog_properties` | a catalog of pyiceberg, in place of a warehouse, which is None then            |
-    | `live`                          | the places of the topic, as of `moldau.read_topic`; without them the table     |
+    | `live`                          | the places of the topic, as in `moldau.read_topic`; None reads the table alone |
     | `registry`                      | the schemas, if the table was begun with them                                  |
     | `misfits`                       | a record of the tail that does not fit ends the read (suspend), or is left out |
     |                                 | (skip), as `follow-table` does with skip and dead-letter                       |
-    | `filter`, `threads`, `progress`, `options` | as of `moldau.read_topic`                                           |
+    | `filter`, `threads`, `progress`, `options` | as in `moldau.read_topic`                                           |
 
-    The relation is pinned when this returns: each scan of it has the same rows, whatever is committed meanwhile;
-    `renewed()` returns a newer one. It ends at the records that can be read from the places: a broker that is named
-    (host:port) shows its last commit, the files of a broker show what it wrote down in the last five seconds. In a
-    table by key the last record of a key in the tail replaces or deletes the row of the key. The changed rows of the
-    tail are kept in memory. Raises `Refused`, `DataLost`, `TopicRecreated`, `ValueNotDecoded`, `MalformedMessage`,
+    The relation is pinned when this returns: each scan of it has the same rows, whatever is committed meanwhile.
+    `renewed()` returns a newer one. The relation ends at the last record that the places show: a broker (host:port)
+    shows what is committed, the files of a broker may lag behind by five seconds.
+
+    In a table by key the last record of a key in the tail replaces or deletes the row of the key. The changed rows of
+    the tail are kept in memory. Raises `Refused`, `DataLost`, `TopicRecreated`, `ValueNotDecoded`, `MalformedMessage`,
     OSError and the errors of the catalog.
     """
     if (warehouse is None) == (catalog is None):

@@ -134,8 +134,8 @@ def dense_runs(partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> lis
 
 
 def follows(before: OffsetRun, after: OffsetRun, gap: int | None = None) -> bool:
-    """Whether the offsets of two neighbouring runs ascend, within one partition. If `gap` is given, it must be the
-    distance between the two runs."""
+    """Whether `after` continues `before`: both are of one partition, and its offsets are higher. With `gap` its first
+    offset must be the last one of `before` plus `gap`."""
     is_next = after.first > before.last if gap is None else after.first == before.last + gap
     return before.partition == after.partition and is_next
 

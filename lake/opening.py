@@ -178,7 +178,8 @@ def default_identifier(topic: str) -> tuple[str, ...]:
 
 
 def load_table(catalog: Catalog, name: str) -> Table:
-    """Load the table of a topic, or the table of this name with namespaces. Raises `Refused` if there is none."""
+    """Load a table. `name` is a topic, whose table has the default name, or the name of a table with its namespaces.
+    Raises `Refused` if there is no such table."""
     tried = [default_identifier(name)]
     if "." in name:
         tried.append(tuple(name.split(".")))
@@ -191,7 +192,7 @@ def load_table(catalog: Catalog, name: str) -> Table:
 
 
 def check_form(table: Table, wanted: TableForm) -> None:
-    """Raise `Refused` if the rows of a table are made in another form than `wanted`."""
+    """Raise `Refused` if the form of a table is not `wanted`, so that further rows would be made in another way."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     form_of(table.metadata.properties, schema).check(wanted, ".".join(table.name()))
 

@@ -52,7 +52,7 @@ def listed_files(table: Table, *, owns_metadata: bool) -> list[FoundFile]:
 
 
 def unneeded(table: Table, found: Sequence[FoundFile]) -> list[FoundFile]:
-    """Those of the listed files that a table does not need. Raises OSError."""
+    """Return the files in `found` that a table does not need. Raises OSError."""
     io = table.io
     if not found or not isinstance(io, PyArrowFileIO):
         return []

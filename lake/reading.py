@@ -20,7 +20,7 @@ from moldau.tables.refusals import Refused
 Offsets = Mapping[int, int]
 """An offset for each partition."""
 PLANS_MAX: Final = 8
-"""The most times that a round is planned again so that its size is about right."""
+"""The most times that a round is planned again to bring its size near to the wanted one."""
 
 
 class TopicReading:

@@ -36,7 +36,7 @@ class DeadLetterTable(Protocol):
 
 
 class Misfits:
-    """Treats the records of a round that do not fit."""
+    """Handles the records of a round that do not fit, as the user has chosen."""
 
     def __init__(self, topic: str, action: str) -> None:
         self._topic = topic
@@ -48,8 +48,8 @@ class Misfits:
         return batch
 
     def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        """Treat the records of a batch that do not fit (`misfits`) as the user has chosen. Raises `ValueNotDecoded` if
-        the follower suspends."""
+        """Handle the records of a batch that do not fit (`misfits`). Raises `ValueNotDecoded` if the follower suspends.
+        """
         if not misfits:
             return
         self.count += len(misfits)
@@ -64,7 +64,7 @@ class Misfits:
 
 
 class CountedMisfits(Misfits):
-    """Treats the misfits of a round that will be committed: the records that are read are counted, and misfits may
+    """Handles the misfits of a round that will be committed. All records that are read are counted, and misfits may
     become dead letters."""
 
     def __init__(self, topic: str, action: str, letters: DeadLetterTable | None, offsets: Mapping[int, int]) -> None:
@@ -80,8 +80,8 @@ class CountedMisfits(Misfits):
         return {each: RecordDigests(read, self._unfit.get(each, OffsetDigest())) for each, read in self._read.items()}
 
     def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Count the records of a batch. Returns those that are not dead letters already. After a crash between the two
-        commits of a round, some are."""
+        """Count the records of a batch. Returns the records that are not yet dead letters: after a crash between the
+        two commits of a round some already are."""
         self._read = add_digests(self._read, digests_by_partition(batch))
         if not self._stored:
             return batch
@@ -114,9 +114,8 @@ class RoundRows:
         return self._rows(self._dated(batch)).batch
 
     def collect(self, changes: KeyChanges, batch: pa.RecordBatch) -> None:
-        """Add the records of a batch to the changes of keys. In a table by key, a record whose key is missing or
-        decodes to null is a misfit, and a misfit does not count among the records of its key. Raises what `rows`
-        raises."""
+        """Add the records of a batch to the changes of keys. A record is a misfit if its key is missing or decodes to
+        null. A misfit does not count among the records of its key. Raises what `rows` raises."""
         found = self._rows(self._kept(self._dated(batch), without_key), is_by_key=True)
         changes.add(found.batch, found.deletes)
 

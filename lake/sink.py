@@ -291,9 +291,9 @@ class RewriteFiles(_OverwriteFiles):  # type: ignore[misc]
 
 class ConfirmingCatalog:
     """The catalog of an attempt, which checks whether a refused commit was made after all. A proxy that lost the
-    response of the catalog sends the commit again, and the catalog refuses it, because the first one has changed the
-    table. pyiceberg deletes the manifests of a refused commit (findings/pyiceberg_refused_commit_that_was_done.sh), so
-    the table is checked before."""
+    response of the catalog sends the commit again. The catalog refuses the second one, because the first one has
+    changed the table. pyiceberg deletes the manifests of a refused commit
+    (findings/pyiceberg_refused_commit_that_was_done.sh), so this class checks the table before."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -337,9 +337,8 @@ class CommitAttempt:
         return self._transaction.table_metadata
 
     def has(self, columns: pa.Schema) -> bool:
-        """Whether the table has these columns, with types that can hold their values. It may lack some, because a round
-        that was given up has widened the columns, or because another program has renamed or dropped one.
-        """
+        """Whether the table has these columns, with types that can hold their values. Some may be missing: a round that
+        was given up has widened the columns, or another program has renamed or dropped one."""
         return can_hold(schema_to_pyarrow(self.metadata.schema(), include_field_ids=False), columns)
 
     def evolve(self, columns: Columns) -> None:

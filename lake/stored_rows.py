@@ -26,8 +26,8 @@ from moldau.lake.columns import PLACE
 
 BATCH_ROWS: Final = 65_536
 BATCH_SIZE: Final = 8 << 20
-"""About how many bytes a batch has, uncompressed. Because of this limit the first rows of long values are read as soon
-as the first rows of short values."""
+"""The approximate size of a batch in bytes, uncompressed. A batch of long values thus has fewer rows, and a reader gets
+the first one as early as that of short values."""
 FIELD_ID: Final = b"PARQUET:field_id"
 
 
@@ -88,7 +88,7 @@ def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask
 def undeleted_filter(
     metadata: TableMetadata, io: FileIO, task: FileScanTask
 ) -> Callable[[pa.RecordBatch], pa.Array] | None:
-    """Return a function that tells, for each of some rows of a file, whether it is not deleted, by `partition` and
+    """Return a function that takes rows of a file and returns a mask of those that are not deleted, by `partition` and
     `offset`. Return None if another program has deleted no row of the file. Raises OSError."""
     if not task.delete_files:
         return None

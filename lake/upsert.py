@@ -33,10 +33,10 @@ IS_DELETION: Final = "$is_deletion"
 FILE_SIZE_MAX: Final = 64 << 20
 """The bytes of rows in memory for one file of a table by key, because a file that is replaced is held in memory."""
 KEYED_ROWS: Final = 1 << 20
-"""The number of rows whose keys are compared with all changed keys at once, at most those of a row group."""
+"""The number of rows of a file whose keys are compared with all changed keys at once."""
 GROUPS_PER_ROW_MAX: Final = 8
-"""Pairs of a key and a partition, of which most may have no row, are counted without numbering those with rows if there
-are at most so many for each row."""
+"""The most pairs of a key and a partition for each row, up to which an array has a place for each pair. If there are
+more, only the pairs that have a row are numbered."""
 
 
 class KeyChanges:
@@ -56,8 +56,8 @@ class KeyChanges:
             self._settle()
 
     def rows_and_keys(self, target: pa.Schema | None = None) -> tuple[pa.Table, ChangedKeys]:
-        """Return the last row of each key that is not deleted, and all keys, also the deleted ones. The keys have the
-        types that they have in a table with the columns `target`; None: the types that they have in the changes."""
+        """Return the last row of each key that is not deleted, and the keys of all changes, also of deletions.
+        `target`: the columns of the table, whose types the keys get; None keeps the types of the changes."""
         if not self._kept:
             return pa.table({}), NO_KEYS
         changed = self._keys_and_places()
@@ -206,8 +206,7 @@ def match_changed_keys(
 def without_older(
     rows: pa.Table, keys: ChangedKeys, older: pa.Array, target: pa.Schema
 ) -> tuple[pa.Table, ChangedKeys]:
-    """Return changed rows and keys without those that are in `older`: their change is older than the row
-    of the table."""
+    """Return changed rows and keys without the keys in `older`, whose row in the table is later than the change."""
     if not len(older):
         return rows, keys
     return rows.filter(pc.invert(pc.is_in(key_identities(key_columns(rows, target)), value_set=older))), keys.without(

@@ -68,8 +68,8 @@ class VerificationResult:
     records_count: int | None = None
     """The number of records in the log; None if its places were not given."""
     undecided_count: int = 0
-    """The number of keys without a row whose row may have been deleted by a record that the log does not have any more,
-    in another partition than those of the key's records in the log. The topic was given more partitions."""
+    """The number of keys without a row that may need none: a record in another partition may have deleted the row, and
+    the log does not have that record any more. This is possible only if the topic was given more partitions."""
     is_counted: bool = True
     """Whether the ledger states the records that were read. The ledger of a table that an earlier version began does
     not."""
