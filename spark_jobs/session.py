@@ -42,9 +42,8 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 """
-"""What the driver's JVM logs: errors, except for those of tasks, which the exception of the query has as well. With a
-configuration of its own Spark does not name its default one either.
-"""
+"""The configuration of the logs of the driver's JVM: errors, except for those of tasks, which the exception of the
+query has as well. With a configuration of its own Spark does not print the name of its default one."""
 DAEMON_MODULE: Final = "spark.python.daemon.module"
 DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
@@ -108,12 +107,12 @@ def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
 
 @contextmanager
 def without_worker_traces() -> Iterator[threading.Thread]:
-    """A context for starting processes. What they and their children write to standard error is passed on to that of
-    this process, without the traces of workers whose reader has hung up. A thread does this until the last of these
-    processes ends; a trace that is cut off then is left out.
+    """A context in which processes are started. A thread copies their standard error, and that of their children, to
+    that of this process, without the traces of workers whose reader has hung up. It ends with the last of these
+    processes; a trace that is cut off then is left out.
 
-    The setting for the daemon does not reach all workers: Spark starts those that look for data sources, and those that
-    plan a read, by pyspark's own daemon.
+    Spark starts some workers by pyspark's own daemon, which the setting for the daemon does not replace: those that
+    look for data sources, and those that plan a read.
     """
     terminal, (readable, writable) = os.dup(STDERR_DESCRIPTOR), os.pipe()
     thread = threading.Thread(target=_pass_on, args=(readable, os.dup(terminal)), name="stderr of Spark", daemon=True)
@@ -146,7 +145,7 @@ def _joined(*options: str | None) -> str:
 def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables of this process inside the `with`, and restore them after it.
 
-    The launcher of Spark reads its variables from the environment and nowhere else.
+    The launcher of Spark reads its variables only from the environment.
     """
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

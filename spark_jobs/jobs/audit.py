@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 TASK_SIZE: Final = 256 << 20
 """The least bytes of segments for one task of an audit, except for the last task."""
 SEGMENT_READ_CHECK: Final = "read"
-"""The check of the row that says how much of a segment was read."""
+"""The value of `check` in the row that says how much of a segment was read."""
 REMOVED_SEGMENT_CHECK: Final = "gone"
-"""The check of the row of a segment that was removed while the audit ran."""
+"""The value of `check` in the row of a segment that was removed while the audit ran."""
 FINDINGS: Final = StructType(
     [
         StructField("check", StringType()),
@@ -138,8 +138,8 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
 
 
 def places_of(parsed: ReadOptions) -> list[ReadOptions]:
-    """Return the options of a read once for each log directory and each tiered storage that they name, so that each
-    copy reads only one of them."""
+    """Split the options of a read: return a copy for each log directory and each tiered storage that they name, which
+    reads only this place."""
     directories = [replace(parsed, directories=(each,), stores=()) for each in parsed.directories]
     return [*directories, *(replace(parsed, directories=(), stores=(each,)) for each in parsed.stores)]
 
@@ -147,7 +147,7 @@ def places_of(parsed: ReadOptions) -> list[ReadOptions]:
 def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]:
     """Yield a slice for each segment, up to the high watermark.
 
-    `is_dense`: no replica and no storage shows that a cleaner works on the partition. Raises OSError and
+    `is_dense`: whether no replica and no storage shows that a cleaner works on the partition. Raises OSError and
     `MalformedMessage`.
     """
     for segment in offer.segments:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from moldau.tables.planning.bounds import OffsetRange
 
 STAGING_OPTION: Final = "exportto"
-"""The option that tells the tasks the compression and the directory of their files."""
+"""The option by which the tasks get the compression and the directory of their files."""
 FILE_ROW_COLUMNS: Final = StructType(
     [StructField("name", StringType()), StructField("rows", LongType()), StructField("size", LongType())]
 )

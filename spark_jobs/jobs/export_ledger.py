@@ -171,9 +171,8 @@ class ExportLedger:
 
 
 def check_topic_id(what: str, topic: str, known: str | None, topic_id: str | None) -> None:
-    """Raise `TopicRecreated` if both ids are known and differ. `what` is the beginning of the message: it names the
-    output of the topic with the id `known`.
-    """
+    """Raise `TopicRecreated` if both ids are known and differ. `what`: the beginning of the message, which names the
+    output of the topic with the id `known`. `topic_id`: the present id."""
     if None not in (known, topic_id) and known != topic_id:
         raise TopicRecreated(
             f"{what} of {topic} with the id {known}, which was deleted; the topic of this name now has the id "

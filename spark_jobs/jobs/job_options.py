@@ -21,8 +21,8 @@ PINNED_OPTIONS: Final = (
 def committed_by_default(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a job, with read_committed as the isolation level unless they choose one.
 
-    The data source reads uncommitted records by default, as Spark's Kafka connector does. A job takes the records that
-    it reads for the contents of the topic.
+    Without a choice the data source reads uncommitted records, as Spark's Kafka connector does. A job needs the
+    committed contents of the topic.
     """
     has_choice = any(name.lower() == ISOLATION for name in options)
     return dict(options) if has_choice else {**options, ISOLATION: "read_committed"}

@@ -111,7 +111,7 @@ class TargetTopic(NamedTuple):
 
 
 class PlannedReplay(NamedTuple):
-    """The plan of a replay, and what this run still has to do. It is found before Spark is started."""
+    """The plan of a replay, and the part of it that is left for this run. It is made before Spark is started."""
 
     job: ReplayJob
     plan: ReplayPlan
@@ -173,8 +173,8 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
 
 
 def options_of_ranges(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, str]:
-    """The options of Spark's source with which it reads exactly these offset ranges of the replayed topic, by
-    partition."""
+    """Return the options of Spark's source with which it reads exactly these ranges of the replayed topic. `ranges`:
+    the [start, end) offsets by partition."""
     starts = {(job.topic, partition): start for partition, (start, _) in ranges.items()}
     ends = {(job.topic, partition): end_offset for partition, (_, end_offset) in ranges.items()}
     return pinned_options(job.options, starts, ends)
@@ -194,9 +194,8 @@ def describe_target(target: ReplayTarget) -> TargetTopic:
 
 
 def options_to_compare(job: ReplayJob) -> dict[str, str]:
-    """Return the options that a run which continues a replay must repeat. Paths and addresses may differ, so they are
-    left out.
-    """
+    """Return the options that a run which continues a replay must repeat. Paths and addresses are left out, because
+    they may differ."""
     left_out = ("path", "kafka.bootstrap.servers")
     chosen = {
         name: value

@@ -94,7 +94,7 @@ class DoneRounds(NamedTuple):
     records: int
     """The number of records that were written in the complete rounds."""
     pending: int
-    """The number of records of the next round, if the decision to commit it is stored."""
+    """The number of records of the next round, if the decision to commit it is stored; otherwise it has no meaning."""
 
 
 class ReplayState:

@@ -57,7 +57,7 @@ OFFSET_OPTION_PREFIXES: Final = ("starting", "ending", "snapshot")
 """The prefixes of options that choose offsets. They have no meaning for committed offsets."""
 EXCHANGE_TASKS: Final = "spark.sql.shuffle.partitions"
 EXCHANGE_SIZE: Final = 256 << 20
-"""The bytes of segments for one task of an exchange. The rows of batches and keys that are exchanged have about a
+"""The bytes of segments for one shuffle partition. The rows of batches and keys that are shuffled have about a
 hundredth of these bytes."""
 EXCHANGE_TASKS_MAX: Final = 200
 KEY_COUNT_COLUMNS: Final = StructType(
@@ -69,9 +69,9 @@ KEY_COUNT_COLUMNS: Final = StructType(
         StructField("absent", LongType()),
     ]
 )
-"""The columns of the rows that the tasks return, one for each key of a task. `absent`: the maximum count of a key that
-the task does not return. The row of the key null counts the records without a key; each topic of a task has one.
-"""
+"""The columns of the rows that the tasks return, one row for each key of a task. `missed`: the most records that the
+count may lack. `absent`: the most records of a key that the task does not return. For each topic of a task a row with a
+null key has the number of records without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ReportJob:
     """The width of a time bucket in seconds; if it is None, the job chooses one."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """The times that the options name, which the time buckets cover."""
+    """The times (ms since 1970) that the options name, which the time buckets cover; None if they name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +170,11 @@ def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -
 
 @contextmanager
 def exchange_tasks_set(session: SparkSession, size: int) -> Iterator[None]:
-    """Set the number of tasks of the exchanges inside the `with`: by the bytes of segments, and at least one for each
-    core.
+    """Set the number of shuffle partitions of Spark inside the `with`. `size`: the bytes of segments. There is one
+    partition for each `EXCHANGE_SIZE` bytes, at least one for each core, and at most `EXCHANGE_TASKS_MAX`.
 
-    Spark does not join small tasks if their rows are kept for a second query, so that its 200 tasks would all run.
+    Spark does not join small shuffle partitions if their rows are kept for a second query. All of its 200 tasks would
+    run.
     """
     before = session.conf.get(EXCHANGE_TASKS) or EXCHANGE_TASKS_MAX
     cores = session.sparkContext.defaultParallelism

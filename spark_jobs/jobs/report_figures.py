@@ -11,7 +11,7 @@ FORMAT_VERSION: Final = 1
 """The version of the JSON format of a report."""
 BUCKETS_MAX: Final = 60
 WIDTHS_S: Final = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 604_800)
-"""The widths of time buckets in seconds. Longer times have multiples of the last width."""
+"""The widths of time buckets (seconds). A longer span of time gets multiples of the last width."""
 
 
 @dataclass(frozen=True, slots=True)

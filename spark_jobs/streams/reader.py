@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 FILES_PAUSE_S: Final = 0.1
 BROKER_PAUSE_S: Final = 0.005
-"""The time (s) for which a listing of the partitions is used again. Spark asks again after some milliseconds if there
-were no new offsets."""
+"""The least time (seconds) between two listings of the partitions if brokers are read; `FILES_PAUSE_S` is that for
+files. Spark asks for the latest offsets again after some milliseconds if there were no new ones."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -120,7 +120,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def limited_ends(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -> StreamOffsets:
-    """Return the end offsets of a trigger, none of them past its target. A partition without a target is new, and is
+    """Limit the end offsets of a trigger to their targets, and return them. A partition without a target is new: it is
     not read before the next run."""
     limited = {key: max(started.get(key, 0), min(end, targets[key])) for key, end in ends.items() if key in targets}
     return limited | {key: started[key] for key in ends if key in started and key not in targets}
@@ -129,7 +129,7 @@ def limited_ends(targets: StreamOffsets, started: StreamOffsets, ends: StreamOff
 def admitted_ends(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int
 ) -> StreamOffsets:
-    """The end offsets of a trigger that reads about `offsets_max` offsets.
+    """Return the end offsets of a trigger that reads about `offsets_max` offsets.
 
     `offsets_max` is divided among the partitions in proportion to their lag. A share between 0 and 1 is rounded up, so
     that every partition with a lag advances; other shares are rounded down.

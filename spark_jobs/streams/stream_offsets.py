@@ -1,10 +1,10 @@
 """The offsets of a streaming query, as its checkpoint has them: `{"topic": {"0": 23}}`, the JSON of Spark's Kafka
 connector.
 
-An offset is the next one to read. Spark compares the offsets of two triggers as text, so topics and partitions are
-always sorted.
+An offset is the next one to read. Topics and partitions are always sorted, because Spark compares the offsets of two
+triggers as text.
 
-The ids of the topics are in the checkpoint as well, as further names without partitions: `{"orders": {"0": 23},
+The checkpoint also has the ids of the topics, as further names without partitions: `{"orders": {"0": 23},
 "orders#4L6g3nShT-eMCtK--X86sw": {}}`. No topic has a name with `#`, and the connector reads no partition from it.
 """
 

@@ -26,17 +26,19 @@ def moldau_value(
     place: Sequence[str] = PLACE,
     headers: str | None = None,
 ) -> Column:
-    """The values of a binary column, decoded by the schemas that their frames name.
+    """Decode a binary column by the schemas that the frames of its values name.
 
-    `registry` is a URL or a directory; `returns` the columns of the result as Spark writes them (`id bigint, name
-    string`): fields are matched by name, and a field that a value lacks is null; a record of Avro or Protobuf that
-    lacks all of them is of another type, and cannot be decoded. `string` gives JSON. A null value gives null. A value
-    that cannot be decoded fails the query with `ValueNotDecoded`, which names it by the columns of `place` (empty if
-    the rows do not have them); with on_error="null" it becomes null. A registry that does not answer fails the query
-    in both cases.
+    `value`: the column. `registry`: a URL or a directory. `returns`: the columns of the result as Spark writes them
+    (`id bigint, name string`), or `string`, which gives JSON. Fields are matched by name, and a field that a value
+    lacks is null. A record of Avro or Protobuf that lacks all of them is of another type, and cannot be decoded. A null
+    value gives null.
 
-    `headers` names the column of the headers (of the option `includeHeaders`), if headers have the frames; those of
-    keys count for the column `key`, those of values for any other.
+    A value that cannot be decoded fails the query with `ValueNotDecoded`; with on_error="null" it becomes null. The
+    error names the value by the columns of `place`, which is empty if the rows do not have them. A registry that does
+    not answer fails the query in both cases.
+
+    `headers`: the column of the headers (of the option `includeHeaders`), if headers have the frames. The column `key`
+    has the frames of keys, any other column those of values.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas import functions as kinds

@@ -55,7 +55,7 @@ def task_of(partition: InputPartition) -> Any:
 
 @cache
 def spare_imports() -> None:
-    """Keep the modules that this process has imported out of the garbage collector.
+    """Exempt the modules that this process has imported from garbage collection.
 
     Spark's worker collects garbage after every task; with numpy and pyarrow imported that takes some 20 ms.
     """

@@ -95,7 +95,7 @@ class TopicWriter:
             cluster.close()
 
     def abort_tasks(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Abort the transactions of the attempts that have ended. The transactions of other attempts end by their
+        """Abort the transactions of the task attempts that have ended. Those of other attempts are aborted by their
         timeout."""
         from moldau.spark_jobs.writing.commit import abort_all
 
