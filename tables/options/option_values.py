@@ -1,5 +1,5 @@
-"""Parsing the text of one option (a word, a number, JSON), and the options that reads and writes share: the client's
-settings, the address of a tiered storage, the limits of a trigger."""
+"""Parses the text of one option (a word, a number, JSON), and the options that reads and writes share. These are the
+client's settings, the address of a tiered storage, and the limits of a trigger."""
 
 from __future__ import annotations
 

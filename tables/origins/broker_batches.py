@@ -1,8 +1,8 @@
-"""Fetching the batches of a slice from the leader of its partition, in a task.
+"""Fetches the batches of a slice from the leader of its partition, in a task.
 
 The next fetch is under way while the batches of the last one are decoded. With read_committed the batches of aborted
-transactions are left out as a consumer leaves them out: a response names these transactions in the order of their first
-offsets, and a transaction ends with its marker.
+transactions are left out, as by a consumer. A response names these transactions in the order of their first offsets,
+and a transaction ends with its marker.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The topics of a cluster, from the `__cluster_metadata` that a broker or controller keeps in its log directory.
 
-A reader of files learns from it what is not in the files of a topic: the number of partitions, the leader of each, and
-whether the log cleaner works on the topic. The newest snapshot is read, then the log after it; later calls read what
-was appended since. Records past the quorum's high watermark are read, too, because nothing in the directory states it.
-Records of other kinds and of other topics are skipped by their first bytes, because a cluster has up to a million
-partitions.
+The metadata have what is not in the files of a topic: the number of partitions, the leader of each, and whether the log
+cleaner works on the topic. The newest snapshot is read, then the log after it; later calls read what was appended
+since. Records past the quorum's high watermark are read, too, because the directory does not state it. Records of other
+kinds and of other topics are skipped by their first bytes, because a cluster has up to a million partitions.
 """
 
 from __future__ import annotations

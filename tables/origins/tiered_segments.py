@@ -1,10 +1,11 @@
-"""Opens a segment of a tiered storage in a task. Its bytes are requested ahead while the task decodes, and those of the
-slices that follow before a task opens them.
+"""Opens a segment of a tiered storage in a task. The next bytes are requested while the task decodes, and the first
+bytes of the following slices before a task opens them.
 
     slices of a read   | being decoded |  requested ahead  |   not requested yet
     requests           ===done===under way===begun==========|
 
-The requests that are begun before their slice is opened are at most `BEGUN_MAX`, as many as are under way at once."""
+At most `BEGUN_MAX` requests are begun for slices that are not opened yet.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Decoding Avro by its specification 1.12, through fastavro.
+"""Decodes Avro by its specification 1.12, through fastavro.
 
-fastavro is given the schema without what decoding does not need (defaults, aliases, documentation), with names of this
-module in place of full names, and with the logical types that this module reads:
+fastavro gets a simplified schema: without what decoding does not need (defaults, aliases, documentation), and with
+names of this module in place of full names. This module reads these logical types:
 
 | logical type | over | value |
 |---|---|---|

@@ -1,8 +1,8 @@
-"""The conversion of decoded values into the objects that an Arrow column takes.
+"""Converts decoded values into the objects that an Arrow column takes.
 
-`pyarrow.array` takes more than it can hold: it makes 1 of 1.5 for a column of integers, 1.0 of true, a list of letters
-of a string (findings/pyarrow_array_of_another_type.sh), a time of a number, and a day of a time. This module refuses a
-value of another type, and names the path of the field.
+`pyarrow.array` accepts values that its type cannot hold (findings/pyarrow_array_of_another_type.sh). In a column of
+integers it makes 1 of 1.5; in other columns it makes 1.0 of true, a list of letters of a string, a time of a number,
+and a day of a time. This module refuses a value of another type, and names the path of the field.
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@
 | its id | 0, the id in four bytes |
 | its GUID | 1, the 16 bytes of the GUID |
 
-After them comes, for Protobuf alone, the path to the message type: a count, then that many indexes, all zigzag varints.
-A single zero byte means the first type of the file. Serializers put an id before the payload, and a GUID into a header.
+For Protobuf alone the path to the message type follows: a count, then that many indexes, all zigzag varints. A single
+zero byte means the first type of the file. Serializers put an id before the payload, and a GUID into a header.
 
-A header decides if the record has one, and the whole value is the payload then, also if it begins with a zero byte.
-That is how Confluent's deserializers choose. Of several headers of the name the last one counts, as in the clients for
-Java and .NET, because a serializer adds its own after those that the record has from elsewhere. The client for Python
-takes the first one (findings/confluent_copied_schema_ids.sh). A header without a value counts as none.
+If the record has such a header, the header decides: the whole value is the payload, even if it begins with a zero byte.
+That is how Confluent's deserializers choose. A record may have several headers of the name, because a serializer adds
+its own after those that the record has from elsewhere. The last one counts, as in the clients for Java and .NET; the
+client for Python takes the first one (findings/confluent_copied_schema_ids.sh). A header without a value counts as
+none.
 """
 
 from __future__ import annotations
@@ -107,10 +108,9 @@ def framed_column(data: Any, headers: Any, column: str) -> list[bytes | None]:
 
 
 def may_be_framed(data: bytes) -> bool:
-    """Whether a key or a value may be framed, if nothing is known about the topic: it has a frame in a header, or
-    begins like a frame with an id. A frame with a GUID before the payload is not considered, because no serializer
-    writes one.
-    """
+    """Whether a key or a value may be framed, if nothing is known about the topic. It may if it has a frame in a
+    header, or begins like a frame with an id. A frame with a GUID before the payload is not considered, because no
+    serializer writes one."""
     return isinstance(data, HeaderFramed) or (len(data) >= _ID.size and data[0] == ID_MAGIC)
 
 

@@ -3,17 +3,17 @@
 | part of a schema | type |
 |---|---|
 | integer, number, boolean, string | long, double, boolean, string |
-| `enum`, `const` without a type | that of their values |
-| `anyOf`, `oneOf` | that of the parts besides null, if one type holds them all |
-| `allOf`, `$ref` | what each part says; `$ref` within the schema, and to the references that a registry names |
+| `enum`, `const` without a type | the type of their values |
+| `anyOf`, `oneOf` | one type that holds the values of all parts besides null, if there is one |
+| `allOf`, `$ref` | one type for all parts; `$ref` within the schema, and to the references that a registry names |
 | object with properties | a struct |
 | object with `additionalProperties` of one type alone | a map |
 | array with `items` of one type | a list |
 
-A property of any other form has no column of its own. The struct of an object has a further column, `OTHERS`: the JSON
-of the properties that the schema does not name, or that have none of the types above (also one that contains itself,
-and names that differ by case alone). A closed object (`"additionalProperties": false`) whose properties have types has
-no such column.
+A property of any other form has no column of its own. Neither has a property that contains itself, or whose name
+differs from another one by case alone. The struct of an object has a further column, `OTHERS`, with the JSON of these
+properties and of those that the schema does not name. A closed object (`"additionalProperties": false`) whose
+properties have columns has no such column.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The start offsets of share groups, as rows of the table `offsets`.
 
-A share group commits no offsets. The offset at which it continues in a partition, the share-partition start offset, is
-in the records of `__share_group_state`: a snapshot of the state of a partition, and updates of it. These records name
-topics by their ids; the names are in a record of the group in `__consumer_offsets`.
+A share group commits no offsets. It continues in a partition at the share-partition start offset. This offset is in the
+records of `__share_group_state`: a snapshot of the state of a partition, and updates of it. These records name topics
+by their ids; the names are in a record of the group in `__consumer_offsets`.
 """
 
 from __future__ import annotations
