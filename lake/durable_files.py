@@ -1,8 +1,8 @@
 """Files of a table in a local directory that are durable before a snapshot names them.
 
-pyiceberg does not sync the files that it writes, but SQLite syncs the commit of its catalog, so after a power failure a
-table could name files that are empty or missing. Here each file, and each directory with a new name, is synced before
-the commit. An object store has made an object durable when it responds.
+pyiceberg does not sync the files that it writes, but SQLite syncs the commit of its catalog. After a power failure a
+table could thus name files that are empty or missing. Here each file, and each directory with a new name, is synced
+before the commit. An object store has made an object durable when it responds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The identity of a key, as bytes: two rows of a table by key are of the same key if their identities are equal.
 
-For binary and text keys it is their bytes. For other keys, also those of several fields, it consists of the texts of
-the fields, each after its length, so that two keys have one identity only if all their fields are equal.
+The identity of a binary or text key is its bytes. That of any other key consists of the texts of its fields, each after
+its length, so that two keys have one identity only if all their fields are equal.
 """
 
 from __future__ import annotations

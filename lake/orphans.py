@@ -8,10 +8,12 @@ named.
 | metadata of the table   | its version is not above that of the table | the log of versions does not name it        |
 
 The ids of attempts are UUIDs of version 8 that begin with the bytes of `moldau`, so files of other programs are not
-taken for orphans. Another process may be about to claim the table while its files are listed, so a sweep commits
-between the listing and the deletion (`sink.py`): an attempt that has written one of the listed files was made from an
-earlier snapshot, and cannot be committed after that. Metadata of a version that the table has reached cannot be
-committed either, because a commit replaces the version that it was made from.
+taken for orphans.
+
+Another process may be about to claim the table while its files are listed. So a sweep commits between the listing and
+the deletion (`sink.py`). An attempt that has written one of the listed files was made from an earlier snapshot, and
+cannot be committed after that. Metadata of a version that the table has reached cannot be committed either, because a
+commit replaces the version that it was made from.
 """
 
 from __future__ import annotations

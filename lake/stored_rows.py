@@ -1,10 +1,10 @@
 """Reads the rows of a data file as they are stored, in the current schema of their table, so that rows can move to
 another file unchanged.
 
-pyiceberg's scan returns an empty list or map in place of a null one if its elements are structs (0.12.0), so rows that
+pyiceberg's scan (0.12.0) returns an empty list or map in place of a null one if its elements are structs. So rows that
 are stored again are not read through it. A column whose type is that of the table is taken as Parquet returns it. If
-the schema has changed since, the column is put together anew with the nulls of each level: fields are found by their
-ids, a field that the file does not have is null, and numbers are widened.
+the schema has changed since, the column is made anew, with the nulls of each level. Fields are found by their ids, a
+field that the file does not have is null, and numbers are widened.
 """
 
 from __future__ import annotations
