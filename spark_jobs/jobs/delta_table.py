@@ -3,12 +3,13 @@
     <output>/_delta_log/        the log of the table
     <output>/run-<id>/*.parquet the files of one run; those of a run that died are in no commit, and VACUUM removes them
 
-The ledger of an export is in the same commits: each has, for every partition of the topic, an application transaction
-(Delta's `txn` action). Its application id is `moldau-export:<topic>:<partition>`, its version the offset at which the
+The ledger of an export is in the same commits. A commit has an application transaction (Delta's `txn` action) for every
+partition of the topic. Its application id is `moldau-export:<topic>:<partition>`, its version the offset at which the
 next run begins. Application transactions survive checkpoints and the cleaning of Delta's log, and a commit fails if
-another run has committed the same partition meanwhile. Two more application transactions have the id of the topic, so
-that the offsets of a topic that was deleted are not taken for those of another one of its name. A run that begins anew
-replaces all rows of the table in its commit.
+another run has committed the same partition meanwhile.
+
+Two more application transactions have the id of the topic. So the offsets of a topic that was deleted are not taken for
+those of another topic of its name. A run that begins anew replaces all rows of the table in its commit.
 """
 
 from __future__ import annotations

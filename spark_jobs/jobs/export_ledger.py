@@ -5,13 +5,15 @@
     <output>/_moldau/staging-<run>/       files of a run that has not ended
 
 A document has the id of the topic: the offsets of a topic that was deleted say nothing about another one of its name.
-It has the isolation level, too: at an open transaction a read_committed run stops, and a read_uncommitted run
-continues. So a run of the other level would not continue the same rows. A run that begins anew replaces what earlier
-runs have exported: once its document is there, their files and documents are removed, by the next run if this one dies.
+It also has the isolation level. At an open transaction a read_committed run stops, and a read_uncommitted run
+continues, so a run of the other level would not continue the same rows.
 
 Spark does not read names that begin with an underscore. A run writes its files into its staging directory, then its
 document, which commits the run. The files then move to the output; after a crash in between the next run moves them.
 Files that no document names are removed with their staging directory. So each offset is exported once.
+
+A run that begins anew replaces what earlier runs have exported. Once its document is there, their files and documents
+are removed, by the next run if this one dies.
 """
 
 from __future__ import annotations
