@@ -48,7 +48,9 @@ class Misfits:
         return batch
 
     def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        """Handle the records of a batch that do not fit (`misfits`). Raises `ValueNotDecoded` if the follower suspends."""
+        """Handle the records of a batch that do not fit (`misfits`). Raises `ValueNotDecoded` if the follower
+        suspends.
+        """
         if not misfits:
             return
         self.count += len(misfits)

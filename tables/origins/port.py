@@ -255,7 +255,8 @@ class PartitionOrigin(Protocol):
         there is none."""
 
     def largest_timestamp(self, segment: StoredSegment) -> int | None:
-        """The largest timestamp (ms) of the records of a segment, from its index; None if the index does not give it."""
+        """The largest timestamp (ms) of the records of a segment, from its index; None if the index does not give
+        it."""
 
     def has_changed(self) -> bool:
         """Whether a segment was deleted or replaced since the listing. A plan may then be based on other files."""
