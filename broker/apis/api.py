@@ -43,8 +43,8 @@ def forward(services: Services, context: RequestContext, request: object) -> Pen
 
 
 def forward_for_partitions(services: Services, context: RequestContext, request: object) -> Pending[object]:
-    """Handle a request that creates partitions by forwarding it to the active controller. Its response is the reply,
-    which is sent when this broker has created its replicas of the new partitions."""
+    """Handle a request that creates partitions by forwarding it to the active controller. The reply is the controller's
+    response, sent once this broker has created its replicas of the new partitions."""
     return services.controller.ask_for_partitions(request, context)
 
 
@@ -85,8 +85,8 @@ class Api(Generic[Request]):
     refuse_version: RefuseVersion | None = None
     """Makes the response to a version that is not served; if None, such a request closes its connection."""
     errors_before: ErrorsBefore = field(default_factory=dict)
-    """For a version of the request, the errors that clients of earlier versions do not know, with the errors that these
-    clients get instead. Handlers always use the newest errors."""
+    """By version of the request: the errors that clients of earlier versions do not know, each with the error that
+    these clients get instead. Handlers always use the newest errors."""
     is_shared: bool = False
     """Whether the handler returns the same response object for many requests, so that it is encoded only once."""
     listeners: Listeners = AT_BROKERS
@@ -116,18 +116,17 @@ class Api(Generic[Request]):
 
     @property
     def bounds(self) -> Mapping[str, int]:
-        """The most elements of each list that is not cut, by the path of the list."""
+        """The maximum number of elements of each list that is not cut into parts, by the path of the list."""
         bounds = [each for each in self.lists if isinstance(each, AtMost)]
         return {path: each.most for each in bounds for path in each.paths or list_paths(self.request)}
 
     @property
     def one_pass(self) -> Mapping[str, str]:
-        """The lists that are not cut into parts, but processed in one short pass: what that pass does, by the path of
-        the list."""
+        """For each list that is handled whole in one short pass, by its path: a description of the pass."""
         return {path: each.what for each in self.lists if isinstance(each, OnePass) for path in each.paths}
 
     def treatment(self, path: str) -> str:
-        """Describe how a long list at this path is kept from holding the event loop; empty if it is not."""
+        """Describe what keeps a long list at this path from holding the event loop; empty if nothing does."""
         texts = []
         plan = self.parts
         if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
@@ -141,7 +140,7 @@ class Api(Generic[Request]):
         return "".join(texts)
 
     def rule_of(self, role: ListenerRole) -> Rule:
-        """The rule that listeners of this role apply."""
+        """The rule that listeners of this role apply before the handler: it checks the client's permissions."""
         if role is ListenerRole.CONTROLLER:
             return self.needs
         if self.broker_needs is not None:
@@ -153,7 +152,7 @@ def bind(
     find: Callable[[], Api[Any]], role: ListenerRole, services: Services, *, is_guarded: bool, wrap: Wrap | None
 ) -> RouteBinding:
     """Make the `RouteBinding` that the route of an API needs at its first request. `find` imports the module of the
-    API.
+    API, and returns the API's declaration.
     """
     api = find()
     handle = api.broker if role is ListenerRole.BROKER else api.controller

@@ -60,7 +60,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     "ListGroups": ("groups.list_groups", BROKER),
     "DeleteGroups": ("groups.delete_groups", BROKER),
     "OffsetDelete": ("groups.offset_delete", BROKER),
-    # Share groups (kip-932)
+    # Share groups (KIP-932)
     "ShareGroupHeartbeat": ("share.share_group_heartbeat", BROKER),
     "ShareGroupDescribe": ("share.share_group_describe", BROKER),
     "DescribeShareGroupOffsets": ("share.share_group_offsets", BROKER),
@@ -109,7 +109,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     "AddRaftVoter": ("cluster.quorum", FORWARDED),
     "RemoveRaftVoter": ("cluster.quorum", FORWARDED),
     "UpdateRaftVoter": ("cluster.quorum", CONTROLLER),
-    # Logins, tokens, acls and credentials
+    # Logins, tokens, ACLs and credentials
     "SaslHandshake": ("security.sasl", BOTH),
     "DescribeAcls": ("security.describe_acls", BOTH),
     "CreateDelegationToken": ("security.delegation_tokens", FORWARDED),
@@ -181,8 +181,8 @@ def declared_versions(request: type[object]) -> tuple[int, int, int]:
 
 
 def api_lines(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[ControllerApi]) -> dict[str, ApiLine]:
-    """The lines of all APIs by name, sorted by API key. A line of `catalogue` takes precedence over a row of the
-    controller. The request of an API that `VERSIONS` lacks is imported."""
+    """Make an `ApiLine` for each API, by name, sorted by API key. An entry of `catalogue` takes precedence over a row
+    of the controller. The request class of an API that `VERSIONS` does not have is imported."""
     lines = {each.name: each for each in map(line_of_controller_api, rows)}
     for name, (module, listeners) in catalogue.items():
         lines[name] = ApiLine(name, *(VERSIONS.get(name) or declared_versions(request_of(name))), listeners, module)
@@ -190,7 +190,7 @@ def api_lines(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[Con
 
 
 def line_of_controller_api(row: ControllerApi) -> ApiLine:
-    """The line of an API that the controller decides: brokers forward the requests of clients."""
+    """Make the `ApiLine` of an API that the controller decides. Brokers forward it if clients may send it."""
     listeners = Listeners((BOTH if row.is_for_clients else CONTROLLER).role, is_forwardable=row.is_forwardable)
     return ApiLine(row.request.__name__.removesuffix("Request"), *declared_versions(row.request), listeners, row)
 

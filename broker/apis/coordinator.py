@@ -46,7 +46,7 @@ class EventRunner(Protocol[EventT_contra]):
 
 
 class ReplyToken:
-    """Takes the answer of a state machine, makes a response of it by `response_of`, and completes the reply."""
+    """Completes a reply with the response that `response_of` makes of a state machine's answer."""
 
     def __init__(self, complete: Callable[[ResponseT], None], response_of: Callable[[object], ResponseT]) -> None:
         self._complete: Callable[[object], None] = lambda answer: complete(response_of(answer))
@@ -77,8 +77,8 @@ def submit_event(
 def _made(
     response_of: Callable[[object], ResponseT], refuse: Callable[[ErrorCode], ResponseT], answer: object
 ) -> ResponseT:
-    """Make a response by `response_of`. An exception is a bug, and refuses this request alone, because the state
-    machine has answers for others."""
+    """Make a response by `response_of`. If it fails, only this request is refused: the state machine has answers for
+    others, too."""
     try:
         return response_of(answer)
     except Exception:
@@ -126,8 +126,8 @@ def hash_then_submit(services: Services, topics: Iterable[str], submitted: Calla
 def heartbeat_hook(
     event_of: Callable[[Waiter, RequestContext, Any], RequestOfGroup], feature: str | None = None
 ) -> Callable[[Services, Route], HeartbeatHook]:
-    """Make the function that makes the hook of a connection. `event_of` makes the event of a heartbeat. No hook answers
-    if the audit log needs a line for each request, or if clients may not use the group protocol of the feature."""
+    """Make a function that makes the heartbeat hook of a connection. `event_of` makes the event of a heartbeat. The
+    hook does not answer if the audit log needs a line for each request, or if the group protocol `feature` is off."""
 
     def hook(services: Services, route: Route) -> HeartbeatHook:
         logs_all = services.has_authorizer and services.config.flag("moldau.audit.log.allowed")

@@ -34,7 +34,7 @@ Response = TypeVar("Response")
 
 class Forwarding:
     """Passes requests to the active controller. A request at a controller listener goes to the controller of this node.
-    If that one is not the leader, or loses the leadership before its decision is committed, the answer is
+    If this node is not the leader, or loses the leadership before the decision is committed, the answer is
     NOT_CONTROLLER, so that the sender looks for the leader."""
 
     def __init__(
@@ -155,7 +155,7 @@ class StandInConnection:
         """Answers the request with UNKNOWN_SERVER_ERROR."""
 
     def close(self, reason: str) -> None:
-        """Answer the request in place of closing a connection, because the handler failed."""
+        """Answer the request with an error, because its handler failed. There is no connection to close."""
         if self.answer_failure is not None:
             self.answer_failure()
 
@@ -173,7 +173,7 @@ class StandInConnection:
 
 
 async def close_on_failure(connection: ClientConnection, work: Coroutine[object, object, None]) -> None:
-    """Await work on a request after its handler. A bug of this node is logged, and closes the client's connection."""
+    """Await work on a request after its handler has returned. An exception is logged, and closes the connection."""
     try:
         await work
     except Exception:
@@ -181,7 +181,7 @@ async def close_on_failure(connection: ClientConnection, work: Coroutine[object,
 
 
 def guarded(connection: ClientConnection, call: Callable[P, Response]) -> Callable[P, Response | None]:
-    """Make a function that does later work on a request. A bug is handled as by `close_on_failure`."""
+    """Wrap later work on a request: an exception is handled as by `close_on_failure`, and the result is None."""
 
     def guard(*args: P.args, **kwargs: P.kwargs) -> Response | None:
         try:

@@ -57,7 +57,7 @@ class LargeBatches:
         self._examining = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
-        """The bytes of all batches that are being validated or wait for that."""
+        """The total size (bytes) of the batches that are validated now or wait for their validation."""
 
     async def examine(self, batches: list[LargeBatch]) -> None:
         """Validate the batches one after the other, and call `append` of each with the result."""
@@ -81,7 +81,7 @@ class LargeBatches:
 # Metadata
 
 KEPT_MAX: Final = 8
-"""The most responses that are kept, and the most clients whose visible topics are kept."""
+"""The maximum number of kept responses, and of clients whose visible topics are kept."""
 KEPT_SIZE_MAX: Final = 1 << 23
 """The most bytes of all kept responses, not counting the newest one."""
 KEPT_TOPICS_MAX: Final = 100_000
@@ -101,7 +101,7 @@ class MetadataQuery(NamedTuple):
     topic_operations: int
     cluster_operations: int
     new_topics_max: int
-    """The number of requested topics that may be created: either all missing ones or 0, as in Apache Kafka."""
+    """The most missing topics that the request may create. If more are missing, none is created, as in Apache Kafka."""
     denied: Sequence[MetadataResponseTopic] = ()
     """Refusals of the topics that the client may not describe or create."""
     operations: Mapping[bytes | str, int] | None = None
@@ -133,12 +133,12 @@ class CachedMetadata(NamedTuple):
     """The size of the encoded response in bytes."""
 
     def is_current(self, question: MetadataQuery) -> bool:
-        """Whether this answer was made from the topics and the cluster of the image that `question` has."""
+        """Whether this response was made from the same topics and the same cluster that the image of `question` has."""
         image = self.question.image
         return image.topics is question.image.topics and image.cluster is question.image.cluster
 
     def answers(self, question: MetadataQuery, version: int) -> bool:
-        """Whether this response answers a Metadata request with this question and version: the metadata is the same."""
+        """Whether this response also answers `question` in `version`: the metadata has not changed since."""
         if version != self.version or not self.is_current(question):
             return False
         kept = self.question

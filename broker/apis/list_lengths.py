@@ -28,9 +28,8 @@ class LengthGuard:
 
 
 def lists_exceed(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> bool:
-    """Whether the lists of a request have more than `most` elements together. `lists` has the path of each list, of
-    which the innermost lists are counted. An element whose inner list is empty counts as one. The count stops above
-    `most`."""
+    """Whether the lists of a request have more than `most` elements together. `lists` has the field names of each
+    list's path; the elements of the innermost lists are counted. An element with an empty inner list counts as one."""
     left = most
     for names in lists:
         elements = getattr(request, names[0])
@@ -46,8 +45,7 @@ def lists_exceed(request: object, lists: tuple[tuple[str, ...], ...], most: int)
 
 
 def elements_in(element: object, names: Sequence[str], at: int, most: int) -> int:
-    """The number of elements in the lists at the path `names[at:]` inside an element, but at least 1. The count stops
-    above `most`."""
+    """Count the elements of the lists at the path `names[at:]` in an element: at least 1. Stops above `most`."""
     if at == len(names):
         return 1
     below = getattr(element, names[at])

@@ -31,7 +31,7 @@ from moldau.protocol.schema import fields_of
 
 T = TypeVar("T")
 SIZE: Final = 32
-"""The default for the most elements of a part. A handler takes about a millisecond for them."""
+"""The default of the maximum number of elements in a part. A handler takes about a millisecond for them."""
 LIGHT_SIZE: Final = 128
 """The most elements of a part if the handler only looks each element up in a dictionary."""
 RECORDS_SIZE: Final = 256
@@ -101,7 +101,7 @@ class PartRules:
         return tuple(tuple(each.request.split(".")) for each in self.lists)
 
     def parts_of(self, request: object) -> Generator[RequestPart | RestartAfter | None, object, None]:
-        """Yield the parts of a request. None is yielded if it takes long to find the next part. The lists of the
+        """Yield the parts of a request, and None each time that the next part takes long to find. The lists of the
         request are consumed.
 
         The caller sends the response to each part into the generator, or a `Pending` of it if `open_max` is not 1."""
@@ -196,7 +196,7 @@ def pieces(
 
 
 def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, object, Iterator[str]]:
-    """Sort the names from `first` on, in slices. The generator returns an iterator over them."""
+    """Sort the names that are not before `first`. Yields between slices; returns an iterator over the result."""
     runs: list[list[str]] = []
     left = iter(names)
     while run := [*islice(left, SORTED_AT_ONCE)]:
@@ -254,8 +254,8 @@ class JoinedResponse:
 
 
 def append_results(whole: object, more: object, path: Sequence[str], *, continues: bool, groups: bool = False) -> None:
-    """Append the results of a part to those of earlier parts. With `continues`, the first new result is merged with the
-    last earlier one if both are about the same element; with `groups`, each new result with an earlier one."""
+    """Append the results of a part to those of earlier parts. Two results about the same element are merged: with
+    `continues` the first new and the last earlier one, with `groups` any new and any earlier one."""
     name, inner = path[0], path[1:]
     added = cast("list[object] | None", getattr(more, name))
     results = cast("list[object] | None", getattr(whole, name))

@@ -87,8 +87,8 @@ class Services:
     large_metadata: LargeMetadata
     long_requests: LongRequests
     told_versions: dict[tuple[str, bool], tuple[object, object]] = field(default_factory=dict)
-    """The last responses of ApiVersions, with the values from which they were made. The key is the listener's name, and
-    whether the response has features whose lowest level is 0."""
+    """The last response of ApiVersions by listener, with the values from which it was made. The key also says whether
+    the response has features whose lowest level is 0."""
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(QuotaWindows()))
     lag_history: LagHistory = field(default_factory=LagHistory)
     """The lags, in the last hour, of the groups that this broker coordinates."""

@@ -138,8 +138,8 @@ def _own(
 
 
 def refusal_of_changes(changes: Sequence[ConfigChange]) -> ApiError | None:
-    """Refuse changes that name a setting twice, or that lack a value; None if they do not. Like Apache Kafka, this is
-    checked before the node that the settings are for."""
+    """The error for changes that name a setting twice or lack a value; None if there is none. As in Apache Kafka, this
+    error comes before one about the broker that the settings are for."""
     if len({each.name for each in changes}) < len(changes):
         return ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
@@ -149,7 +149,7 @@ def refusal_of_changes(changes: Sequence[ConfigChange]) -> ApiError | None:
 
 
 def refusal_of_broker(node_id: int, resource_type: int, name: str) -> ApiError | None:
-    """Refuse settings for a broker other than `node_id`; None if they are for it, for all, or not for brokers."""
+    """The error for settings of another broker than `node_id`; None for other resources and an empty name."""
     if resource_type != ResourceType.BROKER or not name:
         return None
     problem = problem_of_node(name, node_id, f"Unexpected broker id, expected {node_id}, but received {name}")
@@ -165,7 +165,7 @@ def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], 
 
 
 def problem_of_node(name: str, node_id: int, other: str, kind: str = "Node") -> str | None:
-    """Why a resource's name is not the id of this node; None if it is. `other` is the text for the id of another."""
+    """Say why a resource's name is not this node's id; None if it is. `other` is the text for another node's id."""
     number = whole_number(name)
     if number is None or not -(1 << 31) <= number < 1 << 31:
         return f"{kind} id must be an integer, but it is: {name}"

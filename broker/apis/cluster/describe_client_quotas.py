@@ -1,7 +1,7 @@
 """DescribeClientQuotas (API key 48, versions 0-1; KIP-546): the quotas of the entities that match a filter.
 
-1: tagged fields (KIP-482). A component of the filter matches entities with a part of its type, whose name is the given
-one, the default, or any. A strict filter does not match entities with parts of further types.
+1: tagged fields (KIP-482). A component of the filter is about one type, such as user: the entity has a part of this
+type with the given name, the default, or any name. With a strict filter it has no parts of further types.
 """
 
 from __future__ import annotations

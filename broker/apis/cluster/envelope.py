@@ -93,7 +93,7 @@ async def _decoded_aside(
 
 
 def _answer_failure(inner: RequestContext, reply: Pending[EnvelopeResponse]) -> None:
-    """Let a failure of later work on the enclosed request be answered as one of its handler."""
+    """If later work on the enclosed request fails, answer it as if its handler had failed."""
 
     def answer() -> None:
         if not reply.is_complete:
@@ -151,8 +151,8 @@ def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
 
 
 def _failed(inner: RequestContext) -> EnvelopeResponse:
-    """Answer for a bug of this node, which ends the enclosed request alone: the connection carries the heartbeats of
-    the broker and the requests of its other clients."""
+    """Log an exception, and answer UNKNOWN_SERVER_ERROR. Only the enclosed request ends: its connection carries the
+    broker's heartbeats and the requests of its other clients."""
     log.exception("a handler failed; its request came in an envelope for %s", inner.client_host)
     return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SHARE_GROUP_TYPE: Final = "share"
 """The type of groups whose state the share coordinator stores."""
 STATE_DELETED_ERRORS: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""The answers of the share coordinator if a state is deleted: now, or earlier with its topic."""
+"""The errors of the share coordinator that mean that a state is deleted: now, or earlier with its topic."""
 
 
 def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:

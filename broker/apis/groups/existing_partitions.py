@@ -13,7 +13,7 @@ from moldau.protocol.schema import ZERO_UUID
 
 
 def remove_missing(cluster: ClusterView, request: Any, version: int, *, by_id: bool = False) -> list[Any]:
-    """Remove the partitions that do not exist from a request, and add the missing names or ids of its topics. Returns
+    """Remove the partitions that do not exist from a request, and complete the names and ids of its topics. Returns
     results with errors for the removed partitions, by topic. `by_id`: whether this version of the request names topics
     by id."""
     topics = cluster.image.topics
@@ -38,8 +38,7 @@ def remove_missing(cluster: ClusterView, request: Any, version: int, *, by_id: b
 
 
 def add_missing(missing: list[Any], by_id: bool, response: Any) -> Any:
-    """Merge the coordinator's response with the results of partitions that do not exist (`missing`, which come
-    first)."""
+    """Merge the results of partitions that do not exist (`missing`), which come first, with the response."""
     if not by_id:
         for topic in response.topics:
             if hasattr(topic, "topic_id"):

@@ -103,8 +103,7 @@ def refused_coordinator(key: str, error: ErrorCode) -> Coordinator:
 
 def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """The rule: DESCRIBE on each group or transactional id, and CLUSTER_ACTION for keys of share state, which only
-    brokers request. If the version does not have the type of keys, no permission is needed, because the request is
-    refused anyway."""
+    brokers request. A type of keys that the version does not have needs no permission: it is refused anyway."""
     assert isinstance(request, FindCoordinatorRequest)
     kind = request.key_type
     if kind not in PERMISSIONS or (kind == KeyType.SHARE and context.version < SHARE_VERSION):

@@ -208,7 +208,7 @@ def acl_rule(services: Services, context: RequestContext, request: object, answe
 def _divided(
     services: Services, context: RequestContext, each: OffsetFetchRequestGroup
 ) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """Split the topics of a group: returns an element with the allowed topics, and refusals for the others."""
+    """Split the topics of a group's element: returns it with the allowed topics, and refusals for the others."""
     if each.topics is None:
         return each, []
     allowed, denied = split_by_need(services, context, each.topics, _described)

@@ -75,8 +75,8 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupHea
 def refusal_of_topics(
     names: Sequence[str], access: Access
 ) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
-    """Refuse a topology with Kafka's internal topics, invalid topic names, or topics that the client may not describe;
-    None if it has none. Yields after every name, so that other tasks run."""
+    """Refuse a topology that names an internal topic of Kafka, an invalid topic, or a topic that the client may not
+    describe. Returns None for any other topology. Yields after every name, so that other tasks run."""
     own, invalid = [], []
     for name in names:
         if name in INTERNAL_TOPICS:
@@ -108,8 +108,7 @@ def topics_of(subtopologies: Iterable[Any]) -> list[str]:
 
 
 def with_topics_created(services: Services, access: Access, reply: object) -> StreamsGroupHeartbeatResponse:
-    """Complete the response to a heartbeat, and request the creation of missing topics from the controller without
-    waiting.
+    """Complete the response to a heartbeat. Missing topics are requested from the controller, without waiting for them.
 
     A topic that was not created is requested again after two heartbeats."""
     assert isinstance(reply, HeartbeatReply)

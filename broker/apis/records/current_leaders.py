@@ -1,5 +1,5 @@
-"""The fields CurrentLeader and NodeEndpoints of refused Produce and Fetch requests, so that clients need no Metadata
-request (KIP-951).
+"""Sets CurrentLeader and NodeEndpoints in the responses to refused Produce and Fetch requests, so that clients need no
+Metadata request (KIP-951).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Leaders:
 
 
 def add_to_produce(services: Services, listener_name: str, response: produce.ProduceResponse) -> None:
-    """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER, and its endpoint, in a
+    """Add the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER, and its endpoint, to a
     response of version 10 or later.
     """
     leaders = Leaders(services, listener_name)
@@ -70,8 +70,8 @@ def add_to_produce(services: Services, listener_name: str, response: produce.Pro
 
 
 def add_to_fetch(services: Services, listener_name: str, response: fetch.FetchResponse) -> None:
-    """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH,
-    and its endpoint, in a response of version 16 or later.
+    """Add the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH, and
+    its endpoint, to a response of version 16 or later.
     """
     leaders = Leaders(services, listener_name)
     for topic in response.responses:

@@ -36,7 +36,7 @@ NO_LOW_WATERMARK: Final = -1
 
 
 class DeletionUnderWay(NamedTuple):
-    """A partition whose records were deleted here before `offset`, and its result in the response."""
+    """A partition whose records before `offset` this broker has deleted, and its result in the response."""
 
     partition: Partition
     offset: int
@@ -49,7 +49,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
     response = DeleteRecordsResponse()
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
-        for requested in topic.partitions:  # The last one counts of a partition that is named twice.
+        for requested in topic.partitions:  # If a partition is named twice, its last element counts.
             wanted.setdefault(topic.name, {})[requested.partition_index] = requested
     for name, partitions in wanted.items():
         result = DeleteRecordsTopicResult(name=name)

@@ -1,6 +1,6 @@
 """DescribeProducers (API key 61, version 0; KIP-664): the producers in a partition's producer state.
 
-The leader of the partition answers.
+Every broker with a replica of the partition answers, as in Apache Kafka.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def _write_line(context: RequestContext, partition: Partition, order: EraseOrder
 
 
 def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> list[ConfigEntry]:
-    """The pages of the receipts that the settings in `names` stand for. A partition without a replica on this broker
-    has none."""
+    """Read the receipt pages that the names of settings in `names` ask for. A partition without a replica on this
+    broker has none."""
     receipt = cache(partial(_receipt, services))
     entries = []
     for match in [found for name in names if (found := _NAME.fullmatch(name))][:RECEIPT_PAGES_MAX]:

@@ -58,9 +58,9 @@ AWAITED: Final = {
     FetchIsolation.HIGH_WATERMARK: HIGH_WATERMARK,
     FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,
 }
-"""The offset that must move before more can be read, by isolation of the fetch."""
+"""The offset that has to advance before more can be read, by isolation of the fetch."""
 SIZE_SIZE: Final = 4
-"""The bytes of the size before a frame. They count for the quota."""
+"""The size (bytes) of the size field before a frame. It counts for the quota."""
 NO_REFUSALS: Final[Sequence[PlannedRead]] = ()
 COLD_LOOKUPS_MAX: Final = 16
 """The most times that a fetch is planned again because the page cache lacks a page. After that, lookups wait for the
@@ -84,7 +84,7 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
 
 
 class Fetch:
-    """One Fetch request, until it is answered. It is also the `FetchLimits` that limits what is planned for it."""
+    """One Fetch request, until it is answered. It is the `FetchLimits` by which its reads are planned."""
 
     __slots__ = (
         "_agreeing",
@@ -115,8 +115,7 @@ class Fetch:
         self._remote_deadline_ms: int | None = None
         """The monotonic time (ms) at which the wait for remote storage ends; None before such a wait."""
         self._agreeing: dict[PartitionKey, None] = {}
-        """The partitions whose log here was found, in this iteration of the event loop, to agree with the
-        follower's."""
+        """The partitions whose log agrees with that of the follower, as this event loop iteration has found."""
 
     def _restrict(self, access: Access) -> None:
         is_follower = self._replica is not None
@@ -332,14 +331,14 @@ class FetchPermissions:
 
 
 def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int) -> int:
-    """The most bytes of records in one response: `size_max`, but at most what the client's quota allows over all
-    windows."""
+    """The maximum size (bytes) of the records in one response: `size_max`, or less if the client's quota allows less
+    over all its windows."""
     most = quota.value_max(context.principal.name, context.client_id or "")
     return size_max if most is None else min(size_max, int(most))
 
 
 def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
-    """The throttle time (ms) of a fetch. If it is 0, the bytes of the response are counted in the client's rate."""
+    """Count the bytes of a response in the client's rate, unless it is throttled. Returns the throttle time (ms)."""
     user, client_id = context.principal.name, context.client_id or ""
     size = response_size(reads, context.version)
     throttle_ms = quota.record(user, client_id, size, now_ms)

@@ -38,7 +38,7 @@ def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
 def read_records(
     services: Services, connection: ClientConnection, reads: list[PlannedRead], respond: Callable[[], FetchResponse]
 ) -> Reply[FetchResponse]:
-    """Read the records of planned reads, or set their errors. Then `respond` makes the response."""
+    """Read the records of planned reads; a read that fails gets an error. Then `respond` makes the response."""
     cold: list[PlannedRead] = []
     suspects: list[PlannedRead] = []
     # Entries are kept: a follower that refused a batch fetches other partitions before it fetches that one again.

@@ -118,8 +118,8 @@ def _search_remotely(
     response: ListOffsetsResponse,
     searches: list[RemoteSearch],
 ) -> Pending[ListOffsetsResponse]:
-    """Search remote storage for timestamps, for the partitions without an error. An offset found there is earlier than
-    every local one, so it replaces the offset from the local log."""
+    """Search remote storage for the timestamps of all partitions without an error. An offset found there is earlier
+    than every local one, so it replaces the offset from the local log."""
     offsets = services.remote_offsets
     assert offsets is not None
     reply: Pending[ListOffsetsResponse] = Pending(waits_for=DISK)

@@ -32,7 +32,8 @@ NONE: Final = ErrorCode.NONE
 RUN_FRAMES_MAX: Final = 8
 """The most frames that are appended in one write. The clock is not read between them."""
 RUN_SIZE_MAX: Final = 1 << 18
-"""The most bytes of frames that are appended in one write: what is written alone costs as little if it is as large."""
+"""The maximum size (bytes) of the frames that are appended in one write. Larger frames gain nothing from a common
+write."""
 
 
 class RepeatedProduce:
@@ -239,7 +240,7 @@ Place = tuple[str, bytes, int]
 
 
 def only_partition_of(request: ProduceRequest) -> Place | None:
-    """The partition of a request that has only one partition and is acknowledged; None for other requests."""
+    """The partition of a request with a single partition and acks of 1 or -1; None for other requests."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks not in (-1, 1):
         return None

@@ -38,7 +38,7 @@ def reply_when_committed(
     parked: list[AppendedRecords],
     has_failed: bool,
 ) -> Reply[ProduceResponse] | None:
-    """Return the response, or a `Pending` until the records are committed, or synced if a topic asks for that."""
+    """Return the response, or a `Pending` until the records are committed or synced. Returns None if acks=0."""
     if has_failed:
         context.route.count_errors(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code

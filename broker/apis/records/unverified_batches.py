@@ -65,9 +65,10 @@ def is_transactional(records: BytesLike) -> bool:
 def unverified_batch(
     request: ProduceRequest, partition: Partition, records: BytesLike, now_ms: int, version: int
 ) -> UnverifiedBatch | None:
-    """The batch, if it must be verified before the append, or is refused because the request has no transactional id.
+    """Copy a batch that must be verified before its append, or that is refused because the request has no transactional
+    id.
 
-    None if the batch may be appended at once, or if the log will refuse it."""
+    Returns None if the batch may be appended at once, or if the log will refuse it."""
     if request.transactional_id is None:
         return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     guard = guard_for_client_batch(partition, records, now_ms, version)
@@ -114,7 +115,7 @@ class Verification:
             await self._answered
 
     def accepted(self) -> list[UnverifiedBatch]:
-        """The batches that may be appended. The other ones are refused. The coordinator must have answered."""
+        """Return the batches that the coordinator has verified; the others get its errors. Call it after the answer."""
         answer = self._answer
         assert answer is not None, "the coordinator has answered"
         accepted = []
@@ -133,7 +134,7 @@ class Verification:
 
 
 def batches_of_first_producer(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
-    """The batches to verify, which are those of one producer. The batches of other producers are refused."""
+    """Return the batches of the first producer, which are verified. Batches of other producers are refused."""
     asked = [each for each in batches if each.guard is not None]
     others = [each for each in asked if each.producer_id != asked[0].producer_id]
     if not others:

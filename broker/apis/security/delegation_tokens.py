@@ -42,8 +42,8 @@ NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def create(services: Services, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
-    """Refuse a request if that needs no controller, otherwise forward it. A controller listener gets the request in an
-    Envelope or directly."""
+    """Refuse a request that this node can refuse by itself, otherwise forward it. A controller listener gets the
+    request in an Envelope or directly."""
     requester, access = context.principal, context.access
     owner = owner_of(request, requester)
     if not may_hold_tokens(requester):

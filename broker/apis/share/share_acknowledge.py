@@ -86,8 +86,7 @@ def partitions_in(
 
 
 def refusal_of(services: Services, context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
-    """The error of a member's request, as far as it is known before the share session is looked up; NONE if there is
-    none."""
+    """The error of a member's request that is known without its share session; NONE if there is none."""
     if services.cluster.image.features.levels.get(SHARE_VERSION, 0) < 1:
         return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
@@ -176,8 +175,7 @@ def error_of(
     *,
     is_renewal: bool,
 ) -> ErrorCode:
-    """The error of a partition's acknowledgements, as far as it is known before the share partition is looked up; NONE
-    if there is none."""
+    """The error of a partition's acknowledgements that is known without the share partition; NONE if there is none."""
     topic = services.cluster.image.topics.by_id.get(partition.topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID

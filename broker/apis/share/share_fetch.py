@@ -81,7 +81,7 @@ log = logging.getLogger("moldau.share")
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 """The acquire modes: whole batches, or a strict limit on the number of records."""
 CONSUMER_VERSION: Final = 10
-"""The version of Fetch like which reads are planned. In this version, consumers read from the leader."""
+"""The version of Fetch for which reads are planned. In this version, consumers read from the leader."""
 PLANNED_MAX: Final = 128
 """The most share partitions that one request reads. Each request begins with another partition of its session."""
 NO_LEADER: Final = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
@@ -144,7 +144,7 @@ def session_parameters(request: ShareFetchRequest, key: SessionKey, connection: 
 
 
 class ShareFetch:
-    """One ShareFetch request, until it is answered. It is also the `FetchLimits` that limits what is planned for it."""
+    """One ShareFetch request, until it is answered. It is the `FetchLimits` by which its reads are planned."""
 
     def __init__(
         self,
@@ -324,8 +324,8 @@ class ShareFetch:
         self, ready: dict[SessionPartition, SharePartitionRunner]
     ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
         """Plan the reads like those of a consumer. Each share partition gets an equal part of the bytes that the client
-        allows. From a share partition no more is read than the wanted records take, or than the client waits for if
-        that is more. That is usually far less than the client allows."""
+        allows. No more is read than the wanted records take, or than `min_bytes` if that is more. This is usually far
+        less than the client allows."""
         size_max = min(self._request.max_bytes, self.size_max)
         records, size_min = self._request.max_records, min(self._request.min_bytes, size_max)
         isolation = READ_COMMITTED if self._settings.reads_committed else READ_UNCOMMITTED
@@ -516,7 +516,7 @@ def response_size(response: ShareFetchResponse, version: int) -> int:
 
 
 def results_without_records(partitions: Iterable[SessionPartition]) -> Fetched:
-    """Answers without records for these partitions."""
+    """Make a result without records and without an error for each partition."""
     return {each: result_without_records(each, ErrorCode.NONE) for each in partitions}
 
 

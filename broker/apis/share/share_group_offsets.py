@@ -88,8 +88,7 @@ def submit(
 
 
 def error_of(services: Services, context: RequestContext, group_id: str, operation: AclOperation) -> ErrorCode:
-    """The error of a request about a group, as far as it is known before the group is looked up; NONE if there is
-    none."""
+    """The error of a request that is known without looking up its group; NONE if there is none."""
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return ErrorCode.UNSUPPORTED_VERSION
     if not context.access.allows(operation, ResourceKind.GROUP, group_id):

@@ -53,7 +53,8 @@ as many records in flight as `group.share.max.partition.max.record.locks` says.
 
 
 def handle(services: Services, context: RequestContext, request: Any) -> Pending[object]:
-    """Answer for all share partitions of a request. A request without share partitions gets an empty response."""
+    """Submit an event for each share partition of a request. A request without share partitions gets an empty
+    response."""
     answers: list[Reply[StateAnswer]] = []
     event_of = EVENTS[type(request)]
     for key, data in partitions_of(request):
@@ -111,7 +112,7 @@ def response_of(request: object, answers: Sequence[StateAnswer]) -> object:
 
 
 def partition_result(result_class: type[Any], partition: int, answer: StateAnswer) -> object:
-    """The result of a share partition. `result_class` says which fields of the answer the response has."""
+    """Make the result of a share partition, with those fields of `answer` that `result_class` has."""
     is_error = answer.error is not ErrorCode.NONE
     known = {
         "partition": partition,

@@ -84,7 +84,7 @@ def _described(services: Services, partitions: Iterable[Partition]) -> Answering
 def alter(
     services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Answer for each partition. If a partition is named twice, its last directory counts, as in Apache Kafka."""
+    """Answer for each partition by the directory that is named for it; the last one counts, as in Apache Kafka."""
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -117,7 +117,7 @@ class VisibleTopics(NamedTuple):
 
     requested: Sequence[MetadataRequestTopic]
     denied: Sequence[MetadataResponseTopic]
-    """The refusals. Each has the name or the id, whichever the client has sent, but not the other."""
+    """The refusals. Each has only the name or only the id, as the client has sent it."""
 
 
 def visible_topics(
