@@ -12,8 +12,8 @@ Each broker measures the rates of its own requests, as in Apache Kafka.
                                                           above: throttle_time_ms in the response, which leaves at once;
                                                                  then the connection is muted for that time (KIP-219)
 
-While no entity has a quota, a route calls its own handler directly. While any has one (`Route.is_governed`), no frame
-is passed to a hook that answers frames without decoding them.
+While no entity has a quota, a route calls its own handler directly. While one has (`Route.is_governed`), every frame is
+decoded, so that its request is measured: no hook answers it.
 """
 
 from __future__ import annotations
@@ -193,9 +193,7 @@ def is_exempt(context: RequestContext, request: object) -> bool:
 
 
 def request_size(context: RequestContext, request: object) -> int:
-    """The size (bytes) of a request with its header, as the client sent it. It is computed without copying the
-    records.
-    """
+    """Compute the size (bytes) of a request with its header, as the client sent it, without copying the records."""
     version = context.version
     pieces: list[Chunk] = []
     encoder_of(type(request), version)(request, pieces)

@@ -44,9 +44,8 @@ RECEIVE_BUFFER_SIZE: Final = 1 << 20
 few reads.
 """
 UNSENT_SIZE_MAX: Final = 1 << 18
-"""The size (bytes) of unsent replies at which a connection stops reading, so that other connections are served first.
-
-The connection is read again once its client has taken the replies.
+"""If the collected replies of a connection have more bytes than this, they are sent before its next request is handled,
+and other connections are served first.
 """
 ITERATION_REQUESTS_MAX: Final = 256
 """The maximum number of requests of one connection that one event loop iteration handles, even if they are short."""
@@ -227,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def room_granted(self, size: int) -> None:
-        """Use `size` more bytes of request memory for the partial frame, and continue to read."""
+        """Add `size` bytes of request memory to the buffer of the partial frame, and continue to read."""
         if self._partial is not None:
             self._partial.grow(size)
         self._resume()
@@ -313,8 +312,8 @@ class Connection(asyncio.BufferedProtocol):
         output.flush()
 
     def _resume(self) -> None:
-        """Handle the frames that arrived before a pause, and then read again, unless the connection has to stay
-        paused.
+        """Continue after a pause: handle the frames that have already arrived, and then read again. Nothing happens if
+        there is another reason for the pause.
         """
         flow, partial, turns = self._flow, self._partial, self._turns
         if not flow.may_resume() or (partial is not None and partial.is_short):
@@ -443,8 +442,8 @@ class Connection(asyncio.BufferedProtocol):
             self._flow.pause()
 
     def _complete(self, reply: QueuedReply, response: object) -> None:
-        """Send a reply that waited and is complete now, and the ready replies after it. If an earlier reply still
-        waits, it is only marked as ready.
+        """Send a reply that has waited for its response, and the ready replies after it. If an earlier reply still
+        waits, this one is only marked as ready.
         """
         if self.is_closed:
             return
@@ -496,8 +495,8 @@ def _send_answer(connection: Connection, hook: FrameHook, frame: memoryview, ans
 
 
 def _answered_run(connection: Connection, received: memoryview) -> tuple[int, int] | None:
-    """Let the hook answer the first frames of `received` at once, and send the replies. Returns their number and their
-    size with the size fields; None if the first frame has to be handled alone.
+    """Let the hook answer the first frames of `received` together, and send the replies. Returns the number of the
+    frames, and their size with the size fields. Returns None if the first frame has to be handled alone.
     """
     hook = connection.hook
     if hook is None or hook.route.is_governed or connection.replies.waiting:

@@ -5,7 +5,7 @@ Brokers and controllers each count their own connections. Before a connection is
     condition                                                otherwise the connection waits
     its listener has less than its own max.connections       until one of the listener's connections ends
     all listeners together have less than max.connections,   until one of the connections ends
-    or this is the inter-broker listener, beside others
+    or this is the inter-broker listener and not the only one
     the creation rates of the node and of the listener       until the rates allow it; they are looked at again
     allow it                                                 after `WAIT_MS_MAX` at the latest
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.listener")
 
 BURST_S: Final = 10
-"""The time (seconds) whose allowance of new connections may be used in one burst."""
+"""A burst may have as many new connections as the rate allows in this time (seconds)."""
 WAIT_MS_MAX: Final = 1000
 """The maximum time (ms) for which one connection waits because of a rate."""
 UNLIMITED: Final = 2**31 - 1
@@ -75,8 +75,8 @@ class CreationRate:
 
 class ConnectionLimits(NamedTuple):
     """The connection limits of the settings: for all connections, for each address and for single listeners. Rates are
-    new connections a second. `of_address` has the addresses with a limit of their own. The fields about
-    listeners have those with a limit of their own.
+    new connections a second. `of_address` lists only addresses with a limit of their own, and the fields about
+    single listeners list only listeners with one.
     """
 
     count_max: int = UNLIMITED
@@ -113,7 +113,8 @@ def _of_listeners(config: Config, name: str) -> tuple[tuple[str, int], ...]:
 
 class ConnectionQuotas:
     """Counts connections, and decides whether the limits allow another one. `protected` is the name of the inter-broker
-    listener. If there are other listeners, their clients cannot use up its connections.
+    listener. If there are other listeners, the total limit `max.connections` does not hold for it, so that clients
+    cannot use up its connections.
     """
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...], protected: str | None) -> None:
@@ -142,8 +143,8 @@ class ConnectionQuotas:
         }
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """The time (ms) until a listener may accept its next connection: 0 if it may now, None if another connection
-        must end first.
+        """The time (ms) until a listener may accept its next connection: 0 if it may now, None if it must wait for the
+        end of another connection.
         """
         if self.count_of_listener[listener] >= self._count_max_of_listener.get(listener, UNLIMITED):
             return None
@@ -179,7 +180,7 @@ class ConnectionQuotas:
         return max(self.count - self._limits.count_max, 0)
 
     def may_lose(self, listener: str) -> bool:
-        """Whether connections of this listener may be closed when there are too many."""
+        """Whether connections of this listener may be closed when there are more than `max.connections`."""
         return listener != self._protected
 
 
@@ -198,8 +199,8 @@ class AddressRates:
         return iter(tuple(self._rates.items()))
 
     def throttle_ms(self, address: str, now_ms: int) -> int:
-        """Count an accepted connection. Returns the time (ms) after which it has to be closed; 0 if it may stay. A
-        connection that must be closed is not counted.
+        """Count an accepted connection, unless it must be closed. Returns the time (ms) after which it is closed; 0 if
+        it may stay.
         """
         limit = self._limits.limit_of_address(address)
         if limit is None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.connection")
 
 LONG_FRAME_SIZE: Final = 1 << 13
-"""The size (bytes) of a frame from which on it may have more elements than the event loop can decode in time. Such a
-frame is decoded in an executor thread if it does.
+"""The size (bytes) from which on a frame may have more elements than the event loop can decode in time. Such a frame is
+then decoded in an executor thread.
 """
 
 
@@ -40,8 +40,8 @@ CLOSING_PERIOD_S: Final = 1.0
 
 
 class Transcoder:
-    """Decodes long requests and encodes long responses in an executor thread: one at a time over all connections, so
-    that at most one such thread competes with the event loop for the interpreter lock.
+    """Decodes long requests and encodes long responses in an executor thread. It does one at a time over all
+    connections, so that at most one such thread competes with the event loop for the interpreter lock.
     """
 
     def __init__(self, environment: Environment, memory: RequestMemory) -> None:
@@ -50,8 +50,8 @@ class Transcoder:
         self._turn = asyncio.Lock()
 
     async def decode(self, context: RequestContext, body: bytes, serve: Callable[[object], None]) -> None:
-        """Decode the body of a request in an executor thread, and pass the request to `serve`. Until then `body` counts
-        as request memory. Raises `MalformedMessage`.
+        """Decode the body of a request in an executor thread, and pass the request to `serve`. While it waits and is
+        decoded, `body` counts as request memory. Raises `MalformedMessage`.
         """
         decoder = context.route.decoders[context.version]
         self._memory.keep(len(body))

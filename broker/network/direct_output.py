@@ -51,12 +51,12 @@ CACHED_FOR_S = 1.0
 """The time (seconds) for which the result of a page cache check is reused, because each check takes a system call."""
 BUFFERS_PER_CALL_MAX: Final = 64
 HANDED_SIZE_MIN: Final = 1 << 16
-"""The number of bytes in files from which on the sending thread sends the pieces, which saves a fifth of the event
-loop's time.
+"""The least number of bytes in files that are handed over to the sending thread. This saves a fifth of the event loop's
+time.
 """
 HANDED_SIZE_MAX: Final = 1 << 20
-"""The number of bytes in files from which on no further reply is added to one hand-over to the sending thread: the
-replies of a hand-over count as sent only when all of it was sent.
+"""The number of bytes in files at which a hand-over to the sending thread gets no further reply. The replies of a
+hand-over count as sent only when all of it was sent.
 """
 HANDED_BYTES_MAX: Final = 1 << 14
 """The maximum number of bytes in memory in one hand-over to the sending thread. During the hand-over they are not
@@ -78,8 +78,8 @@ class OutputWait(Enum):
 class DirectOutput:
     """The direct output of one connection.
 
-    `blocked` is called when pieces have to wait, `drained` when all pieces have left, and `progressed` each time some
-    have left and others have not.
+    `blocked` is called when pieces have to wait, and `drained` when all pieces are sent. `progressed` is called each
+    time that some pieces are sent and others still wait.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class DirectOutput:
                 self._blocked()
 
     def transport_drained(self) -> None:
-        """Continue to send, because the transport's buffer is empty and will not be written to any more."""
+        """Continue to send: the transport's buffer is empty, and nothing more will be written to it."""
         if self._waits is OutputWait.TRANSPORT:
             self._go_on()
 
@@ -274,8 +274,8 @@ class DirectOutput:
         return self._is_warm(piece, piece.position + sent, min(piece.size - sent, ITERATION_SIZE_MAX))
 
     def handed_over_ended(self, sent: int, status: int) -> None:
-        """Continue after a hand-over to the sending thread has ended, in which `sent` bytes were sent. `status` is 0,
-        `COLD` if the next bytes are not in the page cache, or the error number that stopped the thread.
+        """Continue after the sending thread has ended a hand-over and sent `sent` bytes of it. `status` is 0 if all
+        bytes were sent, `COLD` if the next ones are not in the page cache, or the error number that stopped the thread.
         """
         if self._waits is not OutputWait.SENDER:
             return  # The connection was closed meanwhile.
@@ -307,7 +307,7 @@ class DirectOutput:
     def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
         """Whether bytes of a slice are in the page cache. If they are not, an executor thread begins to read them.
 
-        The handler of the request has checked the same. The check is repeated only if the last one is older than
+        The handler of the request has made the same check. It is repeated only if the last check is older than
         `CACHED_FOR_S`.
         """
         now_s = self._loop.time()

@@ -37,7 +37,7 @@ class FlowControl:
         self.awaits_turn = False
         """Whether the connection keeps a whole frame and waits for its turn."""
         self._holds = 0
-        """The number of calls of `hold` without a `release` so far; while there are any, no request is handled."""
+        """The number of `hold` calls without their `release`. While it is above 0, no request is handled."""
         self._throttle: asyncio.TimerHandle | None = None
         """The timer that ends the throttling of the client; None if the client is not throttled."""
 
@@ -67,7 +67,7 @@ class FlowControl:
         self._holds -= 1
 
     def throttle(self, loop: asyncio.AbstractEventLoop, delay_ms: int, resume: Callable[[], None]) -> None:
-        """Pause for `delay_ms`, then call `resume`. If a pause is in progress that ends later, nothing changes."""
+        """Pause for `delay_ms`, then call `resume`. Nothing changes if the client is already throttled for longer."""
         end_s = loop.time() + delay_ms / 1000
         if self._throttle is not None:
             if self._throttle.when() >= end_s:
@@ -87,7 +87,7 @@ class FlowControl:
             self._throttle.cancel()
 
     def may_resume(self) -> bool:
-        """Whether a paused connection may be read again: no reason for the pause is left."""
+        """Whether a paused connection may be read again, because every reason for the pause is gone."""
         output = self._output
         transport = output.transport
         if (

@@ -28,7 +28,7 @@ us.
 class Listener:
     """A listener. `resources` are shared by all listeners of the node; `routes` are the APIs of this one.
 
-    `heartbeats_ended` is called with the id of a broker when the connection with its heartbeats has ended.
+    `heartbeats_ended` is called with the id of a broker when the connection of its heartbeats has ended.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Listener:
         self.throttle_times = ThrottleTimes()
         """The times for which throttled connections stayed open."""
         self.excess_count = 0
-        """The number of connections that were closed because there were more than max.connections."""
+        """The number of connections that were closed because there were more than `max.connections`."""
         self.accept_failures_count = 0
         """The number of accepts that failed for lack of a descriptor or of memory."""
         self._loop = resources.loop

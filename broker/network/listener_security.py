@@ -70,10 +70,10 @@ class ListenerSecurity:
 
 
 class SecuredConnection:
-    """A connection under TLS.
+    """A client's connection under TLS.
 
-    The client's certificate gives it its principal. It is closed when the certificate authority is not trusted any
-    more.
+    The client gets its principal from its certificate. The connection is closed when the authority of this certificate
+    is not trusted any more.
     """
 
     def __init__(self, security: ListenerSecurity, entrance: NodeTls, connection: Connection) -> None:

@@ -32,7 +32,7 @@ connection is bounded by its own limits. For all connections together:
     used up   a connection is not read while its replies wait for an earlier one. A connection that holds memory and
               whose client takes less than `REPLY_STALL_SIZE_MIN` in `REPLY_STALL_MS` is closed, and its memory
               released: its client hardly reads, or the reply that the others wait for is not complete. While there is
-              room, none is closed
+              room, no connection is closed
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ PARTIAL_SIZE_FIRST: Final = 1 << 16
 LENT_FROM_SIZE: Final = 1 << 12
 """The size (bytes) from which on a frame gets a lent buffer."""
 REQUEST_STALL_MS: Final = 10_000
-"""The period (ms) in which a partial frame must receive `REQUEST_STALL_SIZE_MIN` bytes while a connection waits for
-room. Otherwise its connection is closed.
+"""While a connection waits for room, each partial frame must receive `REQUEST_STALL_SIZE_MIN` bytes in this period
+(ms). Otherwise its connection is closed.
 """
 REQUEST_STALL_SIZE_MIN: Final = 1 << 16
 FAVOURED_STALL_MS: Final = 1_000
-"""The period (ms) in which the favoured frame must receive `FAVOURED_STALL_SIZE_MIN` bytes. It is shorter than that of
-other frames, because all others wait for the favoured frame.
+"""The period (ms) in which the favoured frame must receive `FAVOURED_STALL_SIZE_MIN` bytes. It is shorter than the
+period of other frames, because they all wait for the favoured one.
 """
 FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
 REPLY_STALL_MS: Final = 30_000
@@ -106,17 +106,15 @@ class FrameOwner(Protocol):
 
 
 class RoomRequest(NamedTuple):
-    """The room (`size`, bytes) for which a connection waits, and the number of bytes of its frame that have not
-    arrived.
-    """
+    """A connection's wait for room: `size` bytes. `lacking_size` bytes of its frame have not arrived."""
 
     size: int
     lacking_size: int
 
 
 class RoomQueue:
-    """The connections that wait for room for their frames. A connection gets room if the memory in use then stays
-    within `limit` bytes; the favoured connection gets it in any case.
+    """The connections that wait for room for their frames. A connection gets room if the memory in use then is at most
+    `limit` bytes. The favoured connection always gets it.
     """
 
     __slots__ = ("_takes_oldest", "favoured", "limit", "mark", "waiting")
@@ -160,7 +158,7 @@ class RoomQueue:
         return owner, size
 
     def forget(self, owner: FrameOwner) -> bool:
-        """Remove a connection from the queue, and let it be favoured no longer. Returns whether it waited."""
+        """Remove a connection from the queue. It is not favoured any more. Returns whether it waited."""
         if self.favoured is owner:
             self.favoured = None
         return self.waiting.pop(owner, None) is not None
@@ -223,8 +221,8 @@ class RequestMemory:
         return True
 
     def lend(self, owner: FrameOwner, size: int) -> memoryview | None:
-        """A buffer in which a frame of `size` bytes has room, lent until `release`; None if the frame must grow piece
-        by piece.
+        """Lend a buffer for a frame of `size` bytes, until `release`. Returns None if the frame must grow piece by
+        piece.
         """
         if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._is_waited_for or self.used_size + size > self._limit // 2:
             return None
@@ -255,8 +253,8 @@ class RequestMemory:
         self._serve_later()
 
     def keep(self, size: int) -> None:
-        """Count `size` bytes of request memory until `give_back`: those of a request that was copied and waits, for
-        example to be decoded in a thread.
+        """Count `size` bytes of request memory until `give_back`, for a request that was copied and waits, for example
+        to be decoded in a thread.
         """
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
@@ -428,7 +426,7 @@ class ReplyOwner(Protocol):
     """A connection whose replies hold memory."""
 
     def taken_size(self) -> int:
-        """The bytes of replies that were sent since the connection was made."""
+        """The number of bytes of replies that the client has taken since the connection was made."""
 
     def close(self, reason: str, level: int) -> None:
         """Close the connection."""
@@ -465,7 +463,7 @@ class ReplyMemory:
         return max(self._limit - self.used_size, 0)
 
     def holds(self, owner: ReplyOwner, size: int) -> None:
-        """Note how many bytes of replies a connection holds now."""
+        """Set the number of bytes of replies that a connection holds now."""
         self.used_size += size - self._held.get(owner, 0)
         if size:
             self._held[owner] = size

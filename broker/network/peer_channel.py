@@ -5,10 +5,10 @@
 TLS and the login are used if the listener of the peer requires them (`PeerSecurity`). Before the lifetime
 of a login's session is over, the channel re-authenticates (KIP-368); requests that are asked meanwhile wait for it.
 
-Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
-names an older one, several in flight at once; replies come in that order. Whatever goes wrong, the callback of each
-request is called exactly once: with a `NoResponseReason` if there is no response, and then it is not known whether the
-peer has acted. The caller decides whether to repeat the request.
+Requests are sent in the order of the calls of `ask`, several in flight at once, and their replies arrive in this order.
+Each request is sent in the newest version that both sides serve, or in the older one that the caller names. The
+callback of each request is called exactly once. If there is no response, it gets a `NoResponseReason`: the peer may
+have handled the request or not, and the caller decides whether to repeat it.
 """
 
 from __future__ import annotations
@@ -314,8 +314,8 @@ class PeerChannel:
         return codec
 
     def lost(self, link: PeerLink, why: NoResponseReason, reason: str) -> None:
-        """Note that a link has ended. If it is the current one, the callback of each queued or unanswered request is
-        called later with `why`; a former link is ignored.
+        """Note that a link has ended. If the channel still uses it, the callback of each queued or unanswered request
+        is called later with `why`. An earlier link is ignored.
         """
         if link is self._link:
             self._fail(why, reason)
@@ -411,8 +411,8 @@ class PeerLink(asyncio.BufferedProtocol):
             self._keep(buffer, position, size)
 
     def _keep(self, buffer: memoryview, position: int, size: int) -> None:
-        """Move the beginning of a reply to this connection's own buffer. That buffer grows to the largest reply, and is
-        kept.
+        """Move the beginning of a reply to this connection's own buffer, which grows to the largest reply and stays as
+        large.
         """
         left = size - position
         wanted = max(4 + _SIZES(buffer, position)[0] if left >= 8 else 0, PARTIAL_SIZE_FIRST)

@@ -28,7 +28,7 @@ Versions = Mapping[int, tuple[int, int]]
 
 
 class NotSecured(Exception):
-    """The peer's certificate cannot be trusted, or the peer does not speak TLS."""
+    """Raised if the peer's certificate cannot be trusted, or if the peer does not speak TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class PeerLogin:
         self._mechanism: ClientMechanism | None = None
 
     def begin(self) -> None:
-        """Log in, or log in again."""
+        """Log in, or re-authenticate. The channel is told of the result by `logged_in` or `login_failed`."""
         try:
             self._mechanism = self._make()
         except LoginFailed as failure:

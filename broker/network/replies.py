@@ -42,10 +42,10 @@ have a million pieces.
 _REPLY_HEADER: Final = struct.Struct(">ii").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
 WAITING_REPLIES_MAX: Final = 256
-"""The number of waiting replies from which on the connection is not read until some are sent."""
+"""The number of waiting replies at which the connection is not read any more, until some are sent."""
 WAITING_SIZE_MAX: Final = 1 << 26
-"""The size (bytes) of the ready replies behind an earlier reply above which the connection is not read until some are
-sent.
+"""If the ready replies that wait for an earlier one have more bytes than this, the connection is not read until some
+are sent.
 """
 TAKES_FILES: Final = "takes_files"
 """The key of `get_extra_info` whose value is true if the transport's `writelines` takes slices of files."""
@@ -127,7 +127,7 @@ class ReplyQueue:
         """The total size (bytes) of the ready replies that wait for an earlier reply."""
 
     def put(self, context: RequestContext, pieces: list[Chunk], size: int) -> bool:
-        """Add a ready reply behind all earlier ones. Returns whether it has to wait for them."""
+        """Add a ready reply after all earlier ones. Returns whether the reply has to wait for them."""
         if self.waiting:
             reply = QueuedReply(context)
             self._make_ready(reply, pieces, size)
@@ -137,8 +137,8 @@ class ReplyQueue:
         return False
 
     def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
-        """Send a parked reply, which is complete now, and the ready replies after it. If an earlier reply still waits,
-        mark this one as ready. Returns whether it was sent.
+        """Send a parked reply, whose response is there now, and the ready replies after it. If an earlier reply still
+        waits, this one is only marked as ready. Returns whether the reply was sent.
         """
         waiting = self.waiting
         if waiting[0] is not reply:
@@ -151,9 +151,7 @@ class ReplyQueue:
         return True
 
     def is_ahead(self) -> bool:
-        """Whether the connection must not be read, because too many replies, or too many bytes, wait for an earlier
-        reply.
-        """
+        """Whether the connection must not be read, because too many replies or bytes wait for an earlier reply."""
         size = self._ready_size
         return (
             len(self.waiting) >= WAITING_REPLIES_MAX
@@ -320,7 +318,7 @@ class Output:
         self.size += len(reply)
 
     def encoded(self) -> None:
-        """Note the time at which the last reply was encoded, because more frames are handled before it is written."""
+        """Note when the last reply was encoded. It is called if more frames are handled before the reply is written."""
         if self._ready and not self._ready[-1].encoded_ns:
             self._ready[-1].encoded_ns = self._clock.read()
 
@@ -431,8 +429,8 @@ class Output:
             self._clock.slow.finished(context, now_ns, was_abandoned=True)
 
     def flush_soon(self) -> None:
-        """Flush after the current callback of the event loop, because a commit completes many replies in one
-        callback.
+        """Flush after the current callback of the event loop. One callback may complete many replies, such as those of
+        a commit.
         """
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
@@ -514,9 +512,7 @@ class Output:
             self.direct.end()
 
     def abort(self) -> None:
-        """Close a closed connection's transport at once, because its peer does not read the bytes that were written
-        before.
-        """
+        """Abort the transport of a closed connection: its peer does not read the bytes that were written before."""
         if self._closing is not None:
             self._closing.abort()
 

@@ -54,15 +54,15 @@ HELD_NS_MIN: Final = 4_000_000
 KERNEL_STEP_MS: Final = 4
 """The step (ms) in which the kernel counts the time since the last byte. The kernel may report one step too many."""
 ASKED_AFTER_HELD: Final = 8
-"""The number of receives in a row without delay after which the kernel is not asked any more."""
+"""The number of receives without delay, one after the other, after which the kernel is not asked any more."""
 TCP_INFO_SIZE: Final = 56
 _LAST_DATA_RECEIVED: Final = struct.Struct("=52xI").unpack
 """Reads the field tcpi_last_data_recv of Linux' struct tcp_info, in milliseconds."""
 
 
 class TimeHistogram:
-    """A histogram of times: how many are at most each upper bound. Times above the last bound are counted under
-    infinity.
+    """A histogram of times. `counts` has the number of times in each bucket, which ends at an upper bound. The last
+    bucket has the times above the last bound.
     """
 
     __slots__ = ("_bounds_ns", "bounds", "count", "counts", "sum_ns")
@@ -190,8 +190,8 @@ class RequestTimes:
 
 
 class RequestClock:
-    """The clock that measures the requests of a node, with what its measurements share: the log of slow requests, and
-    the longest callbacks of the event loop.
+    """The clock that measures the requests of a node. It also has the log of slow requests and the longest steps of the
+    event loop, which are fed by these measurements.
     """
 
     __slots__ = ("_asks", "_received_ns", "_time_ns", "latest_ns", "slow", "steps")
@@ -202,7 +202,7 @@ class RequestClock:
         self.slow = slow
         """The log of slow requests, which is told of each request that took longer than the threshold."""
         self.steps = steps
-        """The callbacks that held the event loop longest."""
+        """The longest steps of the event loop."""
         self.latest_ns = 0
         """The last reading (ns)."""
         self._received_ns = 0

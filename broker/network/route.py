@@ -1,4 +1,5 @@
-"""A route: one API as a listener serves it: decoding by version, the handler, and encoding.
+"""A route: one API as a listener serves it. It decodes a request by its version, calls the handler, and encodes the
+response.
 
     raw frame ──▶ FrameHook.answer ──▶ reply frame             only if a hook has learned from earlier requests
         │ not one of these
@@ -35,9 +36,7 @@ NO_TIMES: Final = RequestTimes(-1)
 _SIZE: Final = struct.Struct(">i").pack
 VersionRefusal = Callable[["Route"], object]
 VersionEncoder = Callable[[int, Encoder[object]], Encoder[object]]
-"""Makes the encoder of a version of the response. It gets the version and the encoder of the response class, from which
-the result may differ.
-"""
+"""Makes the encoder for a version of the response, from the version and the encoder of the response class."""
 
 
 class ListenerRole(Flag):
@@ -94,9 +93,9 @@ class ClientConnection(Protocol):
     software: tuple[str, str]
     """The name and version of the client's library, from its ApiVersions request."""
     served: dict[tuple[str | bytes, int], int]
-    """The fetch offset of each partition with records in a Fetch reply of this connection: the one of the last such
-    fetch. If the same offset was fetched twice in a row it is stored as ~offset, because the client may have refused
-    damaged records.
+    """For each partition, the fetch offset of the last Fetch of this connection that returned records of it. If the
+    same offset was fetched twice in a row, it is stored as ~offset, because the client may have refused damaged
+    records.
     """
     heartbeat_broker_id: int
     """The id of the broker whose heartbeats come through this connection; -1 for none."""
@@ -214,7 +213,7 @@ handler returned.
 
 
 class FrameHook(ABC):
-    """Answers frames of one connection without decoding them, by what it learned from earlier requests.
+    """Answers frames of one connection without decoding them, with what it has learned from earlier requests.
 
     It is a base class rather than a Protocol, so that compiled code calls it without looking up a name.
     """
@@ -235,9 +234,9 @@ class FrameHook(ABC):
     def answer_run(
         self, connection: ClientConnection, received: memoryview, frame_size_max: int
     ) -> list[tuple[memoryview, FrameAnswer]]:
-        """Answer the first frames of `received`, each with its size before it and of at most `frame_size_max`
-        bytes. Returns them with what `answer` would have returned for each. It is empty if the first frame has to be
-        answered or handled alone.
+        """Answer several frames at the beginning of `received` together. Each frame follows its size, and has at most
+        `frame_size_max` bytes. Returns the frames with their answers, as `answer` would give them. The list is empty if
+        the first frame has to be handled alone.
         """
         return []
 
@@ -304,9 +303,7 @@ EncoderWrapper = Callable[["Route", type[object], Encoder[object]], Encoder[obje
 
 
 class QuotaGovernor(Protocol):
-    """Replaces the request handlers of routes while client quotas are set, so that requests are counted and
-    throttled.
-    """
+    """Wraps the request handlers of routes while client quotas are set, so that requests are counted and throttled."""
 
     def governed(self, route: Route, handle: Handler) -> Handler:
         """The handler that the route uses in place of `handle`."""
@@ -475,8 +472,8 @@ def _not_bound(context: RequestContext, request: object) -> object:
 
 
 def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
-    """A decoder that returns None, without decoding, for a frame of more than `size_max` bytes. If `size_max` is None,
-    `decoder` itself.
+    """Make a decoder that does not decode a frame of more than `size_max` bytes, and returns None instead. If
+    `size_max` is None, the result is `decoder` itself.
     """
     if size_max is None:
         return decoder

@@ -185,8 +185,8 @@ def _named(partitions: Iterator[str]) -> LogPairs:
 
 
 def named_partitions(request: object) -> Iterator[str]:
-    """Yield the partitions that a request names, as topic-index. They are read from the fields that Kafka's schemas use
-    for topics and partitions. A topic without partitions is given by its name.
+    """Yield the partitions that a request names, as topic-index; a topic without partitions by its name. They are read
+    from the fields that Kafka's schemas use for topics and partitions.
     """
     for field in ("topic_data", "topics"):
         for topic in getattr(request, field, None) or ():

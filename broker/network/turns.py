@@ -11,13 +11,14 @@ node. A connection that could not handle all that it received waits, too. Waitin
     LOGIN          whose client has not logged in, and sent one        95 %
     LOGIN_BACKLOG  whose client has not logged in, and sent more       100 %
 
-A part of a share that its rank does not use falls to the ranks below. The last rank with waiting connections has all
+If a rank does not use all of its share, the ranks below get the rest. The last rank with waiting connections has all
 the time that is left. Each rank with waiting connections gets at least one turn. The connections of a rank are served
-round robin: a turn of a backlog lasts `QUANTUM_NS`, or longer if few wait. The rank follows from what arrived, not from
-what is left after a turn. So a client that sends one request at a time waits only for others that do so, however many
-requests are pipelined by other clients; and each backlog is served for the same time. A connection belongs to a node of
-the cluster if it brought a heartbeat. A connection with one request at a time also does if a follower fetches through
-it, or if its listener is one for nodes.
+round robin: a turn of a backlog lasts `QUANTUM_NS`, or longer if few wait. The rank follows from the requests that have
+arrived, not from those that are left after a turn. So a client that sends one request at a time waits only for clients
+that do the same, even if other clients pipeline many requests. Each backlog is served for the same time.
+
+A connection has the rank NODE if a broker's heartbeat has come through it. A connection whose client sent one request
+also has it if a follower fetches through it, or if its listener is for nodes of the cluster.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class TurnScheduler:
         return now_ns + BUDGET_NS - self._used_ns
 
     def handled(self, began_ns: int) -> None:
-        """Count the time in which a connection handled received bytes: from `began_ns` to the last reading of the
+        """Count the time in which a connection has handled received bytes, from `began_ns` to the last reading of the
         clock.
 
         The times of iterations are added up, and `_begin` runs in a new iteration only when their sum has reached the

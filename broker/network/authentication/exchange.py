@@ -24,7 +24,7 @@ from moldau.security.principal import Principal
 from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
 
 RENEWAL_MS_MIN: Final = 1000
-"""The minimum time (ms) from the beginning of one renewal of a session to that of the next."""
+"""The minimum time (ms) between the beginnings of two renewals of a session."""
 LATE_TOKEN: Final = "SaslAuthenticate request received after successful authentication"
 
 MechanismMaker = Callable[[], Mechanism]
@@ -58,7 +58,7 @@ class IllegalRequest(NamedTuple):
 
 
 class LoginRefused(NamedTuple):
-    """The exchange has failed. The error is sent after a pause, and then the connection ends."""
+    """The exchange has failed. The caller sends the error after a pause, and then closes the connection."""
 
     error: ErrorCode
     message: str
@@ -126,7 +126,7 @@ class SaslExchange:
         return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate came before SaslHandshake")
 
     def found(self, result: object, wall_ms: int) -> TokenOutcome:
-        """Continue the exchange with the result of the lookup that `LookupNeeded` asked for."""
+        """Continue the exchange with the result of the lookup for which `LookupNeeded` was returned."""
         assert self._mechanism is not None
         return self._stepped(self._mechanism.on_lookup_result(result), wall_ms)
 

@@ -39,8 +39,8 @@ SIZE_MAX: Final = 1 << 20
 TIME_S_MAX: Final = 30.0
 """The maximum time (seconds) for receiving an answer, even if the provider keeps sending bytes of it."""
 LOOKUP_MS_MIN: Final = 1_000
-"""The minimum time (ms) from the end of a fetch to a fetch because of an unknown key. Clients choose the key ids in
-their tokens, and must not be able to make this node send requests to the provider all the time.
+"""The minimum time (ms) after a fetch before an unknown key may cause the next one. Clients choose the key ids in their
+tokens, and must not be able to make this node send requests to the provider all the time.
 """
 ProviderRequest = Callable[[ProviderEndpoint], bytes]
 UNKNOWN_LIFE_MS: Final = 300_000
@@ -48,7 +48,9 @@ UNKNOWN_LIFE_MS: Final = 300_000
 
 
 class ProviderFailure(Exception):
-    """The provider did not answer, or answered with an error or an unusable response. The text holds no secret."""
+    """Raised if the provider did not answer, or if it answered with an error or an unusable response. The text holds no
+    secret.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ class ProviderTokens:
 
     def _next_ms(self, token: str) -> int:
         """The time (ms) from now to the next fetch of a token: a fraction of the token's lifetime. If the lifetime is
-        long enough, the fetch is at the latest `refresh_buffer_ms` before the token expires. There is always a minimum
+        long enough, the fetch comes at least `refresh_buffer_ms` before the token expires. There is always a minimum
         pause between two fetches.
         """
         settings, now_ms = self._settings, self._environment.wall_ms()

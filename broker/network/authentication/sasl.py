@@ -90,9 +90,7 @@ class SaslConnectionPort(Protocol):
 
 
 class SaslGate:
-    """The state that the SASL exchanges of one listener share: the mechanisms that the listener offers, and parts of
-    the node.
-    """
+    """The mechanisms that one listener offers, and the parts of the node that its SASL exchanges share."""
 
     def __init__(
         self,
@@ -130,7 +128,9 @@ class SaslGate:
         return routes
 
     def begin(self, connection: SaslConnectionPort) -> SaslAuthentication:
-        """Begin the exchange of a new connection, which serves only the APIs of the exchange at first."""
+        """Begin the exchange of a new connection. Until it succeeds, the connection serves only the APIs of the
+        exchange.
+        """
         return SaslAuthentication(self, connection)
 
 
@@ -267,7 +267,7 @@ class SaslAuthentication:
             self._session_timer = gate.loop.call_later(accepted.session_ms / 1000, self._expired)
 
     def _end_session(self) -> None:
-        """Cancel the timer of the session: it does not end within its renewal, which has a deadline of its own."""
+        """Cancel the timer of the session: while a session is renewed, `LOGIN_S` limits the renewal instead."""
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None

@@ -239,7 +239,7 @@ class ReloadingTls:
         return self._contexts.client
 
     def register(self, connection: TrustedConnection, presented: HandshakeChain | None) -> str | None:
-        """Register a connection that its certificate authenticated, until `forget`. Returns why the connection is
+        """Register a connection whose peer its certificate authenticated, until `forget`. Returns why the connection is
         refused, or None if it is accepted. `presented` is None if the peer presented no certificate.
         """
         if presented is None:
@@ -301,7 +301,8 @@ class ReloadingTls:
                 connection.distrusted()
 
     def _file_stamps(self) -> tuple[object, ...]:
-        """Values for the store files that change when a file is written; None for a missing file."""
+        """Read the stamps of the store files: a stamp changes when its file is written, and is None for a missing file.
+        """
         return tuple(_stamp(Path(each)) for each in self._files())
 
     def _files(self) -> list[str]:
@@ -313,8 +314,8 @@ class ReloadingTls:
         return trusted is None or anchor in trusted
 
     def _refusal(self, contexts: TlsContexts) -> str | None:
-        """The reason to refuse new contexts, which is that their certificate has other names than the current one;
-        None if they are accepted.
+        """Say why new contexts are refused: their certificate has other names than the current one. None if they are
+        accepted.
         """
         before, after = self._contexts.names, contexts.names
         if before is None or after is None:

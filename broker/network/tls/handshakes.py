@@ -2,10 +2,11 @@
 
     steps in an executor thread  at most `STEPS_MAX` at a time; the others wait in the order of their arrival, as long
                                  as their handshake is open
-    handshakes that wait         at most `WAITING_MAX`; beyond, the handshake that has waited longest for its peer ends
+    handshakes in progress       at most `WAITING_MAX`; if there are more, the oldest one ends
     time                         `HANDSHAKE_S` from the connection to the end of the handshake
 
-A signature takes 0.1 to 2 ms: on the loop, a thousand clients that return at once would stall all others for a second.
+A signature takes 0.1 to 2 ms. On the event loop, a thousand clients that connect at once would stall all others for a
+second.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Handshakes:
         return len(self._open)
 
     def begin(self, handshake: Handshake) -> None:
-        """Begin a handshake, which has `HANDSHAKE_S` to complete."""
+        """Begin a handshake, which must end within `HANDSHAKE_S`. If `WAITING_MAX` are in progress, the oldest one is
+        given up.
+        """
         if len(self._open) >= WAITING_MAX:
             oldest = next(iter(self._open))
             self.end(oldest)
@@ -60,7 +63,7 @@ class Handshakes:
         self._open[handshake] = self._loop.call_later(HANDSHAKE_S, self._timed_out, handshake)
 
     def end(self, handshake: Handshake) -> None:
-        """End a handshake, successful or not. If a step of it waits, that step does not run."""
+        """Stop counting a handshake, which has succeeded or failed. If a step of it waits, that step does not run."""
         self._queue.pop(handshake, None)
         timer = self._open.pop(handshake, None)
         if timer is not None:

@@ -29,7 +29,7 @@ _CONVERT: Final = (
 
 
 class InvalidStore(ValueError):
-    """A key store or trust store cannot be used; the text names the setting and the file."""
+    """Raised if a key store or trust store cannot be used. The text names the setting and the file."""
 
 
 class CertificateNames(NamedTuple):
@@ -118,7 +118,7 @@ def _read(store: StoreSettings) -> bytes:
 
 
 def _pem(text: str) -> str:
-    """The PEM text of a setting with line breaks. The setting itself may be one line, with blanks in their place."""
+    """Restore the line breaks in the PEM text of a setting, which may be one line with blanks in their place."""
     lines: list[str] = []
     for block in text.replace("\\n", "\n").split("-----BEGIN ")[1:]:
         label, _, rest = block.partition("-----")

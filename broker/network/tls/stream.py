@@ -1,7 +1,7 @@
 """The byte stream of one connection under TLS: between the loop's transport and the protocol that it serves.
 
-    transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink      the stream is a protocol for the one, a transport for the
-                                                              other
+    transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink      a protocol for its transport, and a transport for the
+                                                              connection
 
     HANDSHAKE   steps run in executor threads (`Handshakes`), except a short last one; the transport is
                 not read during one
@@ -89,7 +89,8 @@ class StreamOwner(Protocol):
 class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     """The TLS stream of one connection.
 
-    `inner` is told of the connection when it is made, and gets bytes only after the handshake has succeeded.
+    `inner` gets `connection_made` at once, before the handshake, and received bytes only after the handshake has
+    succeeded.
     """
 
     def __init__(
@@ -437,7 +438,7 @@ def _handshake_step(tls: ssl.SSLObject) -> BaseException | None:
 
 
 def _is_full_flight(flight: bytes) -> bool:
-    """Whether `flight` is a server's whole part of a TLS 1.3 handshake: the records after its hello are encrypted."""
+    """Whether `flight` is all that a server sends in a TLS 1.3 handshake: the records after its hello are encrypted."""
     hello_size = 5 + int.from_bytes(flight[3:5], "big")
     return len(flight) >= FULL_FLIGHT_SIZE_MIN and flight[hello_size : hello_size + 1] in _NOT_PLAIN
 
@@ -452,7 +453,7 @@ def _reason(error: BaseException) -> str:
 
 
 class UnsentBytes:
-    """A queue of bytes and slices of files that are not encrypted yet; false when it is empty.
+    """A queue of bytes and slices of files that are not encrypted yet. It is false when it is empty.
 
     `take_piece` takes pieces of a limited size from it. A slice of a file holds no memory: a piece of it is read when
     it is taken, if the page cache has it.
