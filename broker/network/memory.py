@@ -339,15 +339,16 @@ def request_memory_size_max(config: Config) -> int | None:
 
 
 class PartialFrame:
-    """The received bytes `buffer[:size]` of a connection that begin with a frame that has not arrived whole. They are
-    moved from the shared receive buffer to another buffer:
+    """The bytes that a connection has received and not handled, in `buffer[:size]`. They begin with a frame that has
+    not arrived whole, or that waits because the connection is paused. They are moved there from the shared receive
+    buffer:
 
         lent        a reused buffer, if request memory has one free and the frame fits into it
         small       a frame of up to `SMALL_SIZE` gets all that it wants at once, without asking
         growing     a larger one asks for room as its bytes arrive: a claimed size alone allocates next to nothing
         short       there is no room: the connection is not read until request memory grants some
 
-    Whole frames may follow in the buffer: a paused connection keeps all received bytes that it has not handled.
+    Further frames may follow in the buffer.
     """
 
     __slots__ = ("_memory", "_owner", "buffer", "is_short", "size", "wanted")
