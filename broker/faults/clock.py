@@ -1,4 +1,4 @@
-"""A clock that a test moves forward. Retention, compaction lags, tokens, and the time-outs of sessions and transactions
+"""A clock that a test moves forward. Retention, compaction lags, tokens, and the timeouts of sessions and transactions
 follow it.
 
 The parts that keep the cluster together follow the real clock: broker heartbeats, the quorum, the in-sync replicas, and
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MovableClock:
-    """The offset of a node's clock to the real one, and the timers that depend on it."""
+    """The time (ms) by which a node's clock is ahead of the real one, and the timers that depend on it."""
 
     def __init__(self) -> None:
         self.offset_ms = 0

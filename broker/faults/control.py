@@ -1,5 +1,5 @@
-"""The control interface: HTTP with JSON, with which a test injects faults, moves the clock and leaders, and reads the
-timeline.
+"""The control interface: an HTTP interface with JSON. With it a test injects faults, moves the clock and leaders, and
+reads the timeline.
 
 `GET /openapi.json` describes it. It has no authentication, because it is for tests: it should listen on a loopback
 address.
@@ -87,8 +87,8 @@ class ControlInterface:
         self._server.stop()
 
     def _checked(self, resource: Resource) -> Resource:
-        """Make a handler that refuses requests under a foreign host name. The name of another site may resolve to this
-        node's address, and scripts of that site could then inject faults (DNS rebinding).
+        """Make a handler that refuses requests under a host name that is not this node's. The name of another site may
+        resolve to this node's address, and scripts of that site could then inject faults (DNS rebinding).
         """
 
         async def ask(request: HttpRequest) -> object:
@@ -180,8 +180,8 @@ def json_handler(resource: Resource) -> Callable[[HttpRequest], Awaitable[HttpRe
 def body_of(request: HttpRequest) -> object:
     """Parse the JSON in the body of a request. Raises `InvalidFault`.
 
-    The Content-Type must be that of JSON. A browser sends such a request from a page of another origin only if this
-    node allows it, which it does not.
+    The Content-Type must be that of JSON. From a page of another origin, a browser sends such a request only with this
+    node's permission, which it does not give.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != JSON_TYPE:
         raise InvalidFault(f"the Content-Type must be {JSON_TYPE}")

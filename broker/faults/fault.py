@@ -43,8 +43,8 @@ class FaultSubject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The conditions on requests, or on file operations, that a fault may apply to. A field that is None is no
-    condition.
+    """The conditions that select the requests, or the file operations, to which a fault may apply. A field that is None
+    sets no condition.
     """
 
     api: str | None = None
@@ -111,22 +111,20 @@ class Scope:
 
     @property
     def names_resource(self) -> bool:
-        """Whether the scope names a topic, a group or a transactional id. Then a part of a request may be in the scope,
-        and the rest not.
+        """Whether the scope names a topic, a group or a transactional id. Then it may contain some elements of a
+        request and not others.
         """
         return not (self.topic is None and self.group is None and self.transactional_id is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Selects the requests of the scope that a fault is applied to: every one, if neither `on_call` nor `times` is
-    given.
-    """
+    """Selects the requests of the scope to which a fault is applied: all of them, if no field is set."""
 
     on_call: int | None = None
-    """The number of the only request of the scope that is selected, counted from 1."""
+    """The fault is applied only to this request of the scope, counted from 1."""
     times: int | None = None
-    """The number of requests after which the fault ends."""
+    """The number of requests to which the fault is applied before it ends."""
     probability: float = 1.0
     """The probability with which a request is selected. It is drawn from a random generator that begins with `seed`."""
     seed: int = 0
@@ -233,7 +231,7 @@ class Action:
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """A fault in force, with the number of requests that it was applied to."""
+    """A fault in force, and the numbers of requests in its scope and of those to which it was applied."""
 
     id: int
     name: str
@@ -243,7 +241,7 @@ class Fault:
     source: Mapping[str, object]
     """The JSON that describes the fault."""
     calls: int = 0
-    """The number of requests that were in the scope of the fault."""
+    """The number of requests or file operations in the scope since the fault began."""
     met: int = 0
     """The number of requests or file operations to which the fault was applied."""
     _random: Random = field(init=False)

@@ -36,8 +36,8 @@ class TimelineEntry(NamedTuple):
 
 
 class Faults:
-    """The faults of a node. Its methods are called on the event loop. Only `fault_for`, for a file operation, is called
-    by `FaultyFiles` from any thread, one call at a time."""
+    """The faults of a node. All methods are called on the event loop, except that `FaultyFiles` calls `fault_for` from
+    any thread, one call at a time."""
 
     def __init__(self, apis: Apis, now_ms: Callable[[], int]) -> None:
         """`apis` has the response classes of the APIs that the node serves. `now_ms` is the wall clock, for the
@@ -59,7 +59,7 @@ class Faults:
     # Adding and ending
 
     def add(self, described: object) -> Fault:
-        """Put a fault in force, which is described by JSON. Raises `InvalidFault`."""
+        """Put a fault in force. `described` is its JSON, as the control interface takes it. Raises `InvalidFault`."""
         if len(self._faults) >= FAULTS_MAX:
             raise InvalidFault(f"{FAULTS_MAX} faults are in force; end some first")
         fault = Fault.read(self._next_id, described, self._apis)
@@ -124,7 +124,7 @@ class Faults:
         return None
 
     def hold(self, fault: Fault, handle: Callable[[], None]) -> None:
-        """Hold a request for a fault. `handle` carries the request out, when it is released."""
+        """Hold a request until the fault releases it. Then `handle` is called, which carries the request out."""
         self._held.append((fault, handle))
 
     def drop(self, handle: Callable[[], None]) -> None:

@@ -1,5 +1,5 @@
-"""Makes a protocol message from JSON, for the responses that a test gives. Fields have the names of the declaration in
-this project, or Kafka's names.
+"""Makes a protocol message from JSON, for the responses that a test gives. A field may have its name in this project or
+Kafka's name.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Splits a request into the elements that the scope of a fault names, and the others. As in `subjects.py`, the
-declaration of the message tells what its elements are about.
+"""Splits a request into the elements that the scope of a fault names, and the others. It reads the declaration of the
+message, as `subjects.py` does.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from moldau.protocol.schema import Field, default_struct, fields_of
 
 
 def request_part(request: Any, scope: Scope, name_of: TopicNames, *, is_named: bool) -> object | None:
-    """Copy one part of a request or of a struct in it: with `is_named` the elements that the scope names, otherwise the
-    other elements. None if the part has no elements. If the scope names the request as a whole, the result with
-    `is_named` is the request itself, otherwise None.
+    """Copy one part of a request, or of a struct in it: the elements that the scope names if `is_named`, otherwise the
+    other elements. None if there are none. If the scope names the request as a whole, its named part is the request
+    itself, and there is no other part.
     """
     if _is_named_whole(request, scope):
         return request if is_named else None

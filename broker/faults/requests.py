@@ -1,7 +1,8 @@
 """The handlers of a node with fault injection. Each checks for a fault before it handles a request.
 
-    request ──▶ came ──▶ meet ──▶ no fault ──▶ the handler
-                           └──▶ a fault: an error, a given answer, the handler and then no answer, …
+    request ──▶ Faults.note_arrival ──▶ Faults.fault_for ──▶ no fault ──▶ the handler
+                                                        └──▶ a fault: an error, a given answer, the handler and then no
+                                                             answer, …
 
 An error is put into the response like any refusal (`protocol/refusals.py`). If the fault's scope names a resource, the
 request is split (`parts.py`): the named part is refused and not carried out, the handler answers the rest, and the two
@@ -140,7 +141,7 @@ def without_records(response: object, scope: Scope, error: ErrorCode, name_of: T
 
 
 def has_elements(response: object) -> bool:
-    """Whether a response has results for single elements. False if there is no response."""
+    """Whether a response has results for single elements; False for None."""
     return response is not None and any(
         field.is_array and getattr(response, field.name) for field in fields_of(type(response))
     )
@@ -178,7 +179,7 @@ def close_connection(context: RequestContext, reason: str) -> None:
 
 
 def lose_response(context: RequestContext, response: object, *, is_cut: bool) -> None:
-    """Close the connection of a request without sending its response. If `is_cut`, the first half of the response is
+    """Close the connection of a request instead of sending its response. If `is_cut`, the first half of the response is
     sent.
     """
     connection = cast("Connection", context.connection)

@@ -21,7 +21,7 @@ TopicNames = Callable[[bytes], str | None]
 
 
 def subject_of(context: RequestContext, request: object, name_of: TopicNames) -> FaultSubject:
-    """The properties of a request that scopes are compared with."""
+    """Make the subject of a request: the properties that scopes are compared with."""
     topics: dict[str, set[int]] = {}
     groups: set[str] = set()
     transactional_ids: set[str] = set()
@@ -88,9 +88,7 @@ def _topic(value: object, field: Field, name_of: TopicNames) -> Iterator[tuple[s
 
 
 def give_topic_ids(answer: object, request: object, name_of: TopicNames) -> None:
-    """Set the topic ids in a response to those in the request, because responses of newer versions identify topics only
-    by ids.
-    """
+    """Set the topic ids in a response to those in the request. Responses of newer versions have no topic names."""
     ids = {}
     for each in _structs(request):
         topic_id = getattr(each, "topic_id", ZERO_UUID)
