@@ -1,5 +1,5 @@
-"""Derives the sentences about a group from its facts. A sentence names a symptom, what is known of its cause, and the
-next step.
+"""Derives the findings about a group from its facts. A finding is a sentence with a symptom, what is known of its
+cause, and the next step.
 
 A sentence claims no more than is known. Causes that cannot be told apart are named together.
 """
@@ -327,8 +327,8 @@ class _Explainer:
         yield Finding("rebalances", text, ADVICE.get(causes.most_common(1)[0][0], ""))
 
     def _because(self, began: GroupEvent) -> str:
-        """Explain in words why a rebalance began. The event of the rebalance names the cause. Details are in the last
-        event before it that has this cause and this member.
+        """Explain in words why a rebalance began. The event of the rebalance names the cause. The details are in an
+        earlier event: the last one with this cause and the same member.
         """
         cause = next((each for each in Cause if each.value == began.detail), None)
         events = self.history.events

@@ -17,8 +17,8 @@ names it.
 
 AVAILABLE: Final = 0
 ARCHIVED: Final = 4
-"""Delivery states of records in a share partition (KIP-932). An available record will be delivered; an archived one
-never again.
+"""Delivery states of records in a share partition (KIP-932). An available record will be delivered. An archived one
+will never be delivered again.
 """
 DEAD_GROUP_STATE: Final = "Dead"
 """The state of a group that no longer exists."""
@@ -84,7 +84,7 @@ class PartitionFacts(NamedTuple):
     unacknowledged_count: int | None = None
     """The number of records that a share group has not acknowledged; None for other groups."""
     is_offline: bool = False
-    """Whether no leader tells the offsets of the partition."""
+    """Whether the partition's offsets are not known, because no leader has answered."""
 
     @property
     def name(self) -> str:
@@ -92,9 +92,9 @@ class PartitionFacts(NamedTuple):
 
     @property
     def is_held_by_transaction(self) -> bool:
-        """Whether the group has read up to the last stable offset, and an open transaction has withheld the records
-        after it for at least `OPEN_TRANSACTION_MS_MIN`. A share group has read up to it if no more records are
-        unfinished than there are after it: its start offset may be older.
+        """Whether an open transaction has withheld records from the group for at least `OPEN_TRANSACTION_MS_MIN`. The
+        group must have read up to the last stable offset. A share group has done so if it has no more unacknowledged
+        records than there are after that offset; its start offset may be earlier.
         """
         if self.last_stable_offset is None or self.high_watermark is None:
             return False
@@ -114,8 +114,8 @@ class PartitionFacts(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """The lag: the number of offsets from the committed offset to the high watermark, or the number of records that
-        a share group has not acknowledged. 0 if it is not known.
+        """The lag: the number of offsets from the committed offset to the high watermark. For a share group it is the
+        number of records that are not acknowledged. 0 if it is not known.
         """
         if self.unacknowledged_count is not None:
             return self.unacknowledged_count
@@ -125,8 +125,8 @@ class PartitionFacts(NamedTuple):
 
 
 class DeliveryStateBatch(Protocol):
-    """Consecutive records of a share partition in the same delivery state, as a state batch of the share coordinator
-    has them.
+    """Consecutive records of a share partition in the same delivery state: the fields of the share coordinator's state
+    batches that are read here.
     """
 
     @property
@@ -140,7 +140,7 @@ class DeliveryStateBatch(Protocol):
 
 
 def redelivered_records(batches: Iterable[DeliveryStateBatch]) -> list[RedeliveredRecords]:
-    """The records in state batches that were delivered more than once and are not acknowledged."""
+    """Select the records in state batches that were delivered more than once and are not acknowledged."""
     return [
         RedeliveredRecords(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state == ARCHIVED)
         for each in batches
